@@ -1,0 +1,20 @@
+"""vips: private variational Bayes for conjugate-exponential models."""
+
+from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
+from vips.models.lda import LatentDirichletAllocation
+from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.step_size import RobbinsMonro
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Block",
+    "ConjugateExponentialModel",
+    "DenseStatistics",
+    "LatentDirichletAllocation",
+    "PrivacyPlan",
+    "PrivacyReport",
+    "RecordStatistics",
+    "Records",
+    "RobbinsMonro",
+]

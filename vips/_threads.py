@@ -1,0 +1,35 @@
+"""Threads for kernels that release the interpreter lock. The number of threads changes no result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numba
+import numpy as np
+
+__all__ = ["run_ranges", "n_threads"]
+
+
+def n_threads() -> int:
+    """Numba's setting: the processors of this process, or ``NUMBA_NUM_THREADS``, which joblib's workers set to share."""
+    return numba.config.NUMBA_NUM_THREADS
+
+
+def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 4) -> None:
+    """Call ``kernel(start, stop)`` on ranges that cover ``0 … n`` and hold about equal work.
+
+    Parameters
+    ----------
+    cumulative_work : ndarray of shape (n + 1,)
+        Non-decreasing; the work of item i is ``cumulative_work[i + 1] - cumulative_work[i]``.
+    """
+    n_items, threads = len(cumulative_work) - 1, n_threads()
+    if threads == 1 or n_items <= 1:
+        kernel(0, n_items)
+        return
+    shares = np.linspace(cumulative_work[0], cumulative_work[-1], threads * parts_per_thread + 1)
+    cuts = np.unique([0, *np.searchsorted(cumulative_work, shares[1:-1]), n_items])
+    with ThreadPoolExecutor(threads) as pool:
+        for done in [pool.submit(kernel, start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]:
+            done.result()

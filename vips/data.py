@@ -1,0 +1,98 @@
+"""Data access by record index: what the engine samples from.
+
+Rows are addressed by (partition, index). Partitions are fixed ranges of rows, whatever the number of threads and the
+chunk size, so that the coins of Poisson sampling (keyed by partition) do not depend on how a fit is run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+__all__ = ["InMemoryData", "Records", "check_data"]
+
+PARTITION_SIZE = 65_536
+
+
+@dataclass(frozen=True)
+class Records:
+    """Selected rows of ``X`` with their labels; what a model receives when ``y`` was passed to ``fit``."""
+
+    X: object
+    y: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.X.shape
+
+
+class InMemoryData:
+    """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels. Nothing is copied but chunks.
+
+    Parameters
+    ----------
+    X : ndarray, memmap or CSR of shape (n_records, n_features)
+    y : ndarray of shape (n_records, ...), optional
+    """
+
+    def __init__(self, X, y: np.ndarray | None = None) -> None:
+        self._X, self._y = X, y
+
+    def chunks(
+        self, sample: Callable[[int, int], np.ndarray], chunk_size: int
+    ) -> Iterator[np.ndarray | sp.csr_array | Records]:
+        """The records that ``sample(n_records, partition)`` picks, at most ``chunk_size`` at a time, in order."""
+        n_records = self._X.shape[0]
+        for partition, start in enumerate(range(0, n_records, PARTITION_SIZE)):
+            picked = start + sample(min(PARTITION_SIZE, n_records - start), partition)
+            for first in range(0, len(picked), chunk_size):
+                yield self._select(picked[first : first + chunk_size])
+
+    def _select(self, rows: np.ndarray):
+        X = self._X[rows]
+        return X if self._y is None else Records(X, self._y[rows])
+
+
+def check_data(X, y=None) -> InMemoryData:
+    """Wrap ``X`` (and ``y``) for a private fit, looking at public facts only: container, dtype, number of columns.
+
+    Values are not looked at: whether a record is valid is decided per record, later, and changes nothing but that
+    record's contribution.
+
+    Raises
+    ------
+    TypeError
+        If the dtype is not boolean, integer or real, or the container is not a table of numbers.
+    ValueError
+        If ``X`` is not two-dimensional, or ``y`` has another number of rows.
+    """
+    if sp.issparse(X):
+        X = X.tocsr()
+        X.check_format(full_check=False)
+    elif not isinstance(X, np.ndarray):
+        X = _to_array(X, "X")
+    if X.dtype.kind not in "biuf":
+        raise TypeError(
+            f"A private fit needs numbers, but X has dtype {X.dtype}: converting it would let an error message quote a "
+            "record. Convert it first, e.g. X.astype(float)."
+        )
+    if X.ndim != 2:
+        raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
+    if y is None:
+        return InMemoryData(X)
+    y = y if isinstance(y, np.ndarray) else _to_array(y, "y")
+    if y.shape[:1] != X.shape[:1]:
+        raise ValueError("X and y have different numbers of rows.")
+    return InMemoryData(X, y)
+
+
+def _to_array(values, name: str) -> np.ndarray:
+    try:
+        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
+    except Exception:
+        # the original message may quote a value
+        raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.") from None
+    return array

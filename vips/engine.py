@@ -1,0 +1,107 @@
+"""The stochastic variational-Bayes loop: Algorithms 1, 2 and 4 of Park et al. (arXiv:1611.00340) are this one loop.
+
+===================  =============  ==========================================================
+here                 in the paper   meaning
+===================  =============  ==========================================================
+``total``            S s̄            sum of the clipped statistics of one Poisson sample
+``sampling_rate``    ν              q; ``noisy / q`` estimates the total of all records
+``average``          s̃              running average of noisy full-data totals, never projected
+``noise_std``                       standard deviation of the noise in ``average``, exactly
+``posterior``        q(m)           a valid view of ``average``; all that an E-step sees
+===================  =============  ==========================================================
+
+Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from tqdm.auto import tqdm
+
+__all__ = ["run"]
+
+# A fit shorter than this (seconds) shows no progress bar; elsewhere than on a terminal none is shown at all.
+PROGRESS_DELAY = 3.0
+
+
+def run(model, data, plan):
+    """Fit ``model`` to ``data`` as ``plan`` allows.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+    data : InMemoryData
+    plan : PrivacyPlan
+        With its clip norm filled in.
+
+    Returns
+    -------
+    posterior
+        What ``model.to_posterior`` made of the last average.
+
+    Guarantees
+    ----------
+    - The data enter only through ``clipped_sum``, once per step, and each record's share in it has norm ≤ C.
+    - The noise of a step is drawn once, on the whole sum, after which the data are not looked at again in that step.
+    - The number of steps, the shapes and the scale factors are public numbers of the plan and the model.
+    """
+    randomness = plan.randomness(model.random_state)
+    blocks = model.blocks()
+    average = {name: np.array(value, dtype=np.float64) for name, value in model.initial(randomness.initial).items()}
+    noise_std = dict.fromkeys(blocks, 0.0)
+    posterior = model.to_posterior(average, noise_std, None)
+    for t in tqdm(range(1, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
+        total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
+        noisy = plan.add_noise(total, blocks, randomness)
+        step_size = model.step_size(t)
+        for name, block in blocks.items():
+            rho = step_size[name] if isinstance(step_size, dict) else step_size
+            step_std = plan.noise_std() * block.scale / plan.sampling_rate
+            average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
+            noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
+        posterior = model.to_posterior(average, noise_std, posterior)
+    return posterior
+
+
+def clipped_sum(model, blocks, data, posterior, plan, randomness, t) -> dict[str, np.ndarray]:
+    """Σ over the sample of step ``t`` of each record's statistics, scaled into the ball of radius C.
+
+    Guarantees
+    ----------
+    - Adding or removing one record changes the result, divided by block scales, by at most C in L2 norm.
+    - An empty sample, a defective record or none at all is ordinary input: nothing is raised because of a record,
+      unless ``on_invalid="raise"`` asks for it.
+    """
+    total = {name: np.zeros(block.shape) for name, block in blocks.items()}
+
+    def sample(n_records: int, partition: int) -> np.ndarray:
+        return plan.sample(n_records, randomness, t, partition)
+
+    with np.errstate(all="ignore"):  # a warning would tell that some record overflows
+        for chunk in data.chunks(sample, model.chunk_size):
+            records = _usable(model, chunk)
+            statistics = model.expected_statistics(records, posterior)
+            weights = plan.clip_weights(statistics.norms(blocks))
+            for name, value in statistics.weighted_sum(weights).items():
+                total[name] += value
+    return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
+
+
+def _usable(model, chunk):
+    """The valid records of a chunk."""
+    valid = model.valid_records(chunk)
+    if valid.all():
+        return chunk
+    if getattr(model, "on_invalid", "drop") == "raise":
+        raise ValueError(
+            "A record is not valid (NaN, infinite or out of the model's domain). This error depends on a record and is "
+            'outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
+        )
+    if hasattr(chunk, "y"):
+        return type(chunk)(chunk.X[valid], chunk.y[valid])
+    return chunk[valid]
+
+
+def _symmetrised(matrix: np.ndarray) -> np.ndarray:
+    """(A + Aᵀ)/2, whose norm is never above that of A."""
+    return 0.5 * (matrix + np.swapaxes(matrix, -1, -2))

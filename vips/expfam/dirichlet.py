@@ -1,0 +1,116 @@
+"""Dirichlet distributions, one per row.
+
+    log p(x) = Σ_v (a_v - 1) log x_v - log B(a)        x on the simplex, a > 0
+
+==========================  ======================  ===========================
+symbol                      name                    meaning
+==========================  ======================  ===========================
+a                           ``concentration``       parameters
+a - 1                       ``natural``             natural parameters of log x
+ψ(a) - ψ(Σa)                ``expected_log``        E log x, the mean parameters
+==========================  ======================  ===========================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+from scipy.special import gammaln, psi
+from scipy.stats import beta as beta_distribution
+
+__all__ = ["Dirichlet"]
+
+
+class Dirichlet:
+    """Independent Dirichlet distributions over the last axis.
+
+    Parameters
+    ----------
+    concentration : array of shape (..., n_categories)
+        Positive and finite.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not positive and finite.
+    """
+
+    def __init__(self, concentration: np.ndarray) -> None:
+        concentration = np.array(concentration, dtype=np.float64)
+        if not (np.isfinite(concentration).all() and (concentration > 0.0).all()):
+            raise ValueError("`concentration` must be positive and finite.")
+        concentration.flags.writeable = False
+        self.concentration = concentration
+
+    @classmethod
+    def from_natural(cls, natural: np.ndarray) -> Dirichlet:
+        """From natural parameters a - 1."""
+        return cls(np.asarray(natural) + 1.0)
+
+    @property
+    def natural(self) -> np.ndarray:
+        """Natural parameters a - 1."""
+        return self.concentration - 1.0
+
+    @cached_property
+    def _total(self) -> np.ndarray:
+        return self.concentration.sum(axis=-1, keepdims=True)
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E x = a / Σa."""
+        return self.concentration / self._total
+
+    @property
+    def var(self) -> np.ndarray:
+        """Var x_v = m_v (1 - m_v) / (Σa + 1) with m = E x."""
+        return self.mean * (1.0 - self.mean) / (self._total + 1.0)
+
+    @cached_property
+    def expected_log(self) -> np.ndarray:
+        """E log x = ψ(a) - ψ(Σa): the expected natural statistics."""
+        return psi(self.concentration) - psi(self._total)
+
+    @property
+    def log_normalizer(self) -> np.ndarray:
+        """log B(a) = Σ log Γ(a_v) - log Γ(Σa), one per row."""
+        return gammaln(self.concentration).sum(axis=-1) - gammaln(self._total[..., 0])
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """-E log p(x), one per row."""
+        return self.log_normalizer - (self.natural * self.expected_log).sum(axis=-1)
+
+    def kl(self, other: Dirichlet) -> np.ndarray:
+        """KL(self ‖ other), one per row."""
+        difference = (self.concentration - other.concentration) * self.expected_log
+        return difference.sum(axis=-1) - self.log_normalizer + other.log_normalizer
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent draws, shape (size, ..., n_categories)."""
+        # in logs, because Gamma(a) underflows for small a: Gamma(a) = Gamma(a + 1) · U^(1/a)
+        shape = (size, *self.concentration.shape)
+        logs = np.log(rng.standard_gamma(self.concentration + 1.0, shape))
+        logs += np.log(rng.uniform(np.finfo(float).tiny, 1.0, shape)) / self.concentration
+        draws = np.exp(logs - logs.max(axis=-1, keepdims=True))
+        return draws / draws.sum(axis=-1, keepdims=True)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central credible interval of every x_v, from its Beta marginal: (lower, upper) arrays."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        rest = self._total - self.concentration
+        tail = 0.5 * (1.0 - level)
+        lower, upper = (beta_distribution.ppf(p, self.concentration, rest) for p in (tail, 1.0 - tail))
+        return lower, upper
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"concentration": self.concentration}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Dirichlet:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays["concentration"])

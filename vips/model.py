@@ -1,0 +1,277 @@
+"""The contract between a model and the engine.
+
+A model answers two questions: what are these records' expected statistics, given the current posterior; and what valid
+posterior does a (noisy) average of totals give. Sampling, clipping, noise and accounting are the engine's.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import validate_data
+
+from vips import engine
+from vips.data import InMemoryData, Records, check_data
+from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.step_size import RobbinsMonro
+
+__all__ = ["Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"]
+
+
+# What a non-private fit takes as it is; anything else is converted to the first.
+NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
+
+
+@dataclass(frozen=True)
+class Block:
+    """One array in the sum of statistics.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    symmetric : bool
+        The last two axes form a symmetric matrix. The sum is symmetrised, and noise is drawn in isometric coordinates
+        (off-diagonal entries × √2).
+    scale : float
+        Divides the block before the joint norm is taken; its noise is multiplied by it. Public.
+    """
+
+    shape: tuple[int, ...]
+    symmetric: bool = False
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
+        if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
+            raise ValueError(f"A symmetric block needs two equal last axes, got shape {self.shape}.")
+        if not 1e-100 <= self.scale <= 1e100:
+            raise ValueError(f"`scale` must be a positive, moderate number, got {self.scale!r}.")
+
+
+class RecordStatistics(ABC):
+    """Expected sufficient statistics of a chunk of records, in whatever form makes norms and sums cheap."""
+
+    @abstractmethod
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        """Joint L2 norm of each record over all blocks, each divided by its scale; shape (n_records,).
+
+        Never less than the true norm; not finite for a record that cannot be used.
+        """
+
+    @abstractmethod
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        """Σ_n w_n s_n by block. A record of weight 0 is absent, not multiplied by 0 (0 · inf is NaN)."""
+
+
+class DenseStatistics(RecordStatistics):
+    """Statistics held as one array per block.
+
+    Parameters
+    ----------
+    arrays : dict of str to ndarray of shape (n_records, *block.shape)
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        if set(blocks) != set(self._arrays):
+            raise ValueError(f"Statistics have blocks {sorted(self._arrays)}, the model declares {sorted(blocks)}.")
+        norms = 0.0
+        for name, block in blocks.items():
+            array = self._arrays[name]
+            if array.shape[1:] != block.shape:
+                raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
+            norms = np.hypot(norms, _row_norms(array) / block.scale)
+        # rounding in the sums of squares must not make a norm smaller than it is
+        return norms * (1.0 + 1e-12)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        everyone = len(present) == len(weights)
+        weights = weights[present]
+        return {
+            name: np.tensordot(weights, array if everyone else array[present], axes=1)
+            for name, array in self._arrays.items()
+        }
+
+
+def _row_norms(array: np.ndarray) -> np.ndarray:
+    """L2 norms of the rows in float64, by the largest entry, so that squares neither overflow nor vanish."""
+    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64)
+    largest = np.max(np.abs(rows), axis=1, initial=0.0)
+    safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        norms = safe * np.sqrt(np.einsum("ij,ij->i", rows / safe[:, None], rows / safe[:, None]))
+    return np.where(np.isfinite(largest), norms, np.nan)
+
+
+class ConjugateExponentialModel(BaseEstimator, ABC):
+    """Base class of models in the conjugate-exponential family.
+
+    A subclass writes four methods, and a constructor that stores ``privacy`` (a :class:`~vips.PrivacyPlan`, or None for
+    a non-private fit) and ``random_state``; ``on_invalid`` ("drop" or "raise") is an optional third argument. ``fit`` is
+    inherited. During a fit the number of columns is ``self.n_features_in_``.
+
+    Attributes
+    ----------
+    posterior_ : object
+        The last posterior.
+    privacy_ : PrivacyReport
+        What the fit did to the data and what that costs.
+
+    Privacy
+    -------
+    See :class:`~vips.PrivacyPlan`. The guarantee rests on three promises of a subclass, which ``tests/laws`` checks for
+    the models of this package: a record's statistics depend on that record and the posterior only; ``norms`` never
+    under-reports; ``blocks`` and ``initial`` do not depend on the data.
+    """
+
+    #: Records per E-step call. A speed and memory knob: it changes no result beyond rounding.
+    chunk_size = 1024
+
+    @abstractmethod
+    def blocks(self) -> dict[str, Block]:
+        """What is summed. Independent of the data (the number of columns is public)."""
+
+    @abstractmethod
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Starting point of the average of full-data totals, by block. Never a function of the data."""
+
+    @abstractmethod
+    def expected_statistics(self, records, posterior) -> RecordStatistics:
+        """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``."""
+
+    @abstractmethod
+    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous):
+        """A valid posterior from the average of noisy full-data totals.
+
+        ``noise_std[name]`` is the exact standard deviation of the noise in an (ordinary, or diagonal) entry of
+        ``average[name]``, a public number. Without noise this is the textbook M-step. ``previous`` is the posterior
+        that the last E-step used, None at first.
+        """
+
+    def step_size(self, t: int) -> float | dict[str, float]:
+        """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
+        plan = self._plan()
+        return 1.0 if not plan.is_private and plan.sampling_rate == 1.0 else RobbinsMonro()(t)
+
+    def default_clip(self) -> float:
+        """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
+        largest = self.max_norm()
+        if np.isinf(largest):
+            raise ValueError(f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...).")
+        return largest
+
+    def max_norm(self) -> float:
+        """Largest norm that a valid record can have; ``inf`` if there is no bound."""
+        return np.inf
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Plan of a non-private fit (``privacy=None``), which may look at the data."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)
+
+    def valid_records(self, records) -> np.ndarray:
+        """Which records can be used at all, one boolean each; by default those whose numbers are all finite."""
+        if isinstance(records, Records):
+            return _finite_rows(records.X) & _finite_rows(records.y)
+        return _finite_rows(records)
+
+    def check_parameters(self) -> None:
+        """Raise ValueError for constructor arguments that cannot work. Runs before the data are touched."""
+
+    def check_features(self) -> None:
+        """Raise ValueError if ``n_features_in_`` columns (a public number) cannot work. Runs before values are used."""
+
+    def describe(self) -> dict:
+        """``unit``, ``released`` and ``declared_public`` of the privacy report."""
+        return {"unit": "one record", "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a fit adds noise."""
+        return self.privacy is not None and self.privacy.is_private
+
+    def fit(self, X, y=None):
+        """Fit by (private) stochastic variational Bayes.
+
+        Parameters
+        ----------
+        X : array, memory-mapped array or CSR matrix of shape (n_records, n_features)
+        y : array of shape (n_records, ...), optional
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError, TypeError
+            Private fits: from public facts only (arguments, dtype, number of columns), before a value is read;
+            defective records count for nothing. Non-private fits validate values as scikit-learn does.
+        """
+        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
+            raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
+        if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
+            raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
+        self.check_parameters()
+        self._forget()
+        try:
+            data = self._private_data(X, y) if self.is_private else self._plain_data(X, y)
+            self.check_features()
+            self._fitting_plan = self._complete(self.privacy or self.default_plan(X.shape[0]))
+            posterior = engine.run(self, data, self._fitting_plan)
+            self.privacy_ = PrivacyReport(
+                plan=self._fitting_plan, on_invalid=getattr(self, "on_invalid", "drop"), **self.describe()
+            )
+            self.posterior_ = posterior
+        except BaseException:  # Ctrl-C included: a half-fitted model must not look fitted
+            self._forget()
+            raise
+        finally:
+            self.__dict__.pop("_fitting_plan", None)
+        return self
+
+    def _plan(self) -> PrivacyPlan:
+        plan = self.__dict__.get("_fitting_plan") or self.privacy
+        return plan or self.default_plan(0)
+
+    def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
+        return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
+
+    def _private_data(self, X, y) -> InMemoryData:
+        data = check_data(X, y)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns: public
+        return data
+
+    def _plain_data(self, X, y) -> InMemoryData:
+        if y is None:
+            X = validate_data(self, X, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        else:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=NUMERIC_DTYPES, multi_output=True)
+        self.check_values(X, y)
+        return InMemoryData(X, y)
+
+    def check_values(self, X, y) -> None:
+        """Further checks of the values in a non-private fit; may raise whatever helps."""
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+
+
+def _finite_rows(X) -> np.ndarray:
+    """Rows without NaN or inf; shape (n_records,)."""
+    if X.dtype.kind not in "fc":
+        return np.ones(X.shape[0], dtype=bool)
+    if not sp.issparse(X):
+        return np.isfinite(X).reshape(X.shape[0], -1).all(axis=1)
+    valid = np.ones(X.shape[0], dtype=bool)
+    bad = np.flatnonzero(~np.isfinite(X.data))
+    valid[np.searchsorted(X.indptr, bad, side="right") - 1] = False
+    return valid

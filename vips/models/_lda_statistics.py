@@ -1,0 +1,142 @@
+"""From counts to the statistics of documents: reading CSR rows, the E-step in threads, norms and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import psi
+
+from vips._threads import run_ranges
+from vips.expfam import Dirichlet
+from vips.model import Block, RecordStatistics
+from vips.models import _lda_kernels as kernels
+
+# The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
+_ROUNDING = 1.0 + 1e-7
+
+
+class TopicPosterior(Dirichlet):
+    """Posterior of the topics: ``concentration`` is λ of shape (n_topics, n_words)."""
+
+    @cached_property
+    def _log_weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """E log β minus its largest entry per word, (V, K), and that entry, (V,)."""
+        largest = self.expected_log.max(axis=0)
+        return np.ascontiguousarray((self.expected_log - largest).T), largest
+
+    def word_weights(self, dtype: np.dtype) -> np.ndarray:
+        """exp E log β, each word divided by its largest entry, of shape (n_words, n_topics)."""
+        cache = self.__dict__.setdefault("_word_weights", {})
+        if dtype not in cache:
+            cache[dtype] = np.exp(self._log_weights[0]).astype(dtype)
+        return cache[dtype]
+
+    @property
+    def log_scale(self) -> np.ndarray:
+        """log of what ``word_weights`` divided each word by, of shape (n_words,)."""
+        return self._log_weights[1]
+
+
+def canonical(documents) -> sp.csr_array:
+    """CSR with sorted, unrepeated columns. A word stored twice would make the norm come out too small."""
+    documents = sp.csr_array(documents)
+    if not documents.has_canonical_format:
+        documents = documents.copy()
+        documents.sum_duplicates()
+    return documents
+
+
+def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
+    """Documents whose counts are finite, not negative (and whole, if ``integers``), of words that exist."""
+    documents = canonical(documents)
+    counts, words = documents.data, documents.indices
+    bad = (words < 0) | (words >= n_words)
+    if counts.dtype.kind == "f":
+        bad |= ~np.isfinite(counts)
+        if integers:
+            bad |= counts != np.floor(counts)
+    if counts.dtype.kind in "fi":
+        bad |= counts < 0
+    valid = np.ones(documents.shape[0], dtype=bool)
+    valid[np.searchsorted(documents.indptr, np.flatnonzero(bad), side="right") - 1] = False
+    return valid
+
+
+class DocumentStatistics(RecordStatistics):
+    """E-step of a chunk of documents; statistics ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
+
+    Parameters
+    ----------
+    documents : CSR of shape (n_documents, n_words)
+    posterior : TopicPosterior
+    prior, tol, max_iter : float, float, int
+        Doc-topic concentration α; mean change of γ at which a document has converged; most updates of one document.
+    dtype : float32 or float64
+        Of the iteration. Norms and sums are float64.
+
+    Attributes
+    ----------
+    doc_topic : ndarray of shape (n_documents, n_topics)
+        γ.
+    """
+
+    def __init__(self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype) -> None:
+        documents = canonical(documents)
+        n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
+        self._posterior, self._prior = posterior, prior
+        self._indptr = documents.indptr.astype(np.int64)
+        self._indices = documents.indices.astype(np.int32, copy=False)
+        self._counts = documents.data.astype(dtype)
+        self._word_weights = posterior.word_weights(np.dtype(dtype))
+        self.doc_topic = np.empty((n_documents, n_topics), dtype)
+        self._topic_weights = np.empty((n_documents, n_topics), dtype)
+        self._ratios = np.empty(len(self._counts), dtype)
+        self._norms = np.empty(n_documents)
+
+        def infer(start: int, stop: int) -> None:
+            kernels.infer_documents(
+                self._indptr, self._indices, self._counts, self._word_weights, prior, tol, max_iter, start, stop,
+                self.doc_topic, self._topic_weights, self._ratios, self._norms,
+            )  # fmt: skip
+
+        run_ranges(infer, self._indptr)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return self._norms * (_ROUNDING / blocks["topic_word"].scale)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        total = np.zeros(self._word_weights.shape)
+
+        def add(first_word: int, last_word: int) -> None:
+            kernels.add_weighted(
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, first_word, last_word, total
+            )
+
+        work = np.bincount(self._indices, minlength=len(total))
+        run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
+        total *= self._word_weights
+        return {"topic_word": total.T}
+
+    def bounds(self) -> np.ndarray:
+        """Evidence lower bound of each document given q(topics), shape (n_documents,); Blei et al. (2003), eq. 15.
+
+        Σ_v n_v log Σ_k exp(E log θ_k + E log β_kv) + E log p(θ) - E log q(θ); a word's mixture is n_v / r_v.
+        """
+        gamma = self.doc_topic.astype(np.float64)
+        counts, ratios = self._counts.astype(np.float64), self._ratios.astype(np.float64)
+        present = counts > 0.0
+        log_mixture = np.zeros(len(counts))
+        log_mixture[present] = np.log(counts[present] / ratios[present])
+        words = counts * (log_mixture + self._posterior.log_scale[self._indices])
+        documents = sp.csr_array((words, self._indices, self._indptr), shape=(len(gamma), len(self._word_weights)))
+        from_words = np.asarray(documents.sum(axis=1)).ravel()
+        n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
+        theta = Dirichlet(gamma)
+        # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ is still to come, once per word
+        constant = -psi(gamma.sum(axis=1))
+        prior = Dirichlet(np.full(gamma.shape, self._prior))
+        return from_words + n_words * constant - theta.kl(prior)
+

@@ -1,0 +1,36 @@
+"""How much of each record enters the sum."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["clip_weights"]
+
+
+def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
+    """Weights that scale records into the L2 ball of radius ``clip_norm``: ``min(1, C / norm)``.
+
+    Parameters
+    ----------
+    norms : ndarray of shape (n_records,)
+        Norm of each record's statistics, all blocks jointly; never less than the true norm.
+    clip_norm : float
+        C > 0. ``inf`` leaves finite records unchanged.
+
+    Returns
+    -------
+    ndarray of shape (n_records,), float64
+        Entry i is a function of ``norms[i]`` alone.
+
+    Guarantees
+    ----------
+    - weight × norm is at most ``clip_norm``, up to one rounding.
+    - A record whose norm is not finite gets weight 0, which ``RecordStatistics.weighted_sum`` treats as absent.
+    - Nothing is raised and nothing is reported: both would tell something about a record.
+    """
+    norms = np.asarray(norms, dtype=np.float64)
+    weights = np.ones(norms.shape)
+    over = norms > clip_norm
+    weights[over] = clip_norm / norms[over]
+    weights[~np.isfinite(norms)] = 0.0
+    return weights

@@ -1,0 +1,90 @@
+"""The one place where Gaussian noise is drawn, and where the randomness of a fit comes from."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Randomness", "gaussian_noise"]
+
+
+def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.random.Generator) -> np.ndarray:
+    """Noise for the sum of one block: independent normals of standard deviation ``std``.
+
+    A symmetric block has fewer coordinates than entries. Its isometric coordinates are the diagonal and √2 times the
+    upper triangle; noise of ``std`` on each of those is ``std`` on the diagonal and ``std / √2`` off it, mirrored.
+    """
+    noise = rng.normal(0.0, std, shape)
+    if not symmetric:
+        return noise
+    upper = np.triu(noise, k=1) / np.sqrt(2.0)
+    diagonal = np.triu(noise) - np.triu(noise, k=1)
+    return diagonal + upper + np.swapaxes(upper, -1, -2)
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The three sources of randomness of one fit. Never stored on a model, never pickled with one.
+
+    Attributes
+    ----------
+    initial : Generator
+        For the starting point, which carries no private information.
+    sampling_key : int
+        Secret key of the Poisson coins.
+    noise : Generator
+        For the Gaussian noise; each draw advances it, so no two steps share one.
+    """
+
+    initial: np.random.Generator
+    sampling_key: int
+    noise: np.random.Generator
+
+    @classmethod
+    def for_fit(cls, random_state: object, reproducible: bool) -> Randomness:
+        """Fresh randomness for one fit.
+
+        Parameters
+        ----------
+        random_state : None, int, Generator or RandomState
+            Seeds the initialisation, and the rest only if ``reproducible``.
+        reproducible : bool
+            False for every fit that carries a guarantee: sampling and noise then come from the operating system,
+            so that two fits (clones, folds, two ε at one seed) never share a draw that could be subtracted.
+        """
+        seed = np.random.SeedSequence(_entropy(random_state))
+        initial, sampling, noise = seed.spawn(3)
+        if not reproducible:
+            key = secrets.randbits(128)
+            return cls(np.random.default_rng(initial), key, np.random.default_rng(secrets.randbits(256)))
+        words = sampling.generate_state(2, np.uint64)
+        key = int(words[0]) << 64 | int(words[1])
+        return cls(np.random.default_rng(initial), key, np.random.default_rng(noise))
+
+
+def _entropy(random_state: object) -> int | list[int]:
+    """Entropy words from what scikit-learn users call ``random_state``."""
+    if random_state is None:
+        return secrets.randbits(128)
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(2**32, size=4).tolist()
+    if isinstance(random_state, np.random.RandomState):
+        return random_state.randint(2**31, size=4).tolist()
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(
+        f"`random_state` must be None, a non-negative integer, a Generator or a RandomState, got {random_state!r}."
+    )
+
+
+def add_noise(
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
+    return {
+        name: total[name] + gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
+        for name, block in blocks.items()
+    }
