@@ -1,0 +1,71 @@
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.optimize import approx_fprime
+
+from vips.expfam import Dirichlet
+
+CONCENTRATIONS = [np.array([1.0, 1.0]), np.array([0.3, 2.0, 5.0]), np.array([[0.02, 0.5, 80.0], [3.0, 3.0, 3.0]])]
+
+
+@pytest.mark.parametrize("concentration", CONCENTRATIONS)
+def test_moments_and_entropy_against_scipy(concentration):
+    family = Dirichlet(concentration)
+    for row, mean, var, entropy in zip(
+        np.atleast_2d(concentration), np.atleast_2d(family.mean), np.atleast_2d(family.var),
+        np.atleast_1d(family.entropy), strict=True,
+    ):  # fmt: skip
+        oracle = stats.dirichlet(row)
+        np.testing.assert_allclose(mean, oracle.mean())
+        np.testing.assert_allclose(var, oracle.var())
+        np.testing.assert_allclose(entropy, oracle.entropy())
+
+
+@pytest.mark.parametrize("concentration", CONCENTRATIONS[:2])
+def test_expected_log_is_the_gradient_of_the_log_normalizer(concentration):
+    gradient = approx_fprime(concentration, lambda a: Dirichlet(a).log_normalizer, 1e-7)
+    np.testing.assert_allclose(Dirichlet(concentration).expected_log, gradient, rtol=1e-4, atol=1e-5)
+
+
+def test_natural_round_trip():
+    family = Dirichlet(CONCENTRATIONS[2])
+    np.testing.assert_allclose(Dirichlet.from_natural(family.natural).concentration, family.concentration)
+    np.testing.assert_array_equal(Dirichlet.from_arrays(family.to_arrays()).concentration, family.concentration)
+
+
+def test_kl_is_nonnegative_zero_on_itself_and_right():
+    p, q = Dirichlet([2.0, 3.0, 4.0]), Dirichlet([1.0, 1.5, 0.7])
+    assert p.kl(p) == pytest.approx(0.0, abs=1e-12)
+    draws = p.sample(200_000, np.random.default_rng(0))
+    log_ratio = stats.dirichlet(p.concentration).logpdf(draws.T) - stats.dirichlet(q.concentration).logpdf(draws.T)
+    assert p.kl(q) == pytest.approx(log_ratio.mean(), abs=5 * log_ratio.std() / np.sqrt(len(draws)))
+    assert (Dirichlet(CONCENTRATIONS[2]).kl(Dirichlet(np.ones((2, 3)))) > 0).all()
+
+
+@pytest.mark.parametrize("concentration", CONCENTRATIONS)
+def test_samples_have_the_stated_moments(concentration):
+    family = Dirichlet(concentration)
+    draws = family.sample(40_000, np.random.default_rng(1))
+    assert draws.shape == (40_000, *concentration.shape)
+    np.testing.assert_allclose(draws.sum(axis=-1), 1.0)
+    np.testing.assert_allclose(draws.mean(axis=0), family.mean, atol=5 * np.sqrt(family.var.max() / 40_000))
+
+
+def test_samples_of_tiny_concentrations_are_finite():
+    draws = Dirichlet(np.full(4, 1e-4)).sample(1000, np.random.default_rng(2))
+    assert np.isfinite(draws).all()
+
+
+def test_interval_holds_its_level():
+    family = Dirichlet([0.5, 2.0, 6.0])
+    lower, upper = family.interval(0.9)
+    draws = family.sample(20_000, np.random.default_rng(3))
+    np.testing.assert_allclose(((draws > lower) & (draws < upper)).mean(axis=0), 0.9, atol=0.015)
+    with pytest.raises(ValueError, match="level"):
+        family.interval(90)
+
+
+@pytest.mark.parametrize("bad", [[0.0, 1.0], [-1.0, 1.0], [np.nan, 1.0], [np.inf, 1.0]])
+def test_bad_concentrations_are_refused(bad):
+    with pytest.raises(ValueError, match="concentration"):
+        Dirichlet(bad)

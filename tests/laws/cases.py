@@ -1,0 +1,146 @@
+"""Registry of models that every law runs over. A new model joins by one entry in ``CASES``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips import Block, ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, RobbinsMonro
+
+
+class BetaBernoulli(ConjugateExponentialModel):
+    """Independent coins with a Beta(1, 1) prior; the number of records is a block like any other."""
+
+    def __init__(self, privacy=None, random_state=None, on_invalid="drop"):
+        self.privacy = privacy
+        self.random_state = random_state
+        self.on_invalid = on_invalid
+
+    def blocks(self):
+        return {"heads": Block((self.n_features_in_,)), "count": Block((), scale=0.5)}
+
+    def initial(self, rng):
+        return {"heads": np.zeros(self.n_features_in_), "count": np.zeros(())}
+
+    def valid_records(self, records):
+        return ((records == 0) | (records == 1)).all(axis=1)
+
+    def expected_statistics(self, records, posterior):
+        return DenseStatistics({"heads": records, "count": np.ones(len(records))})
+
+    def to_posterior(self, average, noise_std, previous):
+        heads = np.maximum(average["heads"], 0.0)
+        return {"a": 1.0 + heads, "b": 1.0 + np.maximum(average["count"] - heads, 0.0)}
+
+    def max_norm(self):
+        return float(np.sqrt(self.n_features_in_ + 4.0))
+
+
+class SecondMoments(ConjugateExponentialModel):
+    """Moments x and x yᵀ with y a shifted x: a non-symmetric array in a symmetric block, whose scale is not 1."""
+
+    def __init__(self, privacy=None, random_state=None):
+        self.privacy = privacy
+        self.random_state = random_state
+
+    def blocks(self):
+        d = self.n_features_in_
+        return {"first": Block((d,), scale=0.7), "second": Block((d, d), symmetric=True, scale=3.0)}
+
+    def initial(self, rng):
+        d = self.n_features_in_
+        return {"first": rng.normal(size=d), "second": np.zeros((d, d))}
+
+    def expected_statistics(self, records, posterior):
+        pulled = records - 0.1 * np.tanh(posterior["mean"])  # so that the statistics depend on the posterior
+        return DenseStatistics(
+            {"first": pulled, "second": pulled[:, :, None] * np.roll(pulled, 1, axis=1)[:, None, :]}
+        )
+
+    def to_posterior(self, average, noise_std, previous):
+        return {"mean": average["first"].copy(), "second": average["second"].copy()}
+
+    def default_clip(self):
+        return 2.0
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with data to test it on.
+
+    ``hostile`` holds records that are valid for the container (right width and dtype) but built to hurt; ``extreme`` is
+    a valid record whose norm is far above any clip.
+    """
+
+    name: str
+    make_model: Callable[..., ConjugateExponentialModel]
+    make_records: Callable[[int, np.random.Generator], object]
+    hostile: dict[str, np.ndarray]
+    extreme: np.ndarray
+    clip_norm: float
+    exact_ascent: bool = False
+    tags: frozenset[str] = field(default_factory=frozenset)
+
+
+N_FEATURES, N_WORDS = 5, 30
+
+
+def _coins(n, rng):
+    return rng.integers(0, 2, (n, N_FEATURES)).astype(float)
+
+
+def _vectors(n, rng):
+    return rng.normal(size=(n, N_FEATURES))
+
+
+def _documents(n, rng):
+    return sp.csr_array(rng.poisson(rng.gamma(0.3, 3.0, (n, N_WORDS))))
+
+
+def _lda(**arguments):
+    defaults = {"n_components": 3, "vocabulary": N_WORDS, "dtype": np.float64, "schedule": None}
+    return LatentDirichletAllocation(**(defaults | arguments))
+
+
+def _hostile(width):
+    row = np.ones(width)
+    nan, inf, minus = row.copy(), row.copy(), row.copy()
+    nan[1], inf[2], minus[0] = np.nan, np.inf, -1.0
+    return {
+        "nan": nan,
+        "inf": inf,
+        "minus inf": -inf,
+        "negative": minus,
+        "zero": np.zeros(width),
+        "huge": np.full(width, 1e300),
+        "one huge": np.eye(1, width)[0] * 1e160,
+        "large": np.full(width, 1e9),
+        "tiny": np.full(width, 1e-310),
+        "fractional": np.full(width, 0.5),
+    }
+
+
+CASES = [
+    Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),
+    Case("second moments", SecondMoments, _vectors, _hostile(N_FEATURES), np.full(N_FEATURES, 1e4), 2.0),
+    Case("lda", _lda, _documents, _hostile(N_WORDS), np.full(N_WORDS, 1e6), 3.0, exact_ascent=True),
+    Case(
+        "lda float32, few updates",
+        lambda **arguments: _lda(dtype=np.float32, max_doc_update_iter=4, schedule=RobbinsMonro(0.0, 0.5), **arguments),
+        _documents,
+        _hostile(N_WORDS),
+        np.full(N_WORDS, 1e6),
+        3.0,
+    ),
+    Case(
+        "lda resampled",
+        lambda **arguments: _lda(document_length=20, **arguments),
+        _documents,
+        _hostile(N_WORDS),
+        np.eye(1, N_WORDS)[0] * 50,
+        3.0,
+    ),
+]

@@ -1,0 +1,367 @@
+"""The laws, as functions that raise AssertionError. ``test_laws`` runs them; ``test_mutants`` breaks the code and
+demands that they notice."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from vips import PrivacyPlan, RobbinsMonro, engine
+from vips.data import check_data
+
+FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
+SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
+
+
+def stack(records, row):
+    """``records`` with one more row at the end."""
+    if sp.issparse(records):
+        return sp.csr_array(sp.vstack([records.astype(float), sp.csr_array(row[None])], format="csr"))
+    return np.vstack([records, row])
+
+
+def prepared(case, n, seed=0, **plan_changes):
+    """A model ready for the engine (as inside ``fit``), records, and a posterior from random totals."""
+    rng = np.random.default_rng(seed)
+    plan = replace(FULL, clip_norm=case.clip_norm, **plan_changes)
+    model = case.make_model(privacy=plan, random_state=0)
+    records = case.make_records(n, rng)
+    model.n_features_in_ = records.shape[1]
+    initial = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
+    posterior = model.to_posterior(initial, dict.fromkeys(initial, 0.0), None)
+    return model, plan, records, posterior
+
+
+def clipped_sum(case, model, plan, records, posterior):
+    """The engine's sum of step 1 as one vector of scaled, isometric coordinates (the Frobenius norm is isometric)."""
+    total = engine.clipped_sum(model, model.blocks(), check_data(records), posterior, plan, plan.randomness(0), 1)
+    return np.concatenate([np.ravel(total[name]) / block.scale for name, block in model.blocks().items()])
+
+
+def as_vector(total, blocks):
+    return np.concatenate([np.ravel(total[name]) for name in blocks])
+
+
+# -- statistics -------------------------------------------------------------------------------------------------
+
+
+def records_do_not_see_each_other(case):
+    model, _, records, posterior = prepared(case, 12)
+    blocks = model.blocks()
+    together = model.expected_statistics(records, posterior)
+    norms = together.norms(blocks)
+    weights = np.random.default_rng(1).uniform(0.1, 1.0, 12)
+    union = 0.0
+    for i in range(12):
+        alone = model.expected_statistics(records[[i]], posterior)
+        one_hot = (np.arange(12) == i).astype(float)
+        own = as_vector(alone.weighted_sum(np.ones(1)), blocks)
+        np.testing.assert_allclose(as_vector(together.weighted_sum(one_hot), blocks), own, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(norms[i], alone.norms(blocks)[0], rtol=1e-12)
+        union = union + weights[i] * own
+    np.testing.assert_allclose(as_vector(together.weighted_sum(weights), blocks), union, rtol=1e-11, atol=1e-12)
+    order = np.random.default_rng(2).permutation(12)
+    shuffled = model.expected_statistics(records[order], posterior).weighted_sum(weights[order])
+    np.testing.assert_allclose(as_vector(shuffled, blocks), union, rtol=1e-11, atol=1e-12)
+
+
+def norms_are_joint_and_never_too_small(case):
+    model, _, records, posterior = prepared(case, 20)
+    for row in [case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))]:
+        records = stack(records, row)
+    blocks = model.blocks()
+    norms = model.expected_statistics(records, posterior).norms(blocks)
+    for i in range(records.shape[0]):
+        total = model.expected_statistics(records[[i]], posterior).weighted_sum(np.ones(1))
+        square = sum(np.sum((np.asarray(total[name], float) / block.scale) ** 2) for name, block in blocks.items())
+        assert norms[i] >= np.sqrt(square) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
+        assert norms[i] <= np.sqrt(square) * (1.0 + 1e-5) + 1e-150, "a norm is far too large"
+
+
+def defective_records_change_nothing_else(case):
+    model, plan, records, posterior = prepared(case, 10)
+    reference = clipped_sum(case, model, plan, records, posterior)
+    for name, row in case.hostile.items():
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            total = clipped_sum(case, model, plan, stack(records, row), posterior)
+        assert np.isfinite(total).all(), f"a record with {name} entries destroyed the sum"
+        moved = np.linalg.norm(total - reference)
+        assert moved <= plan.clip_norm * (1.0 + 1e-9), f"a record with {name} entries moved the sum by {moved}"
+        if name in ("nan", "inf", "minus inf"):
+            np.testing.assert_allclose(total, reference, rtol=1e-12, atol=1e-12)
+
+
+def neighbours_stay_within_the_sensitivity(case):
+    rng = np.random.default_rng(3)
+    largest = 0.0
+    for seed in range(3):
+        model, plan, records, posterior = prepared(case, 8, seed)
+        reference = clipped_sum(case, model, plan, records, posterior)
+        rows = [*case.hostile.values(), case.extreme]
+        rows += [case.extreme * rng.integers(0, 2, case.extreme.shape) for _ in range(4)]
+        rows += [np.eye(1, len(case.extreme), j)[0] * case.extreme for j in (0, 1)]
+        added = [clipped_sum(case, model, plan, stack(records, row), posterior) for row in rows]
+        moved = [np.linalg.norm(total - reference) for total in added]
+        largest = max(largest, *moved)
+        assert max(moved) <= plan.clip_norm * (1.0 + 1e-9), "adding a record moved the sum by more than C"
+        replaced = max(np.linalg.norm(a - b) for a in added for b in added)
+        assert replaced <= 2.0 * plan.clip_norm * (1.0 + 1e-9), "replacing a record moved the sum by more than 2C"
+        removed = np.linalg.norm(clipped_sum(case, model, plan, records[1:], posterior) - reference)
+        assert removed <= plan.clip_norm * (1.0 + 1e-9), "removing a record moved the sum by more than C"
+    if case.name != "second moments":  # there the symmetrised array has a smaller norm than the array itself
+        assert largest >= 0.99 * plan.clip_norm, f"no pair of neighbours comes near C: {largest} of {plan.clip_norm}"
+
+
+# -- the loop ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenPlan(PrivacyPlan):
+    """A plan whose noisy totals were drawn beforehand, so that nothing after them may depend on the data."""
+
+    totals: list = field(default_factory=list)
+    step: list = field(default_factory=lambda: [0])
+
+    def add_noise(self, total, blocks, randomness):
+        assert {name: np.shape(value) for name, value in total.items()} == {
+            name: block.shape for name, block in blocks.items()
+        }
+        self.step[0] += 1
+        return {name: value.copy() for name, value in self.totals[self.step[0] - 1].items()}
+
+
+def replay(case, records, n_steps=4):
+    """Everything a fit shows once its noisy totals are frozen."""
+    rng = np.random.default_rng(11)
+    probe, _, _, _ = prepared(case, 3)
+    totals = [{name: rng.normal(20.0, 30.0, b.shape) for name, b in probe.blocks().items()} for _ in range(n_steps)]
+    plan = FrozenPlan(
+        noise_multiplier=1.0, sampling_rate=0.5, n_steps=n_steps, clip_norm=case.clip_norm, totals=totals, report_delta=1e-5
+    )
+    path = []
+
+    def recording(model):
+        original_posterior, original_step = model.to_posterior, model.step_size
+        model.to_posterior = lambda average, noise_std, previous: path.append(
+            ({k: v.tobytes() for k, v in average.items()}, dict(noise_std))
+        ) or original_posterior(average, noise_std, previous)
+        model.step_size = lambda t: path.append(("step", t, original_step(t))) or original_step(t)
+        return model
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = recording(case.make_model(privacy=plan, random_state=0)).fit(records)
+    learnt = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    posterior = learnt.pop("posterior_")
+    arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
+    report = learnt.pop("privacy_").to_dict()
+    return path, {k: v.tobytes() for k, v in arrays.items()}, report, learnt, [str(w.message) for w in caught]
+
+
+def everything_else_is_public(case):
+    records = case.make_records(30, np.random.default_rng(5))
+    reference = replay(case, records)
+    for neighbour in (records[:29], records[:1], records[:0], *(stack(records, row) for row in case.hostile.values())):
+        assert replay(case, neighbour) == reference, "something besides the noisy totals depends on a record"
+    assert sum(entry[0] == "step" for entry in reference[0]) == 4, "the number of steps is not the plan's"
+
+
+class Recorder:
+    """Keeps every average that reaches ``to_posterior``."""
+
+    def __init__(self, model):
+        self.averages, self.noise_std = [], []
+        original = model.to_posterior
+
+        def record(average, noise_std, previous):
+            self.averages.append({name: np.array(value) for name, value in average.items()})
+            self.noise_std.append(dict(noise_std))
+            return original(average, noise_std, previous)
+
+        model.to_posterior = record
+        self.model = model
+
+
+def pure_noise(case, n_fits=40, seed=0, plan=None, model=None):
+    """Averages of fits on no records at all: initial value plus noise. Last average and its stated deviation."""
+    plan = plan or replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0)
+    empty = case.make_records(4, np.random.default_rng(0))[:0]
+    ends, stds, paths = [], None, []
+    for _ in range(n_fits):
+        fitted = clone(model) if model is not None else case.make_model(privacy=plan, random_state=seed)
+        recorder = Recorder(fitted)
+        recorder.model.fit(empty)
+        paths.append(recorder.averages)
+        ends.append(recorder.averages[-1])
+        stds = recorder.noise_std[-1]
+    return ends, stds, paths
+
+
+def noise_has_the_stated_size(case):
+    ends, stds, _ = pure_noise(case, n_fits=400)
+    plan = replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0)
+    model, *_ = prepared(case, 2)
+    variance = 0.0
+    for t in range(1, plan.n_steps + 1):
+        rho = model.step_size(t)
+        variance = (1.0 - rho) ** 2 * variance + rho**2 * (2.0 * case.clip_norm / plan.sampling_rate) ** 2
+    for name, block in model.blocks().items():
+        values = np.array([end[name] for end in ends])
+        expected = np.sqrt(variance) * block.scale
+        np.testing.assert_allclose(stds[name], expected, rtol=1e-12)
+        centred = values - values.mean(axis=0)
+        if block.symmetric:
+            np.testing.assert_array_equal(values, np.swapaxes(values, 1, 2))
+            upper = np.triu(np.ones(block.shape, dtype=bool), 1)
+            _check_std(centred[:, upper], expected / np.sqrt(2.0))
+            _check_std(np.diagonal(centred, axis1=1, axis2=2), expected)
+        else:
+            _check_std(centred, expected)
+
+
+def _check_std(centred, expected):
+    """Empirical deviation within five standard errors: sharp enough to see √2 with a hundred degrees of freedom."""
+    degrees = (len(centred) - 1) * max(1, int(np.prod(centred.shape[1:])))
+    ratio = np.sqrt(np.sum(centred**2) / degrees) / expected
+    assert abs(ratio - 1.0) < 5.0 / np.sqrt(2.0 * degrees), f"noise is {ratio:.3f} of what the plan states"
+
+
+def noise_is_never_shared(case):
+    """Clones, fits of one model, fits at one seed and steps of a fit have nothing in common."""
+    n_fits = 60
+    model = case.make_model(
+        privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7
+    )
+    for source in (None, model):
+        _, _, paths = pure_noise(case, n_fits=n_fits, seed=7, model=source)
+        blocks = prepared(case, 2)[0].blocks()
+        increments = np.array([_noise_of_steps(path, blocks, case) for path in paths])  # (fits, steps, coordinates)
+        assert len(np.unique(increments[:, :, 0])) == n_fits * SAMPLED.n_steps, "a noise draw was used twice"
+        scaled = increments / increments.std()
+        n = scaled.shape[0] * scaled.shape[2]
+        for first in range(SAMPLED.n_steps):
+            for second in range(first):
+                shared = np.mean(scaled[:, first] * scaled[:, second])
+                assert abs(shared) < 6.0 / np.sqrt(n), "steps share noise"
+        shared = np.mean(scaled[1:] * scaled[:-1])
+        assert abs(shared) < 6.0 / np.sqrt(n), "fits share noise"
+
+
+def _noise_of_steps(path, blocks, case):
+    """The noise of each step from successive averages of a fit without records."""
+    model, *_ = prepared(case, 2)
+    steps = []
+    for t in range(1, len(path)):
+        rho = model.step_size(t)
+        step = {name: (path[t][name] - (1.0 - rho) * path[t - 1][name]) / rho for name in blocks}
+        steps.append(as_vector({name: step[name] / block.scale for name, block in blocks.items()}, blocks))
+    return steps
+
+
+def totals_are_sums(case):
+    """Twice the records, twice the average: nothing is divided by an observed count."""
+    records = case.make_records(40, np.random.default_rng(6))
+    twice = stack_all(records, records)
+    ends = []
+    for data in (records, twice):
+        plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=1, clip_norm=case.clip_norm)
+        model = case.make_model(privacy=plan, random_state=0)
+        model.step_size = lambda t: 1.0
+        recorder = Recorder(model)
+        recorder.model.fit(data)
+        ends.append(recorder.averages[-1])
+    for name in ends[0]:
+        np.testing.assert_allclose(ends[1][name], 2.0 * ends[0][name], rtol=1e-6, atol=1e-9)
+    # and a sample's sum is scaled by the public rate: unbiased for the total, whatever the size of the sample
+    rate, seen = 0.3, []
+    for seed in range(300):
+        plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=rate, n_steps=1, clip_norm=case.clip_norm)
+        model = case.make_model(privacy=plan, random_state=0)
+        blocks = prepared(case, 2)[0].blocks()
+        model.n_features_in_ = records.shape[1]
+        posterior = _fixed_posterior(model)
+        randomness = plan.randomness(seed)
+        total = engine.clipped_sum(model, blocks, check_data(records), posterior, plan, randomness, 1)
+        seen.append(as_vector(total, blocks).sum() / rate)
+    full = replace(plan, sampling_rate=1.0)
+    whole = engine.clipped_sum(model, blocks, check_data(records), posterior, full, full.randomness(0), 1)
+    error = np.mean(seen) - as_vector(whole, blocks).sum()
+    assert abs(error) < 5.0 * np.std(seen) / np.sqrt(len(seen)) + 1e-9, "noisy / q is biased for the full total"
+    assert np.std(seen) > 0.0
+
+
+def _fixed_posterior(model):
+    rng = np.random.default_rng(0)
+    average = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
+    return model.to_posterior(average, dict.fromkeys(average, 0.0), None)
+
+
+def stack_all(first, second):
+    return sp.csr_array(sp.vstack([first, second], format="csr")) if sp.issparse(first) else np.vstack([first, second])
+
+
+def samples_are_poisson(case):
+    """Sizes vary as a binomial's, and are independent from step to step."""
+    plan = replace(SAMPLED, clip_norm=case.clip_norm)
+    records = case.make_records(200, np.random.default_rng(8))
+    sizes = []
+    for _ in range(80):
+        model = case.make_model(privacy=plan, random_state=0)
+        original = model.valid_records
+        seen = []
+        model.valid_records = lambda chunk, original=original, seen=seen: seen.append(chunk.shape[0]) or original(chunk)
+        model.fit(records)
+        sizes.append(seen)
+    sizes = np.array(sizes, dtype=float)
+    assert sizes.shape == (80, plan.n_steps)
+    expected = 200 * 0.4 * 0.6
+    spread = sizes.var()
+    assert 0.6 * expected < spread < 1.6 * expected, f"sample sizes have variance {spread}, a binomial's is {expected}"
+    assert abs(sizes.mean() - 80.0) < 5.0 * np.sqrt(expected / sizes.size)
+    assert abs(np.corrcoef(sizes[:, 0], sizes[:, 1])[0, 1]) < 0.5
+
+
+def one_event_per_step(case):
+    """Whatever the number of blocks: T Gaussians at σ on Poisson samples, composed."""
+    import dp_accounting
+
+    plan = replace(SAMPLED, clip_norm=case.clip_norm)
+    model = case.make_model(privacy=plan, random_state=0).fit(case.make_records(20, np.random.default_rng(0)))
+    step = dp_accounting.PoissonSampledDpEvent(0.4, dp_accounting.GaussianDpEvent(1.0))
+    assert model.privacy_.event() == dp_accounting.SelfComposedDpEvent(step, 3)
+    accountant = dp_accounting.pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(step, 3))
+    assert model.privacy_.epsilon(1e-5) == accountant.get_epsilon(1e-5)
+
+
+def chunks_change_nothing(case):
+    records = case.make_records(50, np.random.default_rng(9))
+    ends = []
+    for chunk_size in (1, 7, 1000):
+        plan = replace(SAMPLED, clip_norm=case.clip_norm, reproducible_noise=True)
+        model = case.make_model(privacy=plan, random_state=3)
+        model.chunk_size = chunk_size
+        recorder = Recorder(model)
+        recorder.model.fit(records)
+        ends.append(as_vector(recorder.averages[-1], recorder.averages[-1]))
+    np.testing.assert_allclose(ends[1], ends[0], rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(ends[2], ends[0], rtol=1e-5, atol=1e-4)
+
+
+ALL = [
+    records_do_not_see_each_other,
+    norms_are_joint_and_never_too_small,
+    defective_records_change_nothing_else,
+    neighbours_stay_within_the_sensitivity,
+    everything_else_is_public,
+    noise_has_the_stated_size,
+    noise_is_never_shared,
+    totals_are_sums,
+    samples_are_poisson,
+    one_event_per_step,
+    chunks_change_nothing,
+]

@@ -1,0 +1,12 @@
+"""Every law, over every model."""
+
+import pytest
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("law", checks.ALL, ids=lambda law: law.__name__)
+def test_law(law, case):
+    law(case)

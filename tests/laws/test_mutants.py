@@ -1,0 +1,329 @@
+"""Deliberately broken copies of the code. Each must be noticed by the law named beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
+from vips.models import _lda_statistics, lda
+from vips.privacy import accounting, noise
+from vips.privacy import plan as plan_module
+
+BY_NAME = {case.name: case for case in CASES}
+
+
+def noise_halved(patch):
+    original = noise.gaussian_noise
+    patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: original(s, y, std / 2.0, rng))
+
+
+def noise_over_root_two(patch):
+    original = noise.gaussian_noise
+    patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: original(s, y, std / np.sqrt(2.0), rng))
+
+
+def symmetric_noise_not_isometric(patch):
+    original = noise.gaussian_noise
+
+    def mutant(shape, symmetric, std, rng):
+        drawn = original(shape, symmetric, std, rng)
+        if symmetric:
+            drawn = drawn / np.sqrt(2.0)
+        return drawn
+
+    patch.setattr(noise, "gaussian_noise", mutant)
+
+
+def block_scale_ignored_by_noise(patch):
+    original = noise.add_noise
+
+    def mutant(total, blocks, std, rng):
+        return original(total, {name: replace(block, scale=1.0) for name, block in blocks.items()}, std, rng)
+
+    patch.setattr(noise, "add_noise", mutant)
+
+
+def one_block_unclipped(patch):
+    original = DenseStatistics.norms
+
+    def mutant(self, blocks):
+        name = next(iter(blocks))
+        return original(DenseStatistics({name: self._arrays[name]}), {name: blocks[name]})
+
+    patch.setattr(DenseStatistics, "norms", mutant)
+
+
+def clip_per_block(patch):
+    """Every block clipped to C by itself, while the noise is that of one vector of norm C."""
+
+    def norms(self, blocks):
+        self._blocks = blocks
+        return np.zeros(len(next(iter(self._arrays.values()))))
+
+    def weighted_sum(self, weights):
+        clip = self._clip
+        sums = {}
+        for name, array in self._arrays.items():
+            own = np.linalg.norm(array.reshape(len(array), -1), axis=1) / self._blocks[name].scale
+            sums[name] = np.tensordot(np.minimum(1.0, clip / np.maximum(own, 1e-300)), np.nan_to_num(array), axes=1)
+        return sums
+
+    original = PrivacyPlan.clip_weights
+
+    def clip_weights(self, norms):
+        DenseStatistics._clip = self.clip_norm
+        return original(self, norms)
+
+    patch.setattr(DenseStatistics, "_clip", np.inf, raising=False)
+    patch.setattr(DenseStatistics, "norms", norms)
+    patch.setattr(DenseStatistics, "weighted_sum", weighted_sum)
+    patch.setattr(PrivacyPlan, "clip_weights", clip_weights)
+
+
+def clip_forgotten(patch):
+    patch.setattr(plan_module, "clip_weights", lambda norms, clip_norm: np.isfinite(norms).astype(float))
+
+
+def lda_norm_halved(patch):
+    original = _lda_statistics.DocumentStatistics.norms
+    patch.setattr(_lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
+
+
+def repeated_words_not_merged(patch):
+    for module in (_lda_statistics, lda):
+        patch.setattr(module, "canonical", sp.csr_array)
+
+
+def divided_by_the_realised_batch(patch):
+    original = engine.clipped_sum
+
+    def mutant(model, blocks, data, posterior, plan, randomness, t):
+        total = original(model, blocks, data, posterior, plan, randomness, t)
+        realised = sum(len(plan.sample(n, randomness, t, 0)) for n in [data._X.shape[0]])
+        return {name: value * plan.sampling_rate * 100.0 / max(realised, 1) for name, value in total.items()}
+
+    patch.setattr(engine, "clipped_sum", mutant)
+
+
+def number_of_records_read(patch):
+    original = ConjugateExponentialModel.step_size
+    original_fit = ConjugateExponentialModel.fit
+
+    def fit(self, X, y=None):
+        self._n = X.shape[0]
+        return original_fit(self, X)
+
+    patch.setattr(ConjugateExponentialModel, "fit", fit)
+    patch.setattr(ConjugateExponentialModel, "step_size", lambda self, t: original(self, t) * (1.0 - 0.1 / (1 + self._n)))
+
+
+def fixed_size_sampler(patch):
+    def mutant(n_records, sampling_rate, key, step, partition):
+        rng = np.random.default_rng(np.random.SeedSequence(key, spawn_key=(step, partition)))
+        return np.sort(rng.choice(n_records, round(sampling_rate * n_records), replace=False))
+
+    patch.setattr(plan_module, "poisson_sample", mutant)
+
+
+def same_sample_every_step(patch):
+    original = plan_module.poisson_sample
+    patch.setattr(plan_module, "poisson_sample", lambda n, q, key, step, part: original(n, q, key, 1, part))
+
+
+def same_noise_every_step(patch):
+    original = noise.add_noise
+
+    def mutant(total, blocks, std, rng):
+        rng.bit_generator.state = _first_state(rng)
+        return original(total, blocks, std, rng)
+
+    def _first_state(rng):
+        return _states.setdefault(id(rng), rng.bit_generator.state)
+
+    _states = {}
+    patch.setattr(noise, "add_noise", mutant)
+
+
+def noise_seeded_by_random_state(patch):
+    original = noise.Randomness.for_fit.__func__
+    patch.setattr(noise.Randomness, "for_fit", classmethod(lambda cls, state, reproducible: original(cls, state, True)))
+
+
+def noise_stored_on_the_model(patch):
+    """A generator made once and copied with the estimator: clones would share it."""
+    patch.setattr(PrivacyPlan, "randomness", lambda self, state: noise.Randomness.for_fit(12345, True))
+
+
+def two_statistics_as_two_sampled_steps(patch):
+    patch.setattr(PrivacyPlan, "_mechanism", lambda self: (self.sampling_rate, self.noise_multiplier, 2 * self.n_steps))
+
+
+def full_batches_accounted_as_sampled(patch):
+    original = accounting.subsampled_gaussian_event
+    patch.setattr(accounting, "subsampled_gaussian_event", lambda q, s, n: original(q * 0.5, s, n))
+
+
+def stops_on_a_private_quantity(patch):
+    class Stops:
+        """A loop that ends early when the clipped sum hardly changes."""
+
+        def __call__(self, iterable, **_):
+            for t in iterable:
+                yield t
+                if self.small:
+                    return
+
+        small = False
+
+    stops = Stops()
+    original = engine.clipped_sum
+
+    def mutant(*args):
+        total = original(*args)
+        stops.small = sum(float(np.sum(np.abs(value))) for value in total.values()) < 40.0
+        return total
+
+    patch.setattr(engine, "clipped_sum", mutant)
+    patch.setattr(engine, "tqdm", stops)
+
+
+def bad_row_times_zero(patch):
+    def mutant(self, weights):
+        return {name: np.tensordot(weights, array, axes=1) for name, array in self._arrays.items()}
+
+    patch.setattr(DenseStatistics, "weighted_sum", mutant)
+
+
+def bad_record_raises(patch):
+    def mutant(model, chunk):
+        if not model.valid_records(chunk).all():
+            raise AssertionError("an error that depends on a record")
+        return chunk
+
+    patch.setattr(engine, "_usable", mutant)
+
+
+def bad_record_warns(patch):
+    import warnings
+
+    original = engine._usable
+
+    def mutant(model, chunk):
+        if not model.valid_records(chunk).all():
+            warnings.warn("a record was dropped", stacklevel=2)
+        return original(model, chunk)
+
+    patch.setattr(engine, "_usable", mutant)
+
+
+def initialised_from_the_data(patch):
+    original = engine.run
+
+    def mutant(model, data, plan):
+        initial = model.initial
+        size = data._X.shape[0]
+        model.initial = lambda rng: {name: value + size for name, value in initial(rng).items()}
+        return original(model, data, plan)
+
+    patch.setattr(engine, "run", mutant)
+
+
+def private_count_in_the_report(patch):
+    original = ConjugateExponentialModel.fit
+
+    def mutant(self, X, y=None):
+        original(self, X)
+        self.n_records_ = X.shape[0]
+        return self
+
+    patch.setattr(ConjugateExponentialModel, "fit", mutant)
+
+
+def records_share_a_normaliser(patch):
+    original = DenseStatistics.__init__
+
+    def mutant(self, arrays):
+        original(self, arrays)
+        for name, array in self._arrays.items():
+            if array.ndim > 1 and array.dtype.kind == "f":
+                self._arrays[name] = array / (1.0 + np.abs(np.nan_to_num(array)).max(initial=0.0))
+
+    patch.setattr(DenseStatistics, "__init__", mutant)
+
+
+MUTANTS = [
+    (noise_halved, "noise_has_the_stated_size", "beta-bernoulli"),
+    (noise_halved, "noise_has_the_stated_size", "lda"),
+    (noise_over_root_two, "noise_has_the_stated_size", "beta-bernoulli"),
+    (noise_over_root_two, "noise_has_the_stated_size", "lda"),
+    (symmetric_noise_not_isometric, "noise_has_the_stated_size", "second moments"),
+    (block_scale_ignored_by_noise, "noise_has_the_stated_size", "second moments"),
+    (one_block_unclipped, "neighbours_stay_within_the_sensitivity", "second moments"),
+    (one_block_unclipped, "norms_are_joint_and_never_too_small", "second moments"),
+    (clip_per_block, "neighbours_stay_within_the_sensitivity", "beta-bernoulli"),
+    (clip_forgotten, "neighbours_stay_within_the_sensitivity", "lda"),
+    (lda_norm_halved, "neighbours_stay_within_the_sensitivity", "lda"),
+    (lda_norm_halved, "norms_are_joint_and_never_too_small", "lda"),
+    (divided_by_the_realised_batch, "totals_are_sums", "beta-bernoulli"),
+    (number_of_records_read, "everything_else_is_public", "beta-bernoulli"),
+    (fixed_size_sampler, "samples_are_poisson", "beta-bernoulli"),
+    (same_sample_every_step, "samples_are_poisson", "beta-bernoulli"),
+    (same_noise_every_step, "noise_is_never_shared", "beta-bernoulli"),
+    (noise_seeded_by_random_state, "noise_is_never_shared", "lda"),
+    (noise_stored_on_the_model, "noise_is_never_shared", "lda"),
+    (two_statistics_as_two_sampled_steps, "one_event_per_step", "beta-bernoulli"),
+    (full_batches_accounted_as_sampled, "one_event_per_step", "beta-bernoulli"),
+    (stops_on_a_private_quantity, "everything_else_is_public", "beta-bernoulli"),
+    (bad_row_times_zero, "defective_records_change_nothing_else", "second moments"),
+    (bad_record_raises, "defective_records_change_nothing_else", "lda"),
+    (bad_record_warns, "everything_else_is_public", "lda"),
+    (initialised_from_the_data, "everything_else_is_public", "lda"),
+    (private_count_in_the_report, "everything_else_is_public", "lda"),
+    (records_share_a_normaliser, "records_do_not_see_each_other", "second moments"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law", "case"), MUTANTS, ids=[f"{mutant.__name__}-{case}-{law}" for mutant, law, case in MUTANTS]
+)
+def test_mutant_is_noticed(mutant, law, case, monkeypatch):
+    mutant(monkeypatch)
+    accounting._compose_pld.cache_clear()
+    with pytest.raises(AssertionError):
+        getattr(checks, law)(BY_NAME[case])
+    accounting._compose_pld.cache_clear()
+
+
+def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):
+    _clip_of_repeated_words()
+    repeated_words_not_merged(monkeypatch)
+    with pytest.raises(AssertionError):
+        _clip_of_repeated_words()
+
+
+def _clip_of_repeated_words():
+    """A document that stores one word 50 times is one vector of norm 50, not of norm √50."""
+    case = BY_NAME["lda"]
+    model, plan, _, posterior = checks.prepared(case, 2)
+    repeated = sp.csr_array((np.ones(50), np.zeros(50, dtype=np.int32), [0, 50]), shape=(1, 30))
+    total = checks.clipped_sum(case, model, plan, repeated, posterior)
+    assert np.linalg.norm(total) <= plan.clip_norm * (1.0 + 1e-9)
+
+
+def test_vocabulary_from_the_data_is_refused(monkeypatch):
+    _private_fit_without_vocabulary()
+    monkeypatch.setattr(LatentDirichletAllocation, "check_parameters", lambda self: None)  # the mutant
+    with pytest.raises(pytest.fail.Exception):
+        _private_fit_without_vocabulary()
+
+
+def _private_fit_without_vocabulary():
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
+    with pytest.raises(ValueError, match="reveal rare words"):
+        LatentDirichletAllocation(2, privacy=plan).fit(np.ones((4, 3)))
