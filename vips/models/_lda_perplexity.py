@@ -13,27 +13,22 @@ _BLOCK = 16_384  # stored counts scored at a time, so that memory does not grow 
 def split_words(documents: sp.csr_array, rng: np.random.Generator) -> tuple[sp.csr_array, sp.csr_array]:
     """A random half of each document's words (rounded down), and the rest, both as counts.
 
-    Raises
-    ------
-    ValueError
-        If a count is not a whole number: there are no words to divide.
+    A fractional count n is divided as ⌈n⌉ pieces of equal weight.
     """
-    counts = documents.data.astype(np.int64)
-    if not np.array_equal(counts, documents.data):
-        raise ValueError('Document completion divides words and needs whole counts; use kind="bound" for weights.')
+    pieces = np.ceil(documents.data).astype(np.int64)
     n_documents = documents.shape[0]
-    entry = np.repeat(np.arange(len(counts)), counts)  # the words one by one: which stored count each belongs to
-    rows = np.repeat(np.arange(n_documents), np.diff(documents.indptr))
-    row = rows[entry]
+    entry = np.repeat(np.arange(len(pieces)), pieces)  # the words one by one: which stored count each belongs to
+    row = np.repeat(np.arange(n_documents), np.diff(documents.indptr))[entry]
     order = np.lexsort((rng.random(len(entry)), row))
     first = np.searchsorted(row, np.arange(n_documents))
     length = np.bincount(row, minlength=n_documents)
     rank = np.arange(len(entry)) - first[row]  # rows stay in order under the sort
     chosen = entry[order][rank < (length // 2)[row]]
-    observed = np.bincount(chosen, minlength=len(counts))
+    observed = np.bincount(chosen, minlength=len(pieces))
+    weight = documents.data / np.maximum(pieces, 1)
     return tuple(
-        sp.csr_array((part, documents.indices, documents.indptr), shape=documents.shape)
-        for part in (observed, counts - observed)
+        sp.csr_array((part * weight, documents.indices, documents.indptr), shape=documents.shape)
+        for part in (observed, pieces - observed)
     )
 
 

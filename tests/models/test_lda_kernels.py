@@ -1,0 +1,98 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import psi
+
+from vips.datasets import make_lda_corpus
+from vips.models import _lda_kernels as kernels
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+
+
+def test_exp_digamma():
+    x = np.concatenate([np.geomspace(0.01, 1.0, 200), np.geomspace(1.0, 1e7, 200)])
+    values = np.array([kernels.exp_digamma(v) for v in x])
+    np.testing.assert_allclose(values, np.exp(psi(x)), rtol=1e-8)
+
+
+def infer(counts, topic_word, prior=0.1, tol=1e-9, max_iter=5000, dtype=np.float64):
+    return DocumentStatistics(sp.csr_array(counts), TopicPosterior(topic_word), prior, tol, max_iter, dtype)
+
+
+def plain_gamma(row, topic_word, prior, tol=1e-9):
+    weights = np.exp(psi(topic_word) - psi(topic_word.sum(axis=1))[:, None])
+    gamma = np.full(len(topic_word), prior + row.sum() / len(topic_word))
+    for _ in range(100_000):
+        share = np.exp(psi(gamma))
+        updated = prior + share * (weights @ (row / (share @ weights)))
+        if np.abs(updated - gamma).mean() < tol:
+            return updated
+        gamma = updated
+    raise AssertionError("no convergence")
+
+
+@pytest.mark.parametrize("n_words", [3, 127, 128, 129, 400])
+def test_fixed_points_are_those_of_the_plain_iteration(n_words):
+    rng = np.random.default_rng(n_words)
+    topic_word = 0.5 + rng.gamma(0.2, 50.0, (7, n_words))
+    counts = rng.poisson(rng.gamma(0.5, 2.0, (6, n_words)))
+    gamma = infer(counts, topic_word).doc_topic
+    for row, own in zip(counts, gamma, strict=True):
+        np.testing.assert_allclose(own, plain_gamma(row, topic_word, 0.1), rtol=1e-4, atol=1e-5)
+
+
+def test_converged_means_converged_over_all_topics():
+    """One plain update from the result moves γ by less than the tolerance, although idle topics were skipped."""
+    corpus = make_lda_corpus(60, n_topics=20, n_words=500, document_length=120, random_state=0)
+    topic_word = 0.05 + 1000.0 * corpus.topics
+    weights = np.exp(psi(topic_word) - psi(topic_word.sum(axis=1))[:, None])
+    gamma = infer(corpus.counts, topic_word, prior=0.05, tol=1e-3).doc_topic
+    for row, own in zip(corpus.counts.toarray(), gamma, strict=True):
+        share = np.exp(psi(own))
+        updated = 0.05 + share * (weights @ (row / (share @ weights)))
+        assert np.abs(updated - own).mean() < 1e-3
+        assert own.sum() == pytest.approx(20 * 0.05 + row.sum(), rel=1e-9)
+
+
+def test_norms_and_sums_by_brute_force():
+    rng = np.random.default_rng(0)
+    topic_word = rng.gamma(0.5, 20.0, (4, 30)) + 0.01
+    counts = rng.poisson(1.0, (9, 30))
+    statistics = infer(counts, topic_word)
+    weights = np.exp(psi(topic_word) - psi(topic_word.sum(axis=1))[:, None])
+    arrays = []
+    for row, gamma in zip(counts, statistics.doc_topic, strict=True):
+        phi = np.exp(psi(gamma))[:, None] * weights
+        arrays.append(phi / phi.sum(axis=0) * row)
+    from vips import Block
+
+    norms = [np.linalg.norm(array) for array in arrays]
+    np.testing.assert_allclose(statistics.norms({"topic_word": Block((4, 30))}), norms, rtol=1e-6)
+    np.testing.assert_allclose(statistics.norms({"topic_word": Block((4, 30), scale=4.0)}), np.array(norms) / 4, rtol=1e-6)
+    factors = rng.uniform(size=9)
+    expected = sum(f * a for f, a in zip(factors, arrays, strict=True))
+    np.testing.assert_allclose(statistics.weighted_sum(factors)["topic_word"], expected, rtol=1e-7, atol=1e-9)
+
+
+def test_float32_is_close_to_float64():
+    corpus = make_lda_corpus(50, n_topics=8, n_words=300, document_length=150, random_state=0)
+    topic_word = 0.125 + 500.0 * corpus.topics
+    single = infer(corpus.counts, topic_word, 0.125, 1e-4, 500, np.float32).weighted_sum(np.ones(50))["topic_word"]
+    double = infer(corpus.counts, topic_word, 0.125, 1e-4, 500, np.float64).weighted_sum(np.ones(50))["topic_word"]
+    assert np.abs(single - double).sum() < 1e-3 * double.sum()
+
+
+def test_tiny_priors_do_not_underflow():
+    topic_word = 1e-3 + np.eye(3, 5) * 100.0
+    counts = np.array([[5, 0, 0, 0, 3], [0, 0, 0, 7, 0], [1, 1, 1, 1, 1]])
+    for dtype in (np.float32, np.float64):
+        statistics = infer(counts, topic_word, prior=1e-3, tol=1e-3, max_iter=100, dtype=dtype)
+        total = statistics.weighted_sum(np.ones(3))["topic_word"]
+        np.testing.assert_allclose(total.sum(axis=0), counts.sum(axis=0), rtol=1e-5)
+
+
+def test_memory_does_not_hold_statistics_per_record():
+    """Arrays of the E-step are of the size of the counts and of γ, never (documents, topics, words)."""
+    corpus = make_lda_corpus(500, n_topics=10, n_words=2000, document_length=50, random_state=0)
+    statistics = infer(corpus.counts, 0.1 + 100.0 * corpus.topics, tol=1e-2, max_iter=5)
+    held = sum(value.nbytes for value in vars(statistics).values() if isinstance(value, np.ndarray))
+    assert held < 10 * (corpus.counts.nnz * 8 + 500 * 10 * 8 + 2000 * 10 * 8)

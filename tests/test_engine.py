@@ -1,0 +1,131 @@
+"""The loop itself, on a model simple enough to follow by hand, and data access."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws.cases import BetaBernoulli
+from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan, Records, RobbinsMonro
+from vips.data import InMemoryData, check_data
+
+
+def test_full_batch_without_noise_is_the_exact_posterior():
+    X = np.random.default_rng(0).integers(0, 2, (30, 4)).astype(float)
+    model = BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=2)).fit(X)
+    np.testing.assert_allclose(model.posterior_["a"], 1 + X.sum(axis=0))
+    np.testing.assert_allclose(model.posterior_["b"], 1 + (1 - X).sum(axis=0))
+
+
+def test_private_posterior_is_near_the_exact_one_when_there_is_little_noise():
+    X = np.random.default_rng(0).integers(0, 2, (4000, 4)).astype(float)
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30)
+    model = BetaBernoulli(privacy=plan).fit(X)
+    assert model.privacy_.plan.clip_norm == pytest.approx(np.sqrt(8.0))
+    np.testing.assert_allclose(model.posterior_["a"], 1 + X.sum(axis=0), rtol=0.05)
+
+
+class LinearModel(ConjugateExponentialModel):
+    """Sums of x y: a model that needs labels."""
+
+    def __init__(self, privacy=None, random_state=None):
+        self.privacy, self.random_state = privacy, random_state
+
+    def blocks(self):
+        return {"xy": Block((self.n_features_in_,))}
+
+    def initial(self, rng):
+        return {"xy": np.zeros(self.n_features_in_)}
+
+    def expected_statistics(self, records, posterior):
+        assert isinstance(records, Records)
+        return DenseStatistics({"xy": records.X * records.y[:, None]})
+
+    def to_posterior(self, average, noise_std, previous):
+        return {"xy": average["xy"], "noise_std": noise_std["xy"]}
+
+
+def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(20, 3)), rng.normal(size=20)
+    model = LinearModel(privacy=PrivacyPlan.non_private(n_steps=1)).fit(X, y)
+    np.testing.assert_allclose(model.posterior_["xy"], X.T @ y)
+    plan = PrivacyPlan(
+        noise_multiplier=1e-9, sampling_rate=1.0, n_steps=1, clip_norm=1e6, sampling="full", reproducible_noise=True
+    )
+    y[4] = np.nan
+    private = LinearModel(privacy=plan, random_state=0)
+    private.step_size = lambda t: 1.0
+    private.fit(X, y)
+    keep = np.arange(20) != 4
+    np.testing.assert_allclose(private.posterior_["xy"], X[keep].T @ y[keep], atol=0.1)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        private.fit(X, y[:-1])
+    with pytest.raises(ValueError, match="no default clip norm"):
+        LinearModel(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)).fit(X, y)
+
+
+def test_default_step_sizes():
+    assert BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=2)).step_size(5) == 1.0
+    assert BetaBernoulli(privacy=PrivacyPlan.non_private(sampling_rate=0.5)).step_size(1) == 2.0**-0.7
+    assert BetaBernoulli(privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=1)).step_size(3) == 4.0**-0.7
+    assert RobbinsMonro(0.0, 0.5)(4) == 0.5
+    with pytest.raises(ValueError, match="offset"):
+        RobbinsMonro(-1.0)
+    with pytest.raises(ValueError, match="decay"):
+        RobbinsMonro(1.0, 2.0)
+
+
+def test_step_sizes_by_block():
+    class TwoSpeeds(BetaBernoulli):
+        def step_size(self, t):
+            return {"heads": 1.0, "count": 0.25}
+
+    X = np.ones((8, 2))
+    model = TwoSpeeds(privacy=PrivacyPlan.non_private(n_steps=1)).fit(X)
+    np.testing.assert_allclose(model.posterior_["a"], 9.0)
+    np.testing.assert_allclose(model.posterior_["b"], 1.0)
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 4)])
+def test_blocks_are_checked(shape):
+    with pytest.raises(ValueError, match="symmetric"):
+        Block(shape, symmetric=True)
+    with pytest.raises(ValueError, match="scale"):
+        Block((2,), scale=0.0)
+
+
+def test_statistics_that_do_not_match_their_declaration():
+    statistics = DenseStatistics({"a": np.ones((2, 3))})
+    with pytest.raises(ValueError, match="declares"):
+        statistics.norms({"b": Block((3,))})
+    with pytest.raises(ValueError, match="declared"):
+        statistics.norms({"a": Block((4,))})
+
+
+def test_chunks_cover_the_sample_in_order():
+    X = np.arange(20.0)[:, None]
+    picked = np.array([1, 5, 6, 7, 19])
+    for data in (InMemoryData(X), InMemoryData(sp.csr_array(X))):
+        chunks = list(data.chunks(lambda n, partition: picked, 2))
+        rows = [chunk.toarray() if sp.issparse(chunk) else chunk for chunk in chunks]
+        np.testing.assert_array_equal(np.concatenate(rows)[:, 0], picked)
+        assert [len(chunk) for chunk in rows] == [2, 2, 1]
+
+
+def test_partitions_do_not_depend_on_the_chunk_size(monkeypatch):
+    from vips import data
+
+    monkeypatch.setattr(data, "PARTITION_SIZE", 8)
+    seen = []
+    source = InMemoryData(np.arange(20.0)[:, None])
+    for _ in source.chunks(lambda n, partition: seen.append((n, partition)) or np.arange(n), 3):
+        pass
+    assert seen == [(8, 0), (8, 1), (4, 2)]
+
+
+def test_only_public_facts_are_checked_before_a_private_fit():
+    check_data(np.array([[np.nan, np.inf]]))
+    check_data(sp.coo_array(np.eye(3)))
+    for bad, error in ((np.array([["a"]]), TypeError), (np.ones(3), ValueError), ([[1, 2], [3]], TypeError)):
+        with pytest.raises(error):
+            check_data(bad)
