@@ -3,7 +3,7 @@
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.lda import LatentDirichletAllocation
 from vips.privacy import PrivacyPlan, PrivacyReport
-from vips.step_size import RobbinsMonro
+from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __version__ = "0.1.0"
 
@@ -12,6 +12,7 @@ __all__ = [
     "ConjugateExponentialModel",
     "DenseStatistics",
     "LatentDirichletAllocation",
+    "PolynomialAveraging",
     "PrivacyPlan",
     "PrivacyReport",
     "RecordStatistics",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["RobbinsMonro"]
+__all__ = ["PolynomialAveraging", "RobbinsMonro"]
 
 
 @dataclass(frozen=True)
@@ -31,3 +31,26 @@ class RobbinsMonro:
 
     def __call__(self, step: int) -> float:
         return float((self.offset + step) ** -self.decay)
+
+
+@dataclass(frozen=True)
+class PolynomialAveraging:
+    """ρ_t = (p + 1) / (t + p), t = 1, 2, …: after T steps, step t has weight proportional to about t^p.
+
+    Suits few private steps: the first step forgets the starting point, early totals (computed under poor posteriors)
+    soon count for little, and the last ones are averaged, which reduces their noise. Shamir and Zhang (2013).
+
+    Parameters
+    ----------
+    power : float
+        p ≥ 0; 0 is the plain average of all steps.
+    """
+
+    power: float = 2.0
+
+    def __post_init__(self) -> None:
+        if not self.power >= 0.0:
+            raise ValueError(f"`power` must be ≥ 0, got {self.power!r}.")
+
+    def __call__(self, step: int) -> float:
+        return float((self.power + 1.0) / (step + self.power))

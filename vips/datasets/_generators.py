@@ -49,8 +49,8 @@ def make_lda_corpus(
         shares = doc_topic[start : start + 1024]
         words_of_topic = rng.multinomial(document_length, shares)
         topic = np.repeat(np.tile(np.arange(n_topics), len(shares)), words_of_topic.ravel())
-        row = np.repeat(np.arange(len(shares)), document_length)
-        word = np.empty(len(row), dtype=np.int64)
+        row = np.repeat(np.arange(len(shares), dtype=np.int32), document_length)
+        word = np.empty(len(row), dtype=np.int32)
         uniform = rng.random(len(row))
         for k in range(n_topics):
             of_topic = topic == k

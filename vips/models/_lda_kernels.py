@@ -13,9 +13,10 @@ B_kv         ``word_weights[v, k]``      exp E log β_kv, each word divided by i
 γ_k          ``doc_topic[d, k]``         Dirichlet posterior of the document's topic shares
 θ̃_k          ``topic_weights[d, k]``     exp ψ(γ_k), without the constant exp ψ(Σγ)
 r_v          ``ratios``                  one number per stored count
+c_v          ``word_scale``              public scale of a word's column in the released sum
 ===========  ==========================  =====================================================
 
-The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``; it is never stored. Dividing a word's
+The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_v s_kv``; it is never stored. Dividing a word's
 weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
 
 Words are handled in tiles of ``TILE``, stored topic by topic, so that both products of an iteration run along
@@ -119,7 +120,7 @@ def _update(tiles, n_tiles, counts, active, n_active, prior, gamma, weights, sha
 
 
 @_jit
-def _extrapolate(active, n_active, prior, n_words, before, middle, gamma, weights):
+def _extrapolate(active, n_active, prior, before, middle, gamma, weights):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
     A step along the direction in which the updates creep; it only chooses where the next plain update starts,
@@ -155,7 +156,7 @@ def _extrapolate(active, n_active, prior, n_words, before, middle, gamma, weight
 
 @_jit
 def infer_documents(
-    indptr, indices, counts, word_weights, prior, tol, max_iter, start, stop,
+    indptr, indices, counts, word_weights, word_scale, prior, tol, max_iter, start, stop,
     doc_topic, topic_weights, ratios, norms,
 ):  # fmt: skip
     """E-step of the documents ``start`` to ``stop``; fills the last four arguments.
@@ -163,7 +164,8 @@ def infer_documents(
     Topics that a document has left (γ_k - α below a tenth of ``tol``) are skipped while the others settle. Convergence
     is declared only after an update over all topics that moves γ by less than ``tol`` on average.
 
-    ``norms[d]`` is ``sqrt(Σ_kv s_kv²)``, in float64 from the very numbers that ``add_weighted`` sums.
+    ``norms[d]`` is ``sqrt(Σ_v c_v² Σ_k s_kv²)`` with c = ``word_scale``, in float64 from the very numbers that
+    ``add_weighted`` sums.
     """
     n_topics = word_weights.shape[1]
     longest = 0
@@ -174,6 +176,7 @@ def infer_documents(
     mixture = np.empty(TILE, word_weights.dtype)
     weights = np.empty(n_topics, word_weights.dtype)
     shares = np.empty(n_topics, word_weights.dtype)
+    scaled = np.empty(TILE)
     gamma, middle, before = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
     active = np.arange(n_topics)
 
@@ -213,7 +216,7 @@ def infer_documents(
                     active[k] = k
                 continue
             if since_jump >= 2 and iteration + 1 < max_iter:
-                _extrapolate(active, n_active, prior, n_words, before, middle, gamma, weights)
+                _extrapolate(active, n_active, prior, before, middle, gamma, weights)
                 since_jump = 0
             if iteration >= 3:
                 kept = 0
@@ -235,10 +238,11 @@ def infer_documents(
             for j in range(width):
                 mixture[j] = padded_counts[t, j] / mixture[j]
                 ratios[first + t * TILE + j] = mixture[j]
+                scaled[j] = word_scale[indices[first + t * TILE + j]] * np.float64(mixture[j])
             for k in range(n_topics):
                 weight = np.float64(weights[k])
                 for j in range(width):
-                    entry = weight * np.float64(mixture[j]) * np.float64(tiles[t, k, j])
+                    entry = weight * scaled[j] * np.float64(tiles[t, k, j])
                     square += entry * entry
         norms[d] = np.sqrt(square)
 

@@ -19,7 +19,34 @@ _ROUNDING = 1.0 + 1e-7
 
 
 class TopicPosterior(Dirichlet):
-    """Posterior of the topics: ``concentration`` is λ of shape (n_topics, n_words)."""
+    """Posterior of the topics, and how the next E-step scales what it releases. All of it is public.
+
+    Parameters
+    ----------
+    concentration : array of shape (n_topics, n_words)
+        λ.
+    word_scale : array of shape (n_words,), optional
+        c: the next E-step sums ``c_v s_kv`` instead of ``s_kv``. Default 1.
+    average_scale : array of shape (n_words,), optional
+        The running average of the scales that were used so far: what the running average of totals is to be divided by.
+    step : int
+        Steps that this posterior has seen.
+    """
+
+    def __init__(self, concentration, word_scale=None, average_scale=None, step: int = 0) -> None:
+        super().__init__(concentration)
+        ones = np.ones(self.concentration.shape[1])
+        self.word_scale = ones if word_scale is None else np.asarray(word_scale, dtype=np.float64)
+        self.average_scale = ones if average_scale is None else np.asarray(average_scale, dtype=np.float64)
+        self.step = step
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        scales = {"word_scale": self.word_scale, "average_scale": self.average_scale, "step": np.array(self.step)}
+        return super().to_arrays() | scales
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
+        return cls(arrays["concentration"], arrays["word_scale"], arrays["average_scale"], int(arrays["step"]))
 
     @cached_property
     def _log_weights(self) -> tuple[np.ndarray, np.ndarray]:
@@ -66,7 +93,7 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
 
 
 class DocumentStatistics(RecordStatistics):
-    """E-step of a chunk of documents; statistics ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
+    """E-step of a chunk of documents; statistics ``c_v s_d[k, v]``, ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
 
     Parameters
     ----------
@@ -98,8 +125,8 @@ class DocumentStatistics(RecordStatistics):
 
         def infer(start: int, stop: int) -> None:
             kernels.infer_documents(
-                self._indptr, self._indices, self._counts, self._word_weights, prior, tol, max_iter, start, stop,
-                self.doc_topic, self._topic_weights, self._ratios, self._norms,
+                self._indptr, self._indices, self._counts, self._word_weights, posterior.word_scale, prior, tol, max_iter,
+                start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
             )  # fmt: skip
 
         run_ranges(infer, self._indptr)
@@ -118,6 +145,7 @@ class DocumentStatistics(RecordStatistics):
         work = np.bincount(self._indices, minlength=len(total))
         run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
         total *= self._word_weights
+        total *= self._posterior.word_scale[:, None]
         return {"topic_word": total.T}
 
     def bounds(self) -> np.ndarray:

@@ -1,11 +1,85 @@
-"""From noisy topic-word totals to valid Dirichlet parameters."""
+"""What private LDA does about the noise: denoise the counts, and scale words before they are clipped.
+
+Both use public numbers only: the noisy average, and the exact standard deviation of the noise in it. How well they do,
+and how their constants were chosen, is in docs/lda.md.
+
+Denoising is empirical Bayes. A noisy count is ``c = μ + N(0, s²)``; the true count μ is exponential around the value
+``m`` that independence of topic and word would give, times 0.1 (the word is not the topic's), 1, or 10 (it is typical of
+the topic). The shares of the three are fitted to the noisy counts.
+"""
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import erfcx
 
-__all__ = ["denoise_counts"]
+__all__ = ["denoise_counts", "scale_words"]
+
+_MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
+_EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
+_CELLS = 50_000  # as many cells as the common shares are fitted on
+_COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
+_RAREST = 0.1  # words below this share of the average frequency are scaled as if they had it
 
 
-def denoise_counts(noisy: np.ndarray, noise_std: float) -> np.ndarray:
-    return np.maximum(noisy, 0.0)
+def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior mean of topic-word counts given noisy ones.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (n_topics, n_words)
+    noise_std : ndarray of shape (n_words,)
+        Positive.
+
+    Returns
+    -------
+    counts : ndarray of shape (n_topics, n_words)
+        Not negative; tends to ``noisy`` as the noise vanishes.
+    words : ndarray of shape (n_words,)
+        Denoised totals of the words.
+    """
+    n_topics, n_words = noisy.shape
+    of_topic = np.sqrt(np.sum(noise_std**2))  # noise in the total of a topic
+    overall = max(noisy.sum(), of_topic * np.sqrt(n_topics))
+    words = _posterior_mean(noisy.sum(axis=0), noise_std * np.sqrt(n_topics), np.full(n_words, overall / n_words))
+    topics = np.maximum(noisy.sum(axis=1), of_topic)
+    independent = np.outer(topics / topics.sum(), words)
+    return _posterior_mean(noisy, noise_std, independent, own_shares=True), words
+
+
+def scale_words(words: np.ndarray) -> np.ndarray:
+    """Scale c_v of each word's column in the sum, from denoised totals: frequency^(-¼).
+
+    A document's norm is dominated by its frequent words, which noise hardly hurts. Scaled down, they leave more of the
+    clip norm to the others. The mean of c² over words as they occur is 1, so that the clip norm keeps its meaning.
+    """
+    frequency = np.maximum(words / words.mean(), _RAREST)
+    scale = frequency**-0.25
+    return scale / np.sqrt(np.average(scale**2, weights=frequency))
+
+
+def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarray:
+    """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × prior_mean``.
+
+    Given component j the posterior is N(c - s²/m_j, s²) truncated to μ ≥ 0. With z = c/s - s/m_j and the Mills ratio
+    R = Φ(z)/φ(z), its mean is s (z + 1/R), and the likelihood of c is R/m_j up to a factor common to all j.
+    """
+    prior_mean = np.maximum(prior_mean, 1e-3 * noise_std)
+    z = np.stack([noisy / noise_std - noise_std / (mean * prior_mean) for mean in _MEANS])
+    mills = np.sqrt(np.pi / 2.0) * erfcx(-np.minimum(z, 25.0) / np.sqrt(2.0))  # beyond 25, 1/R is 0 and erfcx overflows
+    column = (slice(None),) + (None,) * noisy.ndim
+    likelihood = mills / _MEANS[column]
+    shares = np.full(len(_MEANS), 1.0 / len(_MEANS))
+    some = likelihood.reshape(len(_MEANS), -1)[:, :: max(1, noisy.size // _CELLS)]
+    for _ in range(_EM_STEPS):
+        shares = shares * (some / (shares @ some)).mean(axis=1)
+    shares = common = shares[column]
+    if own_shares:
+        for _ in range(_EM_STEPS_PER_WORD):
+            responsible = shares * likelihood
+            responsible /= responsible.sum(axis=0)
+            topics = responsible.sum(axis=1, keepdims=True)
+            shares = (topics + _COMMON_WEIGHT * common) / (len(noisy) + _COMMON_WEIGHT)
+    weight = shares * likelihood
+    mean = np.maximum(noise_std * (z + 1.0 / mills), 0.0)
+    return (weight * mean).sum(axis=0) / weight.sum(axis=0)

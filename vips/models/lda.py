@@ -31,8 +31,9 @@ from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
 from vips.models._lda_kernels import resample_counts
 from vips.models._lda_perplexity import completion_log_likelihood, split_words
 from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents
-from vips.models._lda_view import denoise_counts
+from vips.models._lda_view import denoise_counts, scale_words
 from vips.privacy import PrivacyPlan
+from vips.step_size import PolynomialAveraging
 
 __all__ = ["LatentDirichletAllocation"]
 
@@ -194,14 +195,29 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
         return self._infer(self._to_length(canonical(records)), posterior)
 
-    def to_posterior(self, average, noise_std, previous) -> TopicPosterior:
-        """λ = η + average, where a noisy average is first denoised: see ``denoise_counts``."""
-        counts = denoise_counts(average["topic_word"], noise_std["topic_word"])
-        return TopicPosterior(self._topic_word_prior() + counts)
+    def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
+        """λ = η + average. A noisy average is first denoised, and words are scaled for the next step: ``_lda_view``.
+
+        Scales change from step to step. The average of ``c_v s_kv`` over steps is divided by the same average of c_v.
+        """
+        counts, noise = average["topic_word"], noise_std["topic_word"]
+        step, average_scale = 0, np.ones(counts.shape[1])
+        if previous is not None:
+            step = previous.step + 1
+            rho = self.step_size(step)
+            average_scale = (1.0 - rho) * previous.average_scale + rho * previous.word_scale
+        counts = counts / average_scale
+        if noise == 0.0:
+            return TopicPosterior(self._topic_word_prior() + np.maximum(counts, 0.0), None, average_scale, step)
+        counts, words = denoise_counts(counts, noise / average_scale)
+        return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
 
     def step_size(self, t: int) -> float:
-        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit; else (1 + t)^(-0.7)."""
-        return super().step_size(t) if self.schedule is None else self.schedule(t)
+        """ρ_t: the ``schedule`` if there is one; 3/(t + 2) in a private fit; 1 in a non-private full-batch fit; else
+        (1 + t)^(-0.7)."""
+        if self.schedule is not None:
+            return self.schedule(t)
+        return PolynomialAveraging()(t) if self.is_private else super().step_size(t)
 
     def default_clip(self) -> float:
         """Public constant; see docs/lda.md for how it was chosen."""

@@ -1,0 +1,14 @@
+import vips
+
+project = "vips"
+author = "the vips developers"
+copyright = "2026, the vips developers"
+release = vips.__version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.mathjax", "numpydoc"]
+html_theme = "furo"
+autosummary_generate = True
+numpydoc_show_class_members = False
+autodoc_typehints = "none"
+exclude_patterns = ["_build"]
+suppress_warnings = ["myst.header", "myst.xref_missing"]
+myst_heading_anchors = 3
