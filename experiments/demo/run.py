@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
             N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed
         ).fit(train)
 
-    with tqdm(total=len(SEEDS) * (1 + len(EPSILONS)), desc="fits", leave=False) as progress:
+    with tqdm(total=len(SEEDS) * (1 + len(EPSILONS)), desc="fits", leave=False, disable=None) as progress:
         plain = []
         for seed in SEEDS:
             plain.append(fit(None, seed))
@@ -126,7 +126,7 @@ def plot(unigram, by_epsilon, baseline, plain, private, pairs, path) -> None:
     n_words = 6
     for row, (i, j, overlap) in enumerate(pairs):
         lists = [model.top_words(n_words)[k] for model, k in ((plain, i), (private, j))]
-        y = 1.0 - (row + 0.5) / len(pairs)
+        y = 0.93 - 0.93 * (row + 0.5) / len(pairs)
         for x, words, others in ((0.0, lists[0], lists[1]), (0.52, lists[1], lists[0])):
             for place, word in enumerate(words):
                 topics.text(
@@ -135,7 +135,7 @@ def plot(unigram, by_epsilon, baseline, plain, private, pairs, path) -> None:
                     color="black" if word in others else "dimgray", transform=topics.transAxes,
                 )  # fmt: skip
         topics.text(1.0, y, f"overlap\n{overlap:.2f}", fontsize=8, ha="right", va="center", transform=topics.transAxes)
-    topics.text(0.0, 1.0, "non-private", fontsize=10, transform=topics.transAxes)
-    topics.text(0.52, 1.0, "private", fontsize=10, transform=topics.transAxes)
+    topics.text(0.0, 0.95, "non-private", fontsize=10, transform=topics.transAxes)
+    topics.text(0.52, 0.95, "private", fontsize=10, transform=topics.transAxes)
     figure.savefig(path, dpi=150)
     plt.close(figure)

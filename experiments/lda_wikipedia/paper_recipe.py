@@ -13,7 +13,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
-from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical
 from vips.privacy.clipping import clip_weights
 
 N_STEPS, SAMPLING_RATE = 20, 0.05  # S = 20,000 of 400,000 documents, one epoch
@@ -42,18 +42,24 @@ def sigma_by_strong_composition(epsilon: float, delta: float, step_delta: float 
     return float(np.sqrt(2 * np.log(1.25 / step_delta)) / step_epsilon)
 
 
-def fit(counts, n_topics: int, sigma: float, seed: int) -> LatentDirichletAllocation:
-    """The paper's loop. Returns a model that can be scored; it has no privacy report."""
+def fit(
+    counts, n_topics: int, sigma: float, seed: int, batch_size: int | None = None
+) -> LatentDirichletAllocation:
+    """The paper's loop. Returns a model that can be scored; it has no privacy report.
+
+    ``batch_size`` is S; by default the paper's share of the documents (one epoch). A larger one wraps around.
+    """
     rng = np.random.default_rng(seed)
     n_documents, n_words = counts.shape
     prior = 1.0 / n_topics
     model = LatentDirichletAllocation(n_topics, document_length=DOCUMENT_LENGTH)
     order = rng.permutation(n_documents)
-    batch_size = int(SAMPLING_RATE * n_documents)
+    batch_size = batch_size or int(SAMPLING_RATE * n_documents)
     bound = CLIP_SHARE * DOCUMENT_LENGTH
     topics = rng.gamma(100.0, 0.01, (n_topics, n_words))
     for t in range(1, N_STEPS + 1):
-        batch = model._to_length(_canonical(counts[order[(t - 1) * batch_size : t * batch_size]]))
+        rows = order[np.arange((t - 1) * batch_size, t * batch_size) % n_documents]
+        batch = model._to_length(canonical(counts[rows]))
         statistics = DocumentStatistics(batch, TopicPosterior(topics), prior, 1e-3, 100, np.float32)
         weights = clip_weights(statistics._norms, bound)
         mean = statistics.weighted_sum(weights)["topic_word"] / batch_size
@@ -63,8 +69,3 @@ def fit(counts, n_topics: int, sigma: float, seed: int) -> LatentDirichletAlloca
     model.n_features_in_, model.posterior_ = n_words, TopicPosterior(topics)
     return model
 
-
-def _canonical(counts):
-    from vips.models._lda_statistics import canonical
-
-    return canonical(counts)

@@ -95,6 +95,15 @@ def lda_norm_halved(patch):
     patch.setattr(_lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
 
 
+def lda_norm_without_the_word_scale(patch):
+    original = _lda_statistics.kernels.infer_documents
+
+    def mutant(indptr, indices, counts, word_weights, word_scale, *rest):
+        original(indptr, indices, counts, word_weights, np.ones_like(word_scale), *rest)
+
+    patch.setattr(_lda_statistics.kernels, "infer_documents", mutant)
+
+
 def repeated_words_not_merged(patch):
     for module in (_lda_statistics, lda):
         patch.setattr(module, "canonical", sp.csr_array)
@@ -270,6 +279,8 @@ MUTANTS = [
     (clip_forgotten, "neighbours_stay_within_the_sensitivity", "lda"),
     (lda_norm_halved, "neighbours_stay_within_the_sensitivity", "lda"),
     (lda_norm_halved, "norms_are_joint_and_never_too_small", "lda"),
+    (lda_norm_without_the_word_scale, "neighbours_stay_within_the_sensitivity", "lda"),
+    (lda_norm_without_the_word_scale, "norms_are_joint_and_never_too_small", "lda"),
     (divided_by_the_realised_batch, "totals_are_sums", "beta-bernoulli"),
     (number_of_records_read, "everything_else_is_public", "beta-bernoulli"),
     (fixed_size_sampler, "samples_are_poisson", "beta-bernoulli"),

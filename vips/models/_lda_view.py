@@ -16,6 +16,7 @@ from scipy.special import erfcx
 __all__ = ["denoise_counts", "scale_words"]
 
 _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
+_FAR = 25.0  # standard deviations at which Φ is 1 to double precision
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # as many cells as the common shares are fitted on
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
@@ -61,14 +62,18 @@ def scale_words(words: np.ndarray) -> np.ndarray:
 def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarray:
     """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × prior_mean``.
 
-    Given component j the posterior is N(c - s²/m_j, s²) truncated to μ ≥ 0. With z = c/s - s/m_j and the Mills ratio
-    R = Φ(z)/φ(z), its mean is s (z + 1/R), and the likelihood of c is R/m_j up to a factor common to all j.
+    Given component j the posterior is N(c - s²/m_j, s²) truncated to μ ≥ 0. With z = c/s - s/m_j and R = Φ(z)/φ(z), its
+    mean is s (z + 1/R), and the likelihood of c is R/m_j up to a factor common to all j.
     """
     prior_mean = np.maximum(prior_mean, 1e-3 * noise_std)
     z = np.stack([noisy / noise_std - noise_std / (mean * prior_mean) for mean in _MEANS])
-    mills = np.sqrt(np.pi / 2.0) * erfcx(-np.minimum(z, 25.0) / np.sqrt(2.0))  # beyond 25, 1/R is 0 and erfcx overflows
+    near = np.minimum(z, _FAR)
+    ratio = np.sqrt(np.pi / 2.0) * erfcx(-near / np.sqrt(2.0))
+    # beyond _FAR, Φ = 1 and R = exp(z²/2) √(2π) goes on growing, but no longer fits a float
+    log_likelihood = np.log(ratio) + (z - near) * (z + near) / 2.0
     column = (slice(None),) + (None,) * noisy.ndim
-    likelihood = mills / _MEANS[column]
+    log_likelihood -= np.log(_MEANS)[column]
+    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=0))
     shares = np.full(len(_MEANS), 1.0 / len(_MEANS))
     some = likelihood.reshape(len(_MEANS), -1)[:, :: max(1, noisy.size // _CELLS)]
     for _ in range(_EM_STEPS):
@@ -81,5 +86,5 @@ def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarra
             topics = responsible.sum(axis=1, keepdims=True)
             shares = (topics + _COMMON_WEIGHT * common) / (len(noisy) + _COMMON_WEIGHT)
     weight = shares * likelihood
-    mean = np.maximum(noise_std * (z + 1.0 / mills), 0.0)
+    mean = np.maximum(noise_std * (z + 1.0 / ratio), 0.0)
     return (weight * mean).sum(axis=0) / weight.sum(axis=0)
