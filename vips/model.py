@@ -73,7 +73,8 @@ class DenseStatistics(RecordStatistics):
 
     Parameters
     ----------
-    arrays : dict of str to ndarray of shape (n_records, *block.shape)
+    arrays : dict of str to ndarray
+        One per block, of shape ``(n_records,) + block.shape``.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
