@@ -129,3 +129,49 @@ def test_only_public_facts_are_checked_before_a_private_fit():
     for bad, error in ((np.array([["a"]]), TypeError), (np.ones(3), ValueError), ([[1, 2], [3]], TypeError)):
         with pytest.raises(error):
             check_data(bad)
+
+
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("container", [np.asarray, sp.csr_array], ids=["dense", "csr"])
+@pytest.mark.parametrize("dtype", [np.float16, ">f8", np.longdouble, complex, object])
+def test_whether_a_dtype_is_refused_does_not_depend_on_the_records(n, container, dtype):
+    if container is sp.csr_array:
+        try:
+            X = sp.csr_array((np.ones(n, dtype), np.arange(n), np.arange(n + 1)), shape=(n, 3))
+        except (ValueError, TypeError):
+            pytest.skip("scipy has no such matrix")
+    else:
+        X = np.ones((n, 3), dtype)
+    with pytest.raises(TypeError, match="dtype"):
+        check_data(X)
+    with pytest.raises(TypeError, match="y has dtype"):
+        check_data(np.ones((n, 3)), np.ones(n, dtype))
+
+
+def test_lists_and_torn_matrices_are_refused_by_private_fits():
+    for rows in ([], [[1, 2]], [["a", 1]], [[1], [2, 3]]):
+        with pytest.raises(TypeError, match="got list"):
+            check_data(rows)
+    torn = sp.csr_array(np.eye(3))
+    torn.indptr[1] = 200_000_000
+    with pytest.raises(ValueError, match="indptr decreases"):
+        check_data(torn)
+    BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=1)).fit([[0.0, 1.0], [1.0, 1.0]])
+
+
+def test_complex_statistics_are_refused():
+    with pytest.raises(TypeError, match="real numbers"):
+        DenseStatistics({"a": np.ones((2, 3), complex)})
+
+
+def test_every_record_of_every_partition_is_read_once(monkeypatch):
+    from vips import data
+
+    monkeypatch.setattr(data, "PARTITION_SIZE", 8)
+    X = np.arange(21.0)[:, None]
+    rows = np.concatenate(list(InMemoryData(X).chunks(lambda n, partition: np.arange(n), 3)))
+    np.testing.assert_array_equal(rows, X)
+    # and partitions throw their own coins
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)
+    randomness = plan.randomness(None)
+    assert len({tuple(plan.sample(64, randomness, 1, partition)) for partition in range(20)}) == 20

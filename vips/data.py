@@ -41,11 +41,16 @@ class InMemoryData:
     def __init__(self, X, y: np.ndarray | None = None) -> None:
         self._X, self._y = X, y
 
+    @property
+    def n_records(self) -> int:
+        """Number of rows: private. Only a non-private fit may ask."""
+        return self._X.shape[0]
+
     def chunks(
         self, sample: Callable[[int, int], np.ndarray], chunk_size: int
     ) -> Iterator[np.ndarray | sp.csr_array | Records]:
         """The records that ``sample(n_records, partition)`` picks, at most ``chunk_size`` at a time, in order."""
-        n_records = self._X.shape[0]
+        n_records = self.n_records
         for partition, start in enumerate(range(0, n_records, PARTITION_SIZE)):
             picked = start + sample(min(PARTITION_SIZE, n_records - start), partition)
             for first in range(0, len(picked), chunk_size):
@@ -74,25 +79,40 @@ def check_data(X, y=None) -> InMemoryData:
         X.check_format(full_check=False)
     elif not isinstance(X, np.ndarray):
         X = _to_array(X, "X")
-    if X.dtype.kind not in "biuf":
-        raise TypeError(
-            f"A private fit needs numbers, but X has dtype {X.dtype}: converting it would let an error message quote a "
-            "record. Convert it first, e.g. X.astype(float)."
-        )
+    if sp.issparse(X) and (np.diff(X.indptr) < 0).any():
+        raise ValueError("X is not a CSR matrix: its indptr decreases.")
+    _check_dtype(X, "X")
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
     if y is None:
         return InMemoryData(X)
     y = y if isinstance(y, np.ndarray) else _to_array(y, "y")
+    _check_dtype(y, "y")
     if y.shape[:1] != X.shape[:1]:
         raise ValueError("X and y have different numbers of rows.")
     return InMemoryData(X, y)
 
 
 def _to_array(values, name: str) -> np.ndarray:
+    """Data frames and series, whose dtypes are declared. The dtype of a list depends on its values."""
+    if not hasattr(values, "to_numpy"):
+        raise TypeError(
+            f"A private fit needs {name} as an array, CSR matrix or data frame, got {type(values).__name__}: its dtype "
+            f"would depend on its values. Convert it first, e.g. numpy.asarray({name}, dtype=float)."
+        )
     try:
-        array = values.to_numpy() if hasattr(values, "to_numpy") else np.asarray(values)
-    except Exception:
-        # the original message may quote a value
+        return np.asarray(values.to_numpy())
+    except Exception:  # the original message may quote a value
         raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.") from None
-    return array
+
+
+def _check_dtype(array, name: str) -> None:
+    """What NumPy and SciPy compute with in every case: anything else could fail for some records and not for others."""
+    dtype = array.dtype
+    usable = dtype.isnative and (dtype.kind in "biu" or dtype in (np.float32, np.float64))
+    if not usable:
+        raise TypeError(
+            f"A private fit needs numbers (booleans, integers, float32 or float64 in native byte order), but {name} has "
+            f"dtype {dtype}: converting it would let an error depend on a record. Convert it first, e.g. "
+            f"{name}.astype(numpy.float64)."
+        )

@@ -79,6 +79,9 @@ class DenseStatistics(RecordStatistics):
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
+        for name, array in self._arrays.items():
+            if array.dtype.kind not in "biuf":
+                raise TypeError(f"Statistics must be real numbers, block {name!r} has dtype {array.dtype}.")
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         if set(blocks) != set(self._arrays):
@@ -90,7 +93,7 @@ class DenseStatistics(RecordStatistics):
                 raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
             norms = np.hypot(norms, _row_norms(array) / block.scale)
         # rounding in the sums of squares must not make a norm smaller than it is
-        return norms * (1.0 + 1e-12)
+        return norms * (1.0 + 1e-9)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
@@ -225,7 +228,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         try:
             data = self._private_data(X, y) if self.is_private else self._plain_data(X, y)
             self.check_features()
-            self._fitting_plan = self._complete(self.privacy or self.default_plan(X.shape[0]))
+            self._fitting_plan = self._complete(self.privacy or self.default_plan(data.n_records))
             posterior = engine.run(self, data, self._fitting_plan)
             self.privacy_ = PrivacyReport(
                 plan=self._fitting_plan, on_invalid=getattr(self, "on_invalid", "drop"), **self.describe()

@@ -104,10 +104,11 @@ def _as_model(components, vocabulary):
 
 
 def _sklearn(train, vocabulary, seed):
+    """Three passes in batches of a twentieth, like ours; its own default schedule."""
     from sklearn.decomposition import LatentDirichletAllocation as Peer
 
     model = Peer(
-        N_TOPICS, doc_topic_prior=1 / N_TOPICS, topic_word_prior=1 / N_TOPICS, learning_offset=1.0, learning_decay=0.7,
+        N_TOPICS, doc_topic_prior=1 / N_TOPICS, topic_word_prior=1 / N_TOPICS,
         mean_change_tol=1e-3, max_doc_update_iter=100, total_samples=train.shape[0], random_state=seed,
     )  # fmt: skip
     rng = np.random.default_rng(seed)
@@ -118,13 +119,14 @@ def _sklearn(train, vocabulary, seed):
 
 
 def _gensim(train, vocabulary, seed):
+    """Three passes in batches of a twentieth, like ours; its own default schedule."""
     from gensim.matutils import Sparse2Corpus
     from gensim.models import LdaModel
 
     model = LdaModel(
         Sparse2Corpus(train, documents_columns=False), num_topics=N_TOPICS, id2word=dict(enumerate(vocabulary)),
         alpha=1 / N_TOPICS, eta=1 / N_TOPICS, passes=3, chunksize=train.shape[0] // 20, eval_every=None, iterations=100,
-        gamma_threshold=1e-3, offset=1.0, decay=0.7, random_state=seed,
+        gamma_threshold=1e-3, random_state=seed,
     )  # fmt: skip
     return _as_model(model.state.get_lambda(), vocabulary)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
@@ -72,7 +72,7 @@ class Case:
     """A model with data to test it on.
 
     ``hostile`` holds records that are valid for the container (right width and dtype) but built to hurt; ``extreme`` is
-    a valid record whose norm is far above any clip.
+    a valid record whose norm is far above any clip. ``sparse`` asks for posteriors most of whose entries are at the prior.
     """
 
     name: str
@@ -81,11 +81,10 @@ class Case:
     hostile: dict[str, np.ndarray]
     extreme: np.ndarray
     clip_norm: float
-    exact_ascent: bool = False
-    tags: frozenset[str] = field(default_factory=frozenset)
+    sparse: bool = False
 
 
-N_FEATURES, N_WORDS = 5, 30
+N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
 
 
 def _coins(n, rng):
@@ -100,8 +99,17 @@ def _documents(n, rng):
     return sp.csr_array(rng.poisson(rng.gamma(0.3, 3.0, (n, N_WORDS))))
 
 
+def _long_documents(n, rng):
+    """A long document before short ones, and lengths on both sides of one and two tiles."""
+    sizes = np.resize([290, 3, 127, 1, 128, 129, 2, 256, 257], n)
+    counts = np.zeros((n, MANY_WORDS))
+    for row, size in zip(counts, sizes, strict=True):
+        row[rng.choice(MANY_WORDS, size, replace=False)] = rng.integers(1, 4, size)
+    return sp.csr_array(counts)
+
+
 def _lda(**arguments):
-    defaults = {"n_components": 3, "vocabulary": N_WORDS, "dtype": np.float64, "schedule": None}
+    defaults = {"n_components": 3, "vocabulary": N_WORDS, "dtype": np.float64}
     return LatentDirichletAllocation(**(defaults | arguments))
 
 
@@ -120,13 +128,15 @@ def _hostile(width):
         "large": np.full(width, 1e9),
         "tiny": np.full(width, 1e-310),
         "fractional": np.full(width, 0.5),
+        # near the largest float32, on few words
+        **{f"count {count:g}": np.where(np.arange(width) % 7 == 0, count, 0.0) for count in (2.0**53, 3e37, 1e38, 3e38)},
     }
 
 
 CASES = [
     Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),
     Case("second moments", SecondMoments, _vectors, _hostile(N_FEATURES), np.full(N_FEATURES, 1e4), 2.0),
-    Case("lda", _lda, _documents, _hostile(N_WORDS), np.full(N_WORDS, 1e6), 3.0, exact_ascent=True),
+    Case("lda", _lda, _documents, _hostile(N_WORDS), np.full(N_WORDS, 1e6), 3.0),
     Case(
         "lda float32, few updates",
         lambda **arguments: _lda(dtype=np.float32, max_doc_update_iter=4, schedule=RobbinsMonro(0.0, 0.5), **arguments),
@@ -134,6 +144,17 @@ CASES = [
         _hostile(N_WORDS),
         np.full(N_WORDS, 1e6),
         3.0,
+    ),
+    Case(
+        "lda float32, long documents, sparse topics",
+        lambda **arguments: _lda(
+            n_components=12, vocabulary=MANY_WORDS, topic_word_prior=1e-3, dtype=np.float32, **arguments
+        ),
+        _long_documents,
+        _hostile(MANY_WORDS),
+        np.full(MANY_WORDS, 1e6),
+        3.0,
+        sparse=True,
     ),
     Case(
         "lda resampled",

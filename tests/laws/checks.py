@@ -17,11 +17,11 @@ FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling=
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 
-def stack(records, row):
-    """``records`` with one more row at the end."""
-    if sp.issparse(records):
-        return sp.csr_array(sp.vstack([records.astype(float), sp.csr_array(row[None])], format="csr"))
-    return np.vstack([records, row])
+def stack(records, row, first=False):
+    """``records`` with one more row at the end, or at the beginning."""
+    row = sp.csr_array(row[None]) if sp.issparse(records) else row[None]
+    parts = [row, records.astype(float)] if first else [records.astype(float), row]
+    return sp.csr_array(sp.vstack(parts, format="csr")) if sp.issparse(records) else np.vstack(parts)
 
 
 def prepared(case, n, seed=0, **plan_changes):
@@ -32,7 +32,10 @@ def prepared(case, n, seed=0, **plan_changes):
     records = case.make_records(n, rng)
     model.n_features_in_ = records.shape[1]
     initial = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
-    posterior = model.to_posterior(initial, dict.fromkeys(initial, 1.0), None)  # a view of something noisy
+    if case.sparse:
+        initial = {name: 1e3 * (rng.random(value.shape) < 0.05) for name, value in initial.items()}
+    # a view of something noisy, or, to keep entries at the prior, of something exact
+    posterior = model.to_posterior(initial, dict.fromkeys(initial, 0.0 if case.sparse else 1.0), None)
     return model, plan, records, posterior
 
 
@@ -105,7 +108,7 @@ def neighbours_stay_within_the_sensitivity(case):
         rows = [*case.hostile.values(), case.extreme]
         rows += [case.extreme * rng.integers(0, 2, case.extreme.shape) for _ in range(4)]
         rows += [np.eye(1, len(case.extreme), j)[0] * case.extreme for j in (0, 1)]
-        added = [clipped_sum(case, model, plan, stack(records, row), posterior) for row in rows]
+        added = [clipped_sum(case, model, plan, stack(records, row, first), posterior) for row in rows for first in (0, 1)]
         moved = [np.linalg.norm(total - reference) for total in added]
         largest = max(largest, *moved)
         assert max(moved) <= plan.clip_norm * (1.0 + 1e-9), "adding a record moved the sum by more than C"
@@ -229,6 +232,46 @@ def _check_std(centred, expected):
     degrees = (len(centred) - 1) * max(1, int(np.prod(centred.shape[1:])))
     ratio = np.sqrt(np.sum(centred**2) / degrees) / expected
     assert abs(ratio - 1.0) < 5.0 / np.sqrt(2.0 * degrees), f"noise is {ratio:.3f} of what the plan states"
+
+
+def noise_is_gaussian_whatever_the_total(case):
+    """Normal, unbounded, independent between coordinates, blocks and steps, and the same for every total."""
+    from scipy import stats
+
+    model, plan, *_ = prepared(case, 2, noise_multiplier=1.5)
+    blocks = model.blocks()
+    rng = np.random.default_rng(12)
+    randomness = plan.randomness(0)
+    draws = []
+    size = sum(int(np.prod(block.shape)) for block in blocks.values())
+    for _ in range(max(60, 4000 // size)):
+        np.random.seed(0)  # noqa: NPY002  (noise from NumPy's global generator would repeat)
+        total = {name: rng.normal(3.0, 50.0, block.shape) for name, block in blocks.items()}
+        total = {n: value + np.swapaxes(value, -1, -2) if blocks[n].symmetric else value for n, value in total.items()}
+        noisy = plan.add_noise(total, blocks, randomness)
+        draws.append(
+            np.concatenate([_coordinates(noisy[n] - total[n], block) / block.scale for n, block in blocks.items()])
+        )
+    draws = np.array(draws) / plan.noise_std()
+    assert stats.kstest(draws.ravel(), "norm").pvalue > 1e-6, "the noise is not Gaussian"
+    beyond = np.mean(np.abs(draws) > 2.5)
+    expected = 2 * stats.norm.sf(2.5)
+    assert abs(beyond - expected) < 6 * np.sqrt(expected / draws.size), "the tails are not a Gaussian's"
+    assert abs(np.mean(draws[1:] * draws[:-1])) < 6 / np.sqrt(draws[1:].size), "noise is shared between steps"
+    some = draws[:, rng.permutation(draws.shape[1])[:300]]
+    correlation = some.T @ some / len(some)
+    np.fill_diagonal(correlation, 0.0)
+    assert np.abs(correlation).max() < 0.85, "noise is shared between coordinates"
+    off_diagonal = correlation.size - len(correlation)
+    assert np.sum(correlation**2) * len(some) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), "coordinates are dependent"
+
+
+def _coordinates(noise, block):
+    """Isometric coordinates: of a symmetric block the diagonal and √2 times the upper triangle."""
+    if not block.symmetric:
+        return np.ravel(noise)
+    upper = np.triu_indices(block.shape[-1], 1)
+    return np.concatenate([np.diagonal(noise), np.sqrt(2.0) * noise[upper]])
 
 
 def noise_is_never_shared(case):
@@ -359,6 +402,7 @@ ALL = [
     neighbours_stay_within_the_sensitivity,
     everything_else_is_public,
     noise_has_the_stated_size,
+    noise_is_gaussian_whatever_the_total,
     noise_is_never_shared,
     totals_are_sums,
     samples_are_poisson,

@@ -49,6 +49,39 @@ def block_scale_ignored_by_noise(patch):
     patch.setattr(noise, "add_noise", mutant)
 
 
+def noise_uniform(patch):
+    def mutant(shape, symmetric, std, rng):
+        return rng.uniform(-np.sqrt(3.0) * std, np.sqrt(3.0) * std, shape)
+
+    patch.setattr(noise, "gaussian_noise", mutant)
+
+
+def noise_truncated(patch):
+    original = noise.gaussian_noise
+    patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: np.clip(original(s, y, std, rng), -2.5 * std, 2.5 * std))
+
+
+def noise_only_on_empty_totals(patch):
+    original = noise.add_noise
+
+    def mutant(total, blocks, std, rng):
+        empty = not any(np.any(value) for value in total.values())
+        return original(total, blocks, std if empty else 1e-9, rng)
+
+    patch.setattr(noise, "add_noise", mutant)
+
+
+def one_draw_for_all_rows_of_a_block(patch):
+    def mutant(shape, symmetric, std, rng):
+        return np.broadcast_to(rng.normal(0.0, std, shape[-1:]), shape)
+
+    patch.setattr(noise, "gaussian_noise", mutant)
+
+
+def noise_from_the_global_generator(patch):
+    patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: np.random.normal(0.0, std, s))  # noqa: NPY002
+
+
 def one_block_unclipped(patch):
     original = DenseStatistics.norms
 
@@ -112,9 +145,9 @@ def repeated_words_not_merged(patch):
 def divided_by_the_realised_batch(patch):
     original = engine.clipped_sum
 
-    def mutant(model, blocks, data, posterior, plan, randomness, t):
-        total = original(model, blocks, data, posterior, plan, randomness, t)
-        realised = sum(len(plan.sample(n, randomness, t, 0)) for n in [data._X.shape[0]])
+    def mutant(model, blocks, source, posterior, plan, randomness, t):
+        total = original(model, blocks, source, posterior, plan, randomness, t)
+        realised = len(plan.sample(source.n_records, randomness, t, 0))
         return {name: value * plan.sampling_rate * 100.0 / max(realised, 1) for name, value in total.items()}
 
     patch.setattr(engine, "clipped_sum", mutant)
@@ -271,6 +304,11 @@ MUTANTS = [
     (noise_halved, "noise_has_the_stated_size", "lda"),
     (noise_over_root_two, "noise_has_the_stated_size", "beta-bernoulli"),
     (noise_over_root_two, "noise_has_the_stated_size", "lda"),
+    (noise_uniform, "noise_is_gaussian_whatever_the_total", "lda"),
+    (noise_truncated, "noise_is_gaussian_whatever_the_total", "lda"),
+    (noise_only_on_empty_totals, "noise_is_gaussian_whatever_the_total", "beta-bernoulli"),
+    (one_draw_for_all_rows_of_a_block, "noise_is_gaussian_whatever_the_total", "lda"),
+    (noise_from_the_global_generator, "noise_is_gaussian_whatever_the_total", "lda"),
     (symmetric_noise_not_isometric, "noise_has_the_stated_size", "second moments"),
     (block_scale_ignored_by_noise, "noise_has_the_stated_size", "second moments"),
     (one_block_unclipped, "neighbours_stay_within_the_sensitivity", "second moments"),

@@ -129,8 +129,24 @@ def test_refusals_say_what_to_write():
         plan.epsilon(1e-5, "pld", orders=[2.0])
     with pytest.raises(ValueError, match='"paper" for the accountant "moments"'):
         plan.epsilon(1e-5, "rdp", orders="paper")
-    with pytest.raises(ValueError, match="positive"):
-        plan.epsilon(1e-5, "moments", orders=[0.0])
+    for name, orders in (("moments", [0.0]), ("moments", []), ("moments", [np.inf]), ("rdp", [2.0, np.inf]), ("rdp", [1.0])):
+        with pytest.raises(ValueError, match="finite numbers above"):
+            plan.epsilon(1e-5, name, orders=orders)
+
+
+@pytest.mark.parametrize("name", ACCOUNTANTS)
+def test_extreme_noise_is_answered_quickly_and_soundly(name):
+    little = PrivacyPlan(noise_multiplier=0.02, sampling_rate=0.01, n_steps=3).epsilon(1e-5, name)
+    assert little > 500.0
+    much = PrivacyPlan(noise_multiplier=1e4, sampling_rate=0.01, n_steps=3).epsilon(1e-5, name)
+    assert 0.0 <= much < 0.2
+
+
+def test_targets_out_of_reach_are_refused():
+    with pytest.raises(ValueError, match="almost no noise"):
+        PrivacyPlan.from_epsilon(epsilon=1e-3, delta=1e-2, sampling_rate=1e-6, n_steps=1)
+    with pytest.raises(ValueError, match="No noise multiplier"):  # the largest order bounds ε from below
+        PrivacyPlan.from_epsilon(epsilon=1e-3, delta=1e-2, sampling_rate=0.1, n_steps=1, accountant="moments")
 
 
 def test_without_noise_epsilon_is_infinite():

@@ -23,6 +23,12 @@ def test_plan_is_frozen_and_comparable():
         ({"noise_multiplier": math.nan}, "noise_multiplier"),
         ({"noise_multiplier": math.inf}, "noise_multiplier"),
         ({"noise_multiplier": "1"}, "noise_multiplier"),
+        ({"noise_multiplier": 1e-200}, "noise_multiplier"),
+        ({"noise_multiplier": 10**400}, "noise_multiplier"),
+        ({"clip_norm": 1e300}, "clip_norm"),
+        ({"clip_norm": 1e-300}, "clip_norm"),
+        ({"sampling_rate": 1e-300}, "sampling_rate"),
+        ({"reproducible_noise": "no"}, "reproducible_noise"),
         ({"sampling_rate": 0.0}, r"sampling_rate` must be in \(0, 1\]"),
         ({"sampling_rate": 1.5}, "sampling_rate"),
         ({"sampling_rate": True}, "sampling_rate"),
@@ -104,6 +110,23 @@ def test_samples_depend_on_key_step_and_partition_only():
     assert len(plan.sample(0, randomness, 1, 0)) == 0
 
 
+def test_numbers_of_any_precision_become_plain_ones():
+    half = np.float16(0.01)
+    plan = PrivacyPlan(noise_multiplier=half, sampling_rate=np.float32(0.5), n_steps=np.int8(3), clip_norm=half)
+    assert [type(v) for v in (plan.noise_multiplier, plan.sampling_rate, plan.n_steps, plan.clip_norm)] == [
+        float, float, int, float
+    ]  # fmt: skip
+    assert plan.noise_std() == pytest.approx(1e-4, rel=0.01)
+
+
+def test_weights_of_enormous_norms_do_not_exceed_the_clip():
+    """C / norm would be subnormal there, too coarse for weight × norm ≤ C."""
+    norms = np.concatenate([np.geomspace(1e-3, 1.7e308, 5000), [1.7e308]])
+    for clip_norm in (1e-12, 1e-3, 1.0, 1e12):
+        plan = PrivacyPlan(**GOOD, clip_norm=clip_norm)
+        assert (plan.clip_weights(norms) * norms <= clip_norm * (1.0 + 1e-12)).all()
+
+
 def test_clip_weights():
     plan = PrivacyPlan(**GOOD, clip_norm=2.0)
     norms = np.array([0.0, 1.0, 2.0, 8.0, np.inf, np.nan])
@@ -126,6 +149,11 @@ def test_report_of_each_kind_of_plan():
     assert str(seeded).startswith("NO GUARANTEE")
     assert seeded.epsilon() == math.inf
     assert seeded.to_dict()["epsilon"] is None
+    assert type(seeded.event()).__name__ == "NonPrivateDpEvent"
+    raising = PrivacyReport(plan=private.plan, unit="one letter", released=("totals",), on_invalid="raise")
+    assert not raising.has_guarantee
+    assert raising.epsilon() == math.inf
+    assert "satisfies" not in str(raising)
     open_delta = report(PrivacyPlan(**GOOD, clip_norm=1.0))
     assert "call .epsilon(delta)" in str(open_delta)
     with pytest.raises(ValueError, match="Write a δ"):

@@ -34,8 +34,10 @@ SMALLEST_WEIGHT = 1e-30
 # Products may be fused and sums reordered; NaN and inf keep their meaning, because bad records rely on it.
 _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
-_jit = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH)
-_inline = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, inline="always")
+# error_model="numpy": a division by zero gives inf or NaN in that record's numbers. Numba's default would raise, and
+# whether a private fit raises must not depend on a record.
+_jit = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy")
+_inline = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy", inline="always")
 
 
 @_inline
@@ -193,6 +195,8 @@ def infer_documents(
                 tile[k, column] = row[k]
         for j in range(n, n_tiles * TILE):
             padded_counts[j // TILE, j % TILE] = 0
+            for k in range(n_topics):  # a longer document's words may be left here: 0/0 of theirs would be NaN of ours
+                tiles[j // TILE, k, j % TILE] = 1
         for k in range(n_topics):
             gamma[k] = prior + n_words / n_topics
             weights[k] = 1

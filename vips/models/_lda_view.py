@@ -13,13 +13,14 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx
 
-__all__ = ["denoise_counts", "scale_words"]
+__all__ = ["LARGEST_SCALE", "denoise_counts", "scale_words"]
 
 _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
 _FAR = 25.0  # standard deviations at which Φ is 1 to double precision
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # as many cells as the common shares are fitted on
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
+LARGEST_SCALE = 3.0  # public bound on c_v; words reach it only in vocabularies that are nearly all rare
 _RAREST = 0.1  # words below this share of the average frequency are scaled as if they had it
 
 
@@ -56,7 +57,7 @@ def scale_words(words: np.ndarray) -> np.ndarray:
     """
     frequency = np.maximum(words / words.mean(), _RAREST)
     scale = frequency**-0.25
-    return scale / np.sqrt(np.average(scale**2, weights=frequency))
+    return np.minimum(scale / np.sqrt(np.average(scale**2, weights=frequency)), LARGEST_SCALE)
 
 
 def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarray:

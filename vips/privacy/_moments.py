@@ -36,7 +36,7 @@ def log_moments(sampling_rate: float, noise_multiplier: float, orders: tuple[flo
 
 
 def _log_moment(q: float, sigma: float, order: float) -> float:
-    if q == 1.0:
+    if q == 1.0 or sigma < 0.1:  # with so little noise, the moment without sampling, which is never smaller
         return order * (order + 1.0) / (2.0 * sigma**2)
     # E1 peaks between -λ and 0, E2 between 0 and λ + 1; 40 standard deviations on either side leave nothing out.
     step = min(sigma, sigma**2) / 32.0

@@ -31,6 +31,9 @@ def subsampled_gaussian_event(sampling_rate: float, noise_multiplier: float, n_s
     return dp_accounting.SelfComposedDpEvent(step, n_steps)
 
 
+SMALLEST_CALIBRATED = 0.05
+
+
 class Accountant(ABC):
     """Bounds (ε, δ) of ``n_steps`` Poisson-subsampled Gaussian mechanisms under add-or-remove-one.
 
@@ -40,6 +43,7 @@ class Accountant(ABC):
 
     name: str
     uses_orders = True
+    smallest_order = 0.0
 
     @abstractmethod
     def epsilon(self, q: float, sigma: float, steps: int, delta: float, orders: object = None) -> float:
@@ -67,6 +71,7 @@ class RDPAccountant(Accountant):
     """Rényi differential privacy (dp_accounting); ``orders`` are Rényi orders > 1."""
 
     name = "rdp"
+    smallest_order = 1.0
 
     def epsilon(self, q, sigma, steps, delta, orders=None):
         return float(_compose_rdp(q, sigma, steps, orders).get_epsilon(delta))
@@ -109,8 +114,13 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
     if orders is not None:
         if not accountant.uses_orders:
             raise ValueError(f"The accountant {name!r} has no orders: leave `orders` out.")
-        if isinstance(orders, str) and not (orders == "paper" and name == "moments"):
-            raise ValueError(f'`orders` must be numbers, or "paper" for the accountant "moments"; got {orders!r}.')
+        if isinstance(orders, str):
+            if orders != "paper" or name != "moments":
+                raise ValueError(f'`orders` must be numbers, or "paper" for the accountant "moments"; got {orders!r}.')
+        elif not len(orders) or not all(accountant.smallest_order < order < np.inf for order in orders):
+            raise ValueError(
+                f"`orders` of {name!r} must be finite numbers above {accountant.smallest_order:g}, at least one."
+            )
     return accountant
 
 
@@ -118,7 +128,9 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
 def _compose_pld(q, sigma, steps):
     from dp_accounting.pld import PLDAccountant as Composer
 
-    return Composer().compose(subsampled_gaussian_event(q, sigma, steps))
+    # The loss of a step is of the order of 1/σ². A grid in proportion keeps the cost bounded; it errs towards larger ε.
+    interval = max(1e-4, 1e-5 / sigma**2)
+    return Composer(value_discretization_interval=interval).compose(subsampled_gaussian_event(q, sigma, steps))
 
 
 def _compose_rdp(q, sigma, steps, orders):
@@ -134,8 +146,6 @@ def _moments_of(q: float, sigma: float, orders: Sequence[float] | str | None) ->
         orders = _moments.DEFAULT_ORDERS
     else:
         orders = tuple(float(order) for order in orders)
-        if not orders or min(orders) <= 0.0:
-            raise ValueError("`orders` of the moments accountant must be positive numbers, at least one.")
     return orders, _cached_moments(q, sigma, orders)
 
 
@@ -163,10 +173,10 @@ def calibrate_noise(name: str, q: float, steps: int, epsilon: float, delta: floa
             raise ValueError(f"No noise multiplier below 1e8 gives ε ≤ {epsilon} at δ = {delta} by {name!r}.")
     while low == high or excess(low) <= 0.0:
         low -= np.log(2.0)
-        if low < np.log(1e-3):
+        if low < np.log(SMALLEST_CALIBRATED):
             raise ValueError(
-                f"ε = {epsilon} is met with almost no noise (multiplier below 0.001); write PrivacyPlan(noise_multiplier=...) "
-                "if this is what you mean."
+                f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {SMALLEST_CALIBRATED}); write "
+                "PrivacyPlan(noise_multiplier=...) if this is what you mean."
             )
     root = brentq(excess, low, high, xtol=tol / 4.0)
     while excess(root) > 0.0:

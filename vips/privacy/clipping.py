@@ -6,6 +6,9 @@ import numpy as np
 
 __all__ = ["clip_weights"]
 
+# Beyond this, C / norm could be subnormal and too coarse for weight × norm ≤ C.
+LARGEST_NORM = 1e150
+
 
 def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
     """Weights that scale records into the L2 ball of radius ``clip_norm``: ``min(1, C / norm)``.
@@ -25,12 +28,13 @@ def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
     Guarantees
     ----------
     - weight × norm is at most ``clip_norm``, up to one rounding.
-    - A record whose norm is not finite gets weight 0, which ``RecordStatistics.weighted_sum`` treats as absent.
+    - A record whose norm is not finite, or above 1e150, gets weight 0, which ``RecordStatistics.weighted_sum`` treats as absent.
     - Nothing is raised and nothing is reported: both would tell something about a record.
     """
     norms = np.asarray(norms, dtype=np.float64)
     weights = np.ones(norms.shape)
     over = norms > clip_norm
     weights[over] = clip_norm / norms[over]
-    weights[~np.isfinite(norms)] = 0.0
+    largest = LARGEST_NORM if np.isfinite(clip_norm) else np.inf
+    weights[~(norms < largest)] = 0.0
     return weights

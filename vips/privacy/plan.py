@@ -69,12 +69,19 @@ class PrivacyPlan:
     report_delta: float | None = None
 
     def __post_init__(self) -> None:
-        _check_number("noise_multiplier", self.noise_multiplier, 0.0, math.inf, "a number ≥ 0", open_low=False)
-        _check_number("sampling_rate", self.sampling_rate, 0.0, 1.0, "in (0, 1]", open_high=False)
+        # Moderate ranges: a product of two of these neither vanishes nor overflows.
+        if self.noise_multiplier != 0:
+            _check_number("noise_multiplier", self.noise_multiplier, 1e-12, 1e12, "0, or between 1e-12 and 1e12")
+        _check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
         _check_steps(self.n_steps)
-        if self.clip_norm is not None:
-            _check_number("clip_norm", self.clip_norm, 0.0, math.inf, "positive, or None for the model's default",
-                          open_high=False)  # fmt: skip
+        if self.clip_norm is not None and self.clip_norm != math.inf:
+            _check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
+                          "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
+        if not isinstance(self.reproducible_noise, bool | np.bool_):
+            raise ValueError(f"`reproducible_noise` must be True or False, got {self.reproducible_noise!r}.")
+        for name, kind in (("noise_multiplier", float), ("sampling_rate", float), ("n_steps", int), ("clip_norm", float)):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, kind(getattr(self, name)))  # no float16, whose products vanish
         if self.sampling not in ("poisson", "full"):
             raise ValueError(
                 f'`sampling` must be "poisson" or "full", got {self.sampling!r}: shuffled or fixed-size batches do not '
@@ -113,13 +120,13 @@ class PrivacyPlan:
         ValueError
             If ε ≤ 0, δ outside (0, 1), or another argument is out of range.
         """
-        _check_number("epsilon", epsilon, 0.0, math.inf, "a positive number")
+        _check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
         _check_delta(delta)
         settings = cls(noise_multiplier=1.0, sampling_rate=sampling_rate, n_steps=n_steps, clip_norm=clip_norm,
                        sampling=sampling, relation=relation, reproducible_noise=reproducible_noise,
                        report_delta=float(delta))  # fmt: skip
         sigma = accounting.calibrate_noise(
-            accountant, float(sampling_rate), int(n_steps), float(epsilon), float(delta)
+            accountant, settings.sampling_rate, settings.n_steps, float(epsilon), float(delta)
         )
         return replace(settings, noise_multiplier=sigma)
 
@@ -155,7 +162,7 @@ class PrivacyPlan:
         self, epsilon: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
     ) -> float:
         """δ at ``epsilon``; 1 without noise. Arguments as in :meth:`epsilon`."""
-        _check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_low=False)
+        _check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_high=True)
         analyst = accounting.get_accountant(accountant, orders)
         if not self.is_private:
             return 1.0
@@ -166,7 +173,7 @@ class PrivacyPlan:
         return accounting.subsampled_gaussian_event(*self._mechanism())
 
     def _mechanism(self) -> tuple[float, float, int]:
-        return float(self.sampling_rate), float(self.noise_multiplier), int(self.n_steps)
+        return self.sampling_rate, self.noise_multiplier, self.n_steps
 
     def randomness(self, random_state: object) -> noise.Randomness:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""
@@ -193,8 +200,10 @@ class PrivacyPlan:
         return noise.add_noise(total, blocks, self.noise_std(), randomness.noise)
 
 
-def _check_number(name, value, low, high, allowed, open_low=True, open_high=True) -> None:
+def _check_number(name, value, low, high, allowed, open_low=False, open_high=False) -> None:
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if is_number and isinstance(value, np.generic):
+        value = value.item()  # comparisons in float16 would overflow
     above = is_number and (value > low if open_low else value >= low)
     below = is_number and (value < high if open_high else value <= high)
     if not (above and below):
@@ -207,4 +216,4 @@ def _check_steps(n_steps) -> None:
 
 
 def _check_delta(delta) -> None:
-    _check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1")
+    _check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)

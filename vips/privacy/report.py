@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vips.privacy.plan import PrivacyPlan
 
@@ -46,8 +46,8 @@ class PrivacyReport:
 
     @property
     def has_guarantee(self) -> bool:
-        """False without noise, and where noise or sampling can be reproduced from a seed."""
-        return self.plan.is_private and not self.plan.reproducible_noise
+        """False without noise, where noise or sampling can be reproduced from a seed, and where errors depend on records."""
+        return self.plan.is_private and not self.plan.reproducible_noise and self.on_invalid == "drop"
 
     def epsilon(
         self, delta: float | None = None, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
@@ -60,8 +60,8 @@ class PrivacyReport:
         return epsilon if self.has_guarantee else math.inf
 
     def event(self):
-        """The fit as a ``dp_accounting.DpEvent``."""
-        return self.plan.event()
+        """The fit as a ``dp_accounting.DpEvent``; a ``NonPrivateDpEvent`` where there is no guarantee."""
+        return self.plan.event() if self.has_guarantee else replace(self.plan, noise_multiplier=0.0).event()
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
@@ -96,20 +96,23 @@ class PrivacyReport:
                 "NO GUARANTEE: sampling and noise were derived from a seed (reproducible_noise=True); whoever knows the "
                 "seed can subtract them. Use this for tests and public data only."
             )
+        if self.on_invalid == "raise":
+            lines.append(
+                'NO GUARANTEE: with on_invalid="raise", whether the fit stopped depends on single records. Use "drop".'
+            )
         lines.append(f"Unit: {self.unit}. Relation: add or remove one.")
         if self.has_guarantee:
             lines.append(self._statement())
         lines.append(
             f"Mechanism: {plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {plan.clip_norm:g} over "
             f"all blocks jointly; Gaussian noise of standard deviation {plan.noise_std():.4g} per coordinate of the "
-            f"scaled sum (noise multiplier {plan.noise_multiplier:.4g}), in double precision, not hardened against "
-            "floating-point attacks."
+            f"scaled sum (noise multiplier {plan.noise_multiplier:.4g}). Noise and samples come from NumPy's PCG64, seeded "
+            "by the operating system, in double precision: not hardened against floating-point attacks, nor against an "
+            "adversary who can recover the state of a statistical generator from noise he knows."
         )
         lines.append(f"Released: {'; '.join(self.released)}; and everything computed from these alone.")
         public = (*self.declared_public, "sampling_rate", "n_steps", "clip_norm", "noise_multiplier")
         lines.append(f"Public by declaration: {', '.join(public)}.")
-        if self.on_invalid == "raise":
-            lines.append('on_invalid="raise": whether the fit stopped depends on single records; this is not covered.')
         lines.append(f"Not covered: {'; '.join(self.not_covered)}.")
         return "\n".join(lines)
 
