@@ -67,7 +67,9 @@ def test_labels_reach_the_model_and_defective_labels_count_for_nothing():
 def test_default_step_sizes():
     assert BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=2)).step_size(5) == 1.0
     assert BetaBernoulli(privacy=PrivacyPlan.non_private(sampling_rate=0.5)).step_size(1) == 2.0**-0.7
-    assert BetaBernoulli(privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=1)).step_size(3) == 4.0**-0.7
+    assert (
+        BetaBernoulli(privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=1)).step_size(3) == 4.0**-0.7
+    )
     assert RobbinsMonro(0.0, 0.5)(4) == 0.5
     with pytest.raises(ValueError, match="offset"):
         RobbinsMonro(-1.0)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
 import numpy as np
 
-__all__ = ["run_ranges", "n_threads"]
+__all__ = ["n_threads", "run_ranges"]
 
 
 def n_threads() -> int:
@@ -31,5 +32,5 @@ def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, 
     shares = np.linspace(cumulative_work[0], cumulative_work[-1], threads * parts_per_thread + 1)
     cuts = np.unique([0, *np.searchsorted(cumulative_work, shares[1:-1]), n_items])
     with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(kernel, start, stop) for start, stop in zip(cuts[:-1], cuts[1:], strict=True)]:
+        for done in [pool.submit(kernel, start, stop) for start, stop in itertools.pairwise(cuts)]:
             done.result()

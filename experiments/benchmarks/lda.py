@@ -242,7 +242,9 @@ def main() -> None:
         for name, repeated in runs.items()
     }
     report(median, options.documents)
-    write_json(results_folder("benchmarks") / "lda.json", {"documents": options.documents, "median": median, "runs": runs})
+    write_json(
+        results_folder("benchmarks") / "lda.json", {"documents": options.documents, "median": median, "runs": runs}
+    )
 
 
 def report(median: dict, documents: int) -> None:
@@ -264,9 +266,13 @@ def report(median: dict, documents: int) -> None:
         f"(clip {share['clip_s']:.3f} s, noise {share['noise_s']:.3f} s, ε {share['epsilon_s']:.3f} s of "
         f"{share['fit_s']:.2f} s)"
     )
-    print(f"  peak memory above the CSR matrix: {ours['peak_mib'] - ours['csr_mib']:.0f} MiB (CSR {ours['csr_mib']:.0f} MiB)")
+    print(
+        f"  peak memory above the CSR matrix: {ours['peak_mib'] - ours['csr_mib']:.0f} MiB (CSR {ours['csr_mib']:.0f} MiB)"
+    )
     kernel, peak = median["kernel, 1 thread"]["gflops"], median["matrix product, 1 thread"]["gflops"]
-    print(f"  E-step {kernel:.0f} of {peak:.0f} GFlop/s of a matrix product (single precision): {100 * kernel / peak:.0f} %")
+    print(
+        f"  E-step {kernel:.0f} of {peak:.0f} GFlop/s of a matrix product (single precision): {100 * kernel / peak:.0f} %"
+    )
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ def main(arguments: list[str]) -> None:
     print(f"{train.shape[0]} documents to fit, {test.shape[0]} held out, {train.shape[1]} words, {N_TOPICS} topics.\n")
 
     def fit(plan, seed=0):
-        return LatentDirichletAllocation(
-            N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed
-        ).fit(train)
+        return LatentDirichletAllocation(N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed).fit(
+            train
+        )
 
     with tqdm(total=len(SEEDS) * (1 + len(EPSILONS)), desc="fits", leave=False, disable=None) as progress:
         plain = []
@@ -107,9 +107,7 @@ def plot(unigram, by_epsilon, baseline, plain, private, pairs, path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, (curve, topics) = plt.subplots(
-        1, 2, figsize=(13.0, 5.2), width_ratios=(1.0, 1.5), layout="constrained"
-    )
+    figure, (curve, topics) = plt.subplots(1, 2, figsize=(13.0, 5.2), width_ratios=(1.0, 1.5), layout="constrained")
     epsilons = list(by_epsilon)
     values = np.array([by_epsilon[epsilon] for epsilon in epsilons])
     curve.plot(epsilons, values.mean(axis=1), "o-", label=f"private, δ = {DELTA:g}")

@@ -84,9 +84,7 @@ def main(arguments: list[str]) -> None:
                 )
                 rows.append({"setting": name, "epsilon": epsilon, "perplexity": []})
                 for seed in SEEDS:
-                    model = kind(
-                        N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments
-                    )
+                    model = kind(N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments)
                     rows[-1]["perplexity"].append(perplexity(model))
                     progress.update()
     folder = results_folder("lda_settings")

@@ -42,9 +42,7 @@ def sigma_by_strong_composition(epsilon: float, delta: float, step_delta: float 
     return float(np.sqrt(2 * np.log(1.25 / step_delta)) / step_epsilon)
 
 
-def fit(
-    counts, n_topics: int, sigma: float, seed: int, batch_size: int | None = None
-) -> LatentDirichletAllocation:
+def fit(counts, n_topics: int, sigma: float, seed: int, batch_size: int | None = None) -> LatentDirichletAllocation:
     """The paper's loop. Returns a model that can be scored; it has no privacy report.
 
     ``batch_size`` is S; by default the paper's share of the documents (one epoch). A larger one wraps around.
@@ -68,4 +66,3 @@ def fit(
         topics = (1.0 - rho) * topics + rho * (prior + n_documents * noisy)
     model.n_features_in_, model.posterior_ = n_words, TopicPosterior(topics)
     return model
-

@@ -24,7 +24,9 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m experiments lda_wikipedia", description=__doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train", type=int, default=N_TRAIN, help="documents fitted (fewer for a quick look)")
-    parser.add_argument("--peers", action="store_true", help="also scikit-learn and gensim, three passes (ten minutes more)")
+    parser.add_argument(
+        "--peers", action="store_true", help="also scikit-learn and gensim, three passes (ten minutes more)"
+    )
     options = parser.parse_args(arguments)
     corpus = load_wikipedia()
     train, test = corpus.counts[: options.train], corpus.counts[-N_TEST:]
@@ -66,9 +68,7 @@ def configurations(peers: bool):
         yield {"method": "gensim", "once": True}, _gensim
     for delta in DELTAS:
         for epsilon in EPSILONS:
-            plan = PrivacyPlan.from_epsilon(
-                epsilon=epsilon, delta=delta, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS
-            )
+            plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
             row = {"method": "ours", "epsilon": epsilon, "delta": delta, "noise_multiplier": plan.noise_multiplier}
             yield row, ours(plan)
     for name, calibrate in (
@@ -78,15 +78,20 @@ def configurations(peers: bool):
         for epsilon in EPSILONS:
             sigma = calibrate(epsilon, 1e-4)
             row = {"method": name, "epsilon": epsilon, "delta": 1e-4, "noise_multiplier": sigma, "no_guarantee": True}
-            yield row, lambda train, vocabulary, seed, sigma=sigma: _with_words(
-                paper_recipe.fit(train, N_TOPICS, sigma, seed), vocabulary
+            yield (
+                row,
+                lambda train, vocabulary, seed, sigma=sigma: _with_words(
+                    paper_recipe.fit(train, N_TOPICS, sigma, seed), vocabulary
+                ),
             )
-
 
     # the paper's signal-to-noise ratio: its batch of 20,000 although our set is smaller, so that it is gone through 3.4 times
     row = {"method": "paper's recipe, S = 20,000 (3.4 passes)", "noise_multiplier": 1.24, "no_guarantee": True}
-    yield row, lambda train, vocabulary, seed: _with_words(
-        paper_recipe.fit(train, N_TOPICS, 1.24, seed, batch_size=20_000), vocabulary
+    yield (
+        row,
+        lambda train, vocabulary, seed: _with_words(
+            paper_recipe.fit(train, N_TOPICS, 1.24, seed, batch_size=20_000), vocabulary
+        ),
     )
 
 

@@ -56,9 +56,7 @@ class SecondMoments(ConjugateExponentialModel):
 
     def expected_statistics(self, records, posterior):
         pulled = records - 0.1 * np.tanh(posterior["mean"])  # so that the statistics depend on the posterior
-        return DenseStatistics(
-            {"first": pulled, "second": pulled[:, :, None] * np.roll(pulled, 1, axis=1)[:, None, :]}
-        )
+        return DenseStatistics({"first": pulled, "second": pulled[:, :, None] * np.roll(pulled, 1, axis=1)[:, None, :]})
 
     def to_posterior(self, average, noise_std, previous):
         return {"mean": average["first"].copy(), "second": average["second"].copy()}
@@ -129,7 +127,9 @@ def _hostile(width):
         "tiny": np.full(width, 1e-310),
         "fractional": np.full(width, 0.5),
         # near the largest float32, on few words
-        **{f"count {count:g}": np.where(np.arange(width) % 7 == 0, count, 0.0) for count in (2.0**53, 3e37, 1e38, 3e38)},
+        **{
+            f"count {count:g}": np.where(np.arange(width) % 7 == 0, count, 0.0) for count in (2.0**53, 3e37, 1e38, 3e38)
+        },
     }
 
 
@@ -155,6 +155,14 @@ CASES = [
         np.full(MANY_WORDS, 1e6),
         3.0,
         sparse=True,
+    ),
+    Case(
+        "lda long documents",
+        lambda **arguments: _lda(vocabulary=MANY_WORDS, **arguments),
+        _long_documents,
+        _hostile(MANY_WORDS),
+        np.full(MANY_WORDS, 1e6),
+        3.0,
     ),
     Case(
         "lda resampled",

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from vips import PrivacyPlan, RobbinsMonro, engine
+from vips import PrivacyPlan, engine
 from vips.data import check_data
 
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
@@ -108,7 +108,9 @@ def neighbours_stay_within_the_sensitivity(case):
         rows = [*case.hostile.values(), case.extreme]
         rows += [case.extreme * rng.integers(0, 2, case.extreme.shape) for _ in range(4)]
         rows += [np.eye(1, len(case.extreme), j)[0] * case.extreme for j in (0, 1)]
-        added = [clipped_sum(case, model, plan, stack(records, row, first), posterior) for row in rows for first in (0, 1)]
+        added = [
+            clipped_sum(case, model, plan, stack(records, row, first), posterior) for row in rows for first in (0, 1)
+        ]
         moved = [np.linalg.norm(total - reference) for total in added]
         largest = max(largest, *moved)
         assert max(moved) <= plan.clip_norm * (1.0 + 1e-9), "adding a record moved the sum by more than C"
@@ -144,15 +146,21 @@ def replay(case, records, n_steps=4):
     probe, _, _, _ = prepared(case, 3)
     totals = [{name: rng.normal(20.0, 30.0, b.shape) for name, b in probe.blocks().items()} for _ in range(n_steps)]
     plan = FrozenPlan(
-        noise_multiplier=1.0, sampling_rate=0.5, n_steps=n_steps, clip_norm=case.clip_norm, totals=totals, report_delta=1e-5
+        noise_multiplier=1.0,
+        sampling_rate=0.5,
+        n_steps=n_steps,
+        clip_norm=case.clip_norm,
+        totals=totals,
+        report_delta=1e-5,
     )
     path = []
 
     def recording(model):
         original_posterior, original_step = model.to_posterior, model.step_size
-        model.to_posterior = lambda average, noise_std, previous: path.append(
-            ({k: v.tobytes() for k, v in average.items()}, dict(noise_std))
-        ) or original_posterior(average, noise_std, previous)
+        model.to_posterior = lambda average, noise_std, previous: (
+            path.append(({k: v.tobytes() for k, v in average.items()}, dict(noise_std)))
+            or original_posterior(average, noise_std, previous)
+        )
         model.step_size = lambda t: path.append(("step", t, original_step(t))) or original_step(t)
         return model
 
@@ -263,7 +271,9 @@ def noise_is_gaussian_whatever_the_total(case):
     np.fill_diagonal(correlation, 0.0)
     assert np.abs(correlation).max() < 0.85, "noise is shared between coordinates"
     off_diagonal = correlation.size - len(correlation)
-    assert np.sum(correlation**2) * len(some) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), "coordinates are dependent"
+    assert np.sum(correlation**2) * len(some) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), (
+        "coordinates are dependent"
+    )
 
 
 def _coordinates(noise, block):
@@ -277,9 +287,7 @@ def _coordinates(noise, block):
 def noise_is_never_shared(case):
     """Clones, fits of one model, fits at one seed and steps of a fit have nothing in common."""
     n_fits = 60
-    model = case.make_model(
-        privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7
-    )
+    model = case.make_model(privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7)
     for source in (None, model):
         _, _, paths = pure_noise(case, n_fits=n_fits, seed=7, model=source)
         blocks = prepared(case, 2)[0].blocks()

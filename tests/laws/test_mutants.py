@@ -58,7 +58,9 @@ def noise_uniform(patch):
 
 def noise_truncated(patch):
     original = noise.gaussian_noise
-    patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: np.clip(original(s, y, std, rng), -2.5 * std, 2.5 * std))
+    patch.setattr(
+        noise, "gaussian_noise", lambda s, y, std, rng: np.clip(original(s, y, std, rng), -2.5 * std, 2.5 * std)
+    )
 
 
 def noise_only_on_empty_totals(patch):
@@ -162,7 +164,9 @@ def number_of_records_read(patch):
         return original_fit(self, X)
 
     patch.setattr(ConjugateExponentialModel, "fit", fit)
-    patch.setattr(ConjugateExponentialModel, "step_size", lambda self, t: original(self, t) * (1.0 - 0.1 / (1 + self._n)))
+    patch.setattr(
+        ConjugateExponentialModel, "step_size", lambda self, t: original(self, t) * (1.0 - 0.1 / (1 + self._n))
+    )
 
 
 def fixed_size_sampler(patch):

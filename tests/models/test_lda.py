@@ -233,9 +233,7 @@ def test_words_and_names(corpus):
     top = model.top_words(3)
     assert len(top) == 5
     assert top[0][0] == words[model.components_[0].argmax()]
-    np.testing.assert_array_equal(
-        model.get_feature_names_out(), [f"latentdirichletallocation{k}" for k in range(5)]
-    )
+    np.testing.assert_array_equal(model.get_feature_names_out(), [f"latentdirichletallocation{k}" for k in range(5)])
     assert LatentDirichletAllocation(5, random_state=0).fit(corpus.counts).top_words(1)[0][0].isdigit()
 
 
@@ -384,6 +382,21 @@ def test_defective_rows_count_for_nothing(corpus):
     np.testing.assert_array_equal(first, second)
     with pytest.raises(ValueError, match="outside the privacy guarantee"):
         LatentDirichletAllocation(3, vocabulary=200, privacy=plan, on_invalid="raise").fit(defective)
+
+
+@pytest.mark.parametrize(
+    ("n_topics", "n_words", "used", "count"), [(60, 128, 14, 1e38), (50, 1000, 10, 1e38), (10, 100, 14, 3e37)]
+)
+def test_counts_at_the_edge_of_single_precision_do_not_raise(n_topics, n_words, used, count):
+    """γ overflows, θ̃ becomes inf or 0, and divisions by zero follow; all of it is this record's affair."""
+    rng = np.random.default_rng(0)
+    counts = np.vstack([rng.poisson(1.0, (20, n_words)).astype(float), np.zeros((1, n_words))])
+    plan = private_plan(sampling_rate=1.0, n_steps=2, noise_multiplier=1e-6)
+    for seed in range(8):
+        counts[20] = 0.0
+        counts[20, rng.choice(n_words, used, replace=False)] = count
+        model = LatentDirichletAllocation(n_topics, vocabulary=n_words, privacy=plan, random_state=seed)
+        assert np.isfinite(model.fit(counts).components_).all()
 
 
 def test_columns_that_do_not_exist_count_for_nothing():

@@ -67,7 +67,9 @@ def test_norms_and_sums_by_brute_force():
 
     norms = [np.linalg.norm(array) for array in arrays]
     np.testing.assert_allclose(statistics.norms({"topic_word": Block((4, 30))}), norms, rtol=1e-6)
-    np.testing.assert_allclose(statistics.norms({"topic_word": Block((4, 30), scale=4.0)}), np.array(norms) / 4, rtol=1e-6)
+    np.testing.assert_allclose(
+        statistics.norms({"topic_word": Block((4, 30), scale=4.0)}), np.array(norms) / 4, rtol=1e-6
+    )
     factors = rng.uniform(size=9)
     expected = sum(f * a for f, a in zip(factors, arrays, strict=True))
     np.testing.assert_allclose(statistics.weighted_sum(factors)["topic_word"], expected, rtol=1e-7, atol=1e-9)

@@ -79,7 +79,9 @@ def test_word_scales_keep_the_meaning_of_the_clip_norm():
     order = np.argsort(words)
     assert (np.diff(scale[order]) <= 1e-12).all()  # rarer words are never scaled down more
     average = np.interp(words.mean(), words[order], scale[order])
-    assert scale.max() == pytest.approx(10.0**0.25 * average, rel=0.01)  # what is rarest counts as a tenth of the average
+    assert scale.max() == pytest.approx(
+        10.0**0.25 * average, rel=0.01
+    )  # what is rarest counts as a tenth of the average
 
 
 def test_scaled_totals_are_undone_exactly():

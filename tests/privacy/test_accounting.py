@@ -1,3 +1,4 @@
+import itertools
 import json
 import math
 from pathlib import Path
@@ -53,7 +54,7 @@ def test_log_moments_against_adaptive_quadrature(q, sigma, order):
             return np.exp(norm.logpdf(z, scale=sigma) + sign * power * ratio(z))
 
         points = np.linspace(-order - 12 * sigma, order + 1 + 12 * sigma, 60)
-        return sum(quad(integrand, a, b, epsrel=1e-11)[0] for a, b in zip(points[:-1], points[1:], strict=True))
+        return sum(quad(integrand, a, b, epsrel=1e-11)[0] for a, b in itertools.pairwise(points))
 
     expected = np.log(max(expectation(-1, order), expectation(1, order + 1)))
     assert _moments.log_moments(q, sigma, (order,))[0] == pytest.approx(expected, rel=1e-7, abs=1e-12)
@@ -129,7 +130,13 @@ def test_refusals_say_what_to_write():
         plan.epsilon(1e-5, "pld", orders=[2.0])
     with pytest.raises(ValueError, match='"paper" for the accountant "moments"'):
         plan.epsilon(1e-5, "rdp", orders="paper")
-    for name, orders in (("moments", [0.0]), ("moments", []), ("moments", [np.inf]), ("rdp", [2.0, np.inf]), ("rdp", [1.0])):
+    for name, orders in (
+        ("moments", [0.0]),
+        ("moments", []),
+        ("moments", [np.inf]),
+        ("rdp", [2.0, np.inf]),
+        ("rdp", [1.0]),
+    ):
         with pytest.raises(ValueError, match="finite numbers above"):
             plan.epsilon(1e-5, name, orders=orders)
 

@@ -26,10 +26,13 @@ _SKIPPED_FOLDERS = {"tests", "test", "idlelib", "lib2to3", "site-packages", "dis
 _SHORTEST_WORD = 3
 # The language of docstrings rather than of their subjects.
 _DOCSTRING_WORDS = frozenset(
-    "argument arguments array arrays attribute attributes auto bool callable class classes default doc docs docstring dtype example examples false float func function "
-    "functions given https import instance int integer like lib list method methods module none note notes numpy object objects "
-    "optional parameter parameters param return returned returns see self shape str string true tuple type types use "
-    "used using value values version".split()
+    """
+    argument arguments array arrays attribute attributes auto bool callable class classes default doc docs
+    docstring dtype example examples false float func function functions given https import instance int
+    integer lib like list method methods module none note notes numpy object objects optional param
+    parameter parameters return returned returns see self shape str string true tuple type types use used
+    using value values version
+    """.split()  # noqa: SIM905
 )
 
 

@@ -16,8 +16,8 @@ r_v          ``ratios``                  one number per stored count
 c_v          ``word_scale``              public scale of a word's column in the released sum
 ===========  ==========================  =====================================================
 
-The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_v s_kv``; it is never stored. Dividing a word's
-weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
+The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_v s_kv``; it is never stored.
+Dividing a word's weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
 
 Words are handled in tiles of ``TILE``, stored topic by topic, so that both products of an iteration run along
 contiguous memory while the tile is in the first-level cache.
@@ -207,9 +207,7 @@ def infer_documents(
         while iteration < max_iter and n > 0:
             for k in range(n_topics):
                 before[k], middle[k] = middle[k], gamma[k]
-            change = _update(
-                tiles, n_tiles, padded_counts, active, n_active, prior, gamma, weights, shares, mixture
-            )
+            change = _update(tiles, n_tiles, padded_counts, active, n_active, prior, gamma, weights, shares, mixture)
             iteration += 1
             since_jump += 1
             if change < tol * n_topics:

@@ -167,4 +167,3 @@ class DocumentStatistics(RecordStatistics):
         constant = -psi(gamma.sum(axis=1))
         prior = Dirichlet(np.full(gamma.shape, self._prior))
         return from_words + n_words * constant - theta.kl(prior)
-

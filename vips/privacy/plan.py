@@ -79,7 +79,12 @@ class PrivacyPlan:
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
         if not isinstance(self.reproducible_noise, bool | np.bool_):
             raise ValueError(f"`reproducible_noise` must be True or False, got {self.reproducible_noise!r}.")
-        for name, kind in (("noise_multiplier", float), ("sampling_rate", float), ("n_steps", int), ("clip_norm", float)):
+        for name, kind in (
+            ("noise_multiplier", float),
+            ("sampling_rate", float),
+            ("n_steps", int),
+            ("clip_norm", float),
+        ):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, kind(getattr(self, name)))  # no float16, whose products vanish
         if self.sampling not in ("poisson", "full"):
@@ -140,9 +145,7 @@ class PrivacyPlan:
         """Whether noise is added at all."""
         return self.noise_multiplier > 0.0
 
-    def epsilon(
-        self, delta: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
-    ) -> float:
+    def epsilon(self, delta: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
         """ε at ``delta``; ``inf`` without noise.
 
         Parameters
@@ -158,9 +161,7 @@ class PrivacyPlan:
             return math.inf
         return analyst.epsilon(*self._mechanism(), float(delta), orders)
 
-    def delta(
-        self, epsilon: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
-    ) -> float:
+    def delta(self, epsilon: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
         """δ at ``epsilon``; 1 without noise. Arguments as in :meth:`epsilon`."""
         _check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_high=True)
         analyst = accounting.get_accountant(accountant, orders)
