@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,7 +18,7 @@ def n_threads() -> int:
     return numba.config.NUMBA_NUM_THREADS
 
 
-def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 4) -> None:
+def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16) -> None:
     """Call ``kernel(start, stop)`` on ranges that cover ``0 … n`` and hold about equal work.
 
     Parameters
@@ -31,6 +32,18 @@ def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, 
         return
     shares = np.linspace(cumulative_work[0], cumulative_work[-1], threads * parts_per_thread + 1)
     cuts = np.unique([0, *np.searchsorted(cumulative_work, shares[1:-1]), n_items])
-    with ThreadPoolExecutor(threads) as pool:
-        for done in [pool.submit(kernel, start, stop) for start, stop in itertools.pairwise(cuts)]:
-            done.result()
+    pending = deque(itertools.pairwise(cuts.tolist()))
+
+    def work() -> None:
+        while True:
+            try:
+                start, stop = pending.popleft()  # atomic
+            except IndexError:
+                return
+            kernel(start, stop)
+
+    with ThreadPoolExecutor(threads - 1) as pool:
+        helpers = [pool.submit(work) for _ in range(threads - 1)]
+        work()
+        for helper in helpers:
+            helper.result()

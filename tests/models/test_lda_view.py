@@ -20,8 +20,7 @@ def test_posterior_mean_against_numerical_integration(monkeypatch):
     """With the shares held at 1/3 each, cell by cell."""
     monkeypatch.setattr(_lda_view, "_EM_STEPS", 0)
     noisy = np.array([[-30.0, 0.0, 4.0, 55.0, 400.0]])
-    noise_std, prior_mean = np.full(5, 10.0), np.full((1, 5), 20.0)
-    result = _lda_view._posterior_mean(noisy, noise_std, prior_mean)
+    result = _lda_view._posterior_mean(noisy, np.full(5, 10.0), np.ones(1), np.full(5, 20.0))
     for c, value in zip(noisy[0], result[0], strict=True):
 
         def weight(mu, c=c):

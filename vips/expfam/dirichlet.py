@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-from scipy.special import gammaln, psi
-from scipy.stats import beta as beta_distribution
+from scipy.special import betaincinv, gammaln, psi
 
 __all__ = ["Dirichlet"]
 
@@ -103,7 +102,7 @@ class Dirichlet:
             raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
         rest = self._total - self.concentration
         tail = 0.5 * (1.0 - level)
-        lower, upper = (beta_distribution.ppf(p, self.concentration, rest) for p in (tail, 1.0 - tail))
+        lower, upper = (betaincinv(self.concentration, rest, p) for p in (tail, 1.0 - tail))
         return lower, upper
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -41,16 +41,47 @@ _inline = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="nu
 
 
 @_inline
-def exp_digamma(x):
-    """exp ψ(x) for x > 0, to about 1e-10 relative: six steps of ψ(x) = ψ(x + 1) - 1/x, then the series
+def _digamma_parts(x):
+    """(s, e) with exp ψ(x) = e·exp(-s), x > 0, to about 1e-10: six steps of ψ(x) = ψ(x + 1) - 1/x, then the series
 
     exp ψ(y + ½) = y + 1/(24 y) - 37/(5760 y³) + 10313/(2903040 y⁵) - …
     """
     shift = 1.0 / x + 1.0 / (x + 1.0) + 1.0 / (x + 2.0) + 1.0 / (x + 3.0) + 1.0 / (x + 4.0) + 1.0 / (x + 5.0)
     y = x + 5.5
     inverse_square = 1.0 / (y * y)
-    series = y + (1.0 / 24.0 - inverse_square * (37.0 / 5760.0 - inverse_square * (10313.0 / 2903040.0))) / y
+    return shift, y + (1.0 / 24.0 - inverse_square * (37.0 / 5760.0 - inverse_square * (10313.0 / 2903040.0))) / y
+
+
+@_inline
+def exp_digamma(x):
+    """exp ψ(x) for x > 0."""
+    shift, series = _digamma_parts(x)
     return np.exp(-shift) * series
+
+
+@_inline
+def digamma(x):
+    """ψ(x) for x > 0."""
+    shift, series = _digamma_parts(x)
+    return np.log(series) - shift
+
+
+@_jit
+def fill_word_weights(concentration, start, stop, word_weights, log_scale):
+    """exp E log β of the words ``start`` to ``stop``, each word divided by its largest entry; the log of that entry."""
+    n_topics = concentration.shape[0]
+    totals = np.empty(n_topics)
+    for k in range(n_topics):
+        totals[k] = digamma(np.sum(concentration[k]))
+    logs = np.empty(n_topics)
+    for v in range(start, stop):
+        largest = -np.inf
+        for k in range(n_topics):
+            logs[k] = digamma(concentration[k, v]) - totals[k]
+            largest = max(largest, logs[k])
+        log_scale[v] = largest
+        for k in range(n_topics):
+            word_weights[v, k] = np.exp(logs[k] - largest)
 
 
 @_jit

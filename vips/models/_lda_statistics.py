@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 import numpy as np
 import scipy.sparse as sp
@@ -48,23 +47,25 @@ class TopicPosterior(Dirichlet):
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
         return cls(arrays["concentration"], arrays["word_scale"], arrays["average_scale"], int(arrays["step"]))
 
-    @cached_property
-    def _log_weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """E log β minus its largest entry per word, (V, K), and that entry, (V,)."""
-        largest = self.expected_log.max(axis=0)
-        return np.ascontiguousarray((self.expected_log - largest).T), largest
+    def word_weights(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """exp E log β, each word divided by its largest entry, and the log of that entry.
 
-    def word_weights(self, dtype: np.dtype) -> np.ndarray:
-        """exp E log β, each word divided by its largest entry, of shape (n_words, n_topics)."""
+        Returns
+        -------
+        weights : ndarray of shape (n_words, n_topics)
+        log_scale : ndarray of shape (n_words,)
+        """
         cache = self.__dict__.setdefault("_word_weights", {})
         if dtype not in cache:
-            cache[dtype] = np.exp(self._log_weights[0]).astype(dtype)
-        return cache[dtype]
+            n_topics, n_words = self.concentration.shape
+            weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
 
-    @property
-    def log_scale(self) -> np.ndarray:
-        """log of what ``word_weights`` divided each word by, of shape (n_words,)."""
-        return self._log_weights[1]
+            def fill(start: int, stop: int) -> None:
+                kernels.fill_word_weights(self.concentration, start, stop, weights, log_scale)
+
+            run_ranges(fill, np.arange(n_words + 1))
+            cache[dtype] = weights, log_scale
+        return cache[dtype]
 
 
 def canonical(documents) -> sp.csr_array:
@@ -117,7 +118,7 @@ class DocumentStatistics(RecordStatistics):
         self._indptr = documents.indptr.astype(np.int64)
         self._indices = documents.indices.astype(np.int32, copy=False)
         self._counts = documents.data.astype(dtype)
-        self._word_weights = posterior.word_weights(np.dtype(dtype))
+        self._word_weights, self._log_scale = posterior.word_weights(np.dtype(dtype))
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
         self._topic_weights = np.empty((n_documents, n_topics), dtype)
         self._ratios = np.empty(len(self._counts), dtype)
@@ -141,11 +142,12 @@ class DocumentStatistics(RecordStatistics):
             kernels.add_weighted(
                 self._indptr, self._indices, self._ratios, self._topic_weights, weights, first_word, last_word, total
             )
+            words = slice(first_word, last_word)
+            total[words] *= self._word_weights[words]
+            total[words] *= self._posterior.word_scale[words, None]
 
         work = np.bincount(self._indices, minlength=len(total))
         run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
-        total *= self._word_weights
-        total *= self._posterior.word_scale[:, None]
         return {"topic_word": total.T}
 
     def bounds(self) -> np.ndarray:
@@ -158,7 +160,7 @@ class DocumentStatistics(RecordStatistics):
         present = counts > 0.0
         log_mixture = np.zeros(len(counts))
         log_mixture[present] = np.log(counts[present] / ratios[present])
-        words = counts * (log_mixture + self._posterior.log_scale[self._indices])
+        words = counts * (log_mixture + self._log_scale[self._indices])
         documents = sp.csr_array((words, self._indices, self._indptr), shape=(len(gamma), len(self._word_weights)))
         from_words = np.asarray(documents.sum(axis=1)).ravel()
         n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)

@@ -19,6 +19,7 @@ _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
 _FAR = 25.0  # standard deviations at which Φ is 1 to double precision
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # as many cells as the common shares are fitted on
+_WORDS_AT_A_TIME = 512
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 3.0  # public bound on c_v; words reach it only in vocabularies that are nearly all rare
 _RAREST = 0.1  # words below this share of the average frequency are scaled as if they had it
@@ -43,10 +44,11 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
     n_topics, n_words = noisy.shape
     of_topic = np.sqrt(np.sum(noise_std**2))  # noise in the total of a topic
     overall = max(noisy.sum(), of_topic * np.sqrt(n_topics))
-    words = _posterior_mean(noisy.sum(axis=0), noise_std * np.sqrt(n_topics), np.full(n_words, overall / n_words))
+    words = _posterior_mean(
+        noisy.sum(axis=0, keepdims=True), noise_std * np.sqrt(n_topics), np.ones(1), np.full(n_words, overall / n_words)
+    )[0]
     topics = np.maximum(noisy.sum(axis=1), of_topic)
-    independent = np.outer(topics / topics.sum(), words)
-    return _posterior_mean(noisy, noise_std, independent, own_shares=True), words
+    return _posterior_mean(noisy, noise_std, topics / topics.sum(), words, own_shares=True), words
 
 
 def scale_words(words: np.ndarray) -> np.ndarray:
@@ -60,11 +62,40 @@ def scale_words(words: np.ndarray) -> np.ndarray:
     return np.minimum(scale / np.sqrt(np.average(scale**2, weights=frequency)), LARGEST_SCALE)
 
 
-def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarray:
-    """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × prior_mean``.
+def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.ndarray:
+    """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × topics ⊗ words``.
 
-    Given component j the posterior is N(c - s²/m_j, s²) truncated to μ ≥ 0. With z = c/s - s/m_j and R = Φ(z)/φ(z), its
-    mean is s (z + 1/R), and the likelihood of c is R/m_j up to a factor common to all j.
+    The shares of the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for
+    each word. Words are handled in blocks, so that memory stays small.
+    """
+    n_topics, n_words = noisy.shape
+    some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
+    topic, word = np.divmod(some, n_words)
+    likelihood, _ = _components(noisy[topic, word], noise_std[word], topics[topic] * words[word])
+    common = np.full(len(_MEANS), 1.0 / len(_MEANS))
+    for _ in range(_EM_STEPS):
+        common = common * (likelihood / (common @ likelihood)).mean(axis=1)
+    common = common[:, None, None]
+    result = np.empty_like(noisy)
+    for start in range(0, n_words, _WORDS_AT_A_TIME):
+        block = slice(start, start + _WORDS_AT_A_TIME)
+        likelihood, means = _components(noisy[:, block], noise_std[block], np.outer(topics, words[block]))
+        shares = common
+        for _ in range(_EM_STEPS_PER_WORD if own_shares else 0):
+            responsible = shares * likelihood
+            responsible /= responsible.sum(axis=0)
+            shares = responsible.sum(axis=1, keepdims=True) + _COMMON_WEIGHT * common
+            shares /= n_topics + _COMMON_WEIGHT
+        weight = shares * likelihood
+        result[:, block] = (weight * means).sum(axis=0) / weight.sum(axis=0)
+    return result
+
+
+def _components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray]:
+    """Likelihood of c under each exponential, up to a factor common to all, and E[μ | c] under each.
+
+    Given the component of mean m, the posterior is N(c - s²/m, s²) truncated to μ ≥ 0. With z = c/s - s/m and
+    R = Φ(z)/φ(z), its mean is s (z + 1/R), and the likelihood of c is R/m up to a factor that does not depend on m.
     """
     prior_mean = np.maximum(prior_mean, 1e-3 * noise_std)
     z = np.stack([noisy / noise_std - noise_std / (mean * prior_mean) for mean in _MEANS])
@@ -72,20 +103,6 @@ def _posterior_mean(noisy, noise_std, prior_mean, own_shares=False) -> np.ndarra
     ratio = np.sqrt(np.pi / 2.0) * erfcx(-near / np.sqrt(2.0))
     # beyond _FAR, Φ = 1 and R = exp(z²/2) √(2π) goes on growing, but no longer fits a float
     log_likelihood = np.log(ratio) + (z - near) * (z + near) / 2.0
-    column = (slice(None),) + (None,) * noisy.ndim
-    log_likelihood -= np.log(_MEANS)[column]
+    log_likelihood -= np.log(_MEANS).reshape(-1, *(1,) * noisy.ndim)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=0))
-    shares = np.full(len(_MEANS), 1.0 / len(_MEANS))
-    some = likelihood.reshape(len(_MEANS), -1)[:, :: max(1, noisy.size // _CELLS)]
-    for _ in range(_EM_STEPS):
-        shares = shares * (some / (shares @ some)).mean(axis=1)
-    shares = common = shares[column]
-    if own_shares:
-        for _ in range(_EM_STEPS_PER_WORD):
-            responsible = shares * likelihood
-            responsible /= responsible.sum(axis=0)
-            topics = responsible.sum(axis=1, keepdims=True)
-            shares = (topics + _COMMON_WEIGHT * common) / (len(noisy) + _COMMON_WEIGHT)
-    weight = shares * likelihood
-    mean = np.maximum(noise_std * (z + 1.0 / ratio), 0.0)
-    return (weight * mean).sum(axis=0) / weight.sum(axis=0)
+    return likelihood, np.maximum(noise_std * (z + 1.0 / ratio), 0.0)

@@ -100,7 +100,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (5, 4)
     """
 
-    chunk_size = 4096
+    chunk_size = 3072
 
     def __init__(
         self,
