@@ -100,7 +100,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (5, 4)
     """
 
-    chunk_size = 3072
+    chunk_size = 2048
 
     def __init__(
         self,
