@@ -88,6 +88,20 @@ def test_step_sizes_by_block():
     np.testing.assert_allclose(model.posterior_["b"], 1.0)
 
 
+@pytest.mark.parametrize("bad", [1.5, -0.1, np.nan, {"heads": 0.5}])
+def test_impossible_step_sizes_stop_the_fit_before_data_are_read(bad, monkeypatch):
+    from vips import engine
+
+    def read(*_):
+        raise AssertionError("the data were read")
+
+    monkeypatch.setattr(engine, "clipped_sum", read)
+    model = BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=1))
+    model.step_size = lambda t: bad
+    with pytest.raises(ValueError, match="step_size must"):
+        model.fit(np.ones((3, 2)))
+
+
 @pytest.mark.parametrize("shape", [(3,), (3, 4)])
 def test_blocks_are_checked(shape):
     with pytest.raises(ValueError, match="symmetric"):

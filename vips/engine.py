@@ -51,11 +51,11 @@ def run(model, data, plan):
     noise_std = dict.fromkeys(blocks, 0.0)
     posterior = model.to_posterior(average, noise_std, None)
     for t in tqdm(range(1, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
+        step_size = _by_block(model.step_size(t), blocks)
         total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
         noisy = plan.add_noise(total, blocks, randomness)
-        step_size = model.step_size(t)
         for name, block in blocks.items():
-            rho = step_size[name] if isinstance(step_size, dict) else step_size
+            rho = step_size[name]
             step_std = plan.noise_std() * block.scale / plan.sampling_rate
             average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
@@ -85,6 +85,14 @@ def clipped_sum(model, blocks, data, posterior, plan, randomness, t) -> dict[str
             for name, value in statistics.weighted_sum(weights).items():
                 total[name] += value
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
+
+
+def _by_block(step_size, blocks) -> dict[str, float]:
+    """Step sizes by block, checked before the data are read."""
+    by_block = dict(step_size) if isinstance(step_size, dict) else dict.fromkeys(blocks, step_size)
+    if set(by_block) != set(blocks) or not all(0.0 <= rho <= 1.0 for rho in by_block.values()):
+        raise ValueError(f"step_size must give a number between 0 and 1, for every block, got {step_size!r}.")
+    return by_block
 
 
 def _usable(model, chunk):

@@ -143,8 +143,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             _check_integer("document_length", self.document_length)
         for name in ("doc_topic_prior", "topic_word_prior", "mean_change_tol"):
             value = getattr(self, name)
-            if value is not None and not 0.0 < value < np.inf:
-                raise ValueError(f"`{name}` must be positive and finite, got {value!r}.")
+            if value is not None and not 1e-100 <= value < np.inf:
+                raise ValueError(f"`{name}` must be positive (at least 1e-100) and finite, got {value!r}.")
         if self.length_method not in ("resample", "scale"):
             raise ValueError(f'`length_method` must be "resample" or "scale", got {self.length_method!r}.')
         if np.dtype(self.dtype) not in (np.float32, np.float64):
