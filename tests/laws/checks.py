@@ -267,7 +267,8 @@ def noise_is_gaussian_whatever_the_total(case):
     assert abs(beyond - expected) < 6 * np.sqrt(expected / draws.size), "the tails are not a Gaussian's"
     assert abs(np.mean(draws[1:] * draws[:-1])) < 6 / np.sqrt(draws[1:].size), "noise is shared between steps"
     some = draws[:, rng.permutation(draws.shape[1])[:300]]
-    correlation = some.T @ some / len(some)
+    some = some / np.linalg.norm(some, axis=0)  # then a correlation² of independent coordinates has mean 1/n exactly
+    correlation = some.T @ some
     np.fill_diagonal(correlation, 0.0)
     assert np.abs(correlation).max() < 0.85, "noise is shared between coordinates"
     off_diagonal = correlation.size - len(correlation)

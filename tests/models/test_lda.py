@@ -159,7 +159,9 @@ def test_private_fit_beats_the_unigram_model_and_improves_with_epsilon():
     unigram = np.exp(-(test @ np.log(frequencies / frequencies.sum())).sum() / test.sum())
     perplexity = {}
     for epsilon in (0.3, 4.0):
-        plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=0.3, n_steps=20)
+        plan = PrivacyPlan.from_epsilon(
+            epsilon=epsilon, delta=1e-6, sampling_rate=0.3, n_steps=20, reproducible_noise=True
+        )
         model = LatentDirichletAllocation(5, vocabulary=200, privacy=plan, random_state=0).fit(train)
         perplexity[epsilon] = model.perplexity(test)
     assert perplexity[4.0] < perplexity[0.3] < unigram
