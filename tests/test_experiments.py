@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from experiments import __main__ as entry
-from experiments.demo.run import matched, unigram_perplexity
+from experiments.demo.run import matched
 from experiments.lda_wikipedia import paper_recipe, run
 from experiments.results import write_json
+from experiments.scoring import unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["InMemoryData", "Records", "check_data"]
+__all__ = ["InMemoryData", "Records", "check_data", "rows_without"]
 
 PARTITION_SIZE = 65_536
 
@@ -59,6 +59,13 @@ class InMemoryData:
     def _select(self, rows: np.ndarray):
         X = self._X[rows]
         return X if self._y is None else Records(X, self._y[rows])
+
+
+def rows_without(bad: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """Rows of a CSR matrix none of whose stored entries is ``bad``; shape (n_rows,)."""
+    valid = np.ones(len(indptr) - 1, dtype=bool)
+    valid[np.searchsorted(indptr, np.flatnonzero(bad), side="right") - 1] = False
+    return valid
 
 
 def check_data(X, y=None) -> InMemoryData:

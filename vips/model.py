@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import validate_data
 
 from vips import engine
-from vips.data import InMemoryData, Records, check_data
+from vips.data import InMemoryData, Records, check_data, rows_without
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.step_size import RobbinsMonro
 
@@ -275,7 +275,4 @@ def _finite_rows(X) -> np.ndarray:
         return np.ones(X.shape[0], dtype=bool)
     if not sp.issparse(X):
         return np.isfinite(X).reshape(X.shape[0], -1).all(axis=1)
-    valid = np.ones(X.shape[0], dtype=bool)
-    bad = np.flatnonzero(~np.isfinite(X.data))
-    valid[np.searchsorted(X.indptr, bad, side="right") - 1] = False
-    return valid
+    return rows_without(~np.isfinite(X.data), X.indptr)

@@ -198,17 +198,10 @@ def measure(name: str, threads: int, folder: Path) -> dict:
     result = json.loads(output.strip().splitlines()[-1])
     components = np.load(folder / "components.npy")
     if components.size > 1:
-        result["perplexity"] = held_out(components, sp.load_npz(folder / "test.npz"))
+        from experiments.scoring import model_of_topics  # not in the children's start-up, whose memory is measured
+
+        result["perplexity"] = model_of_topics(components).perplexity(sp.load_npz(folder / "test.npz"))
     return result
-
-
-def held_out(components, counts) -> float:
-    from vips import LatentDirichletAllocation
-    from vips.models._lda_statistics import TopicPosterior
-
-    model = LatentDirichletAllocation(N_TOPICS)
-    model.n_features_in_, model.posterior_ = N_WORDS, TopicPosterior(components)
-    return model.perplexity(counts)
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ from scipy.optimize import linear_sum_assignment
 from tqdm import tqdm
 
 from experiments.results import results_folder, write_json
+from experiments.scoring import unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import load_docstrings
 
@@ -77,12 +78,6 @@ def main(arguments: list[str]) -> None:
         },
     )
     print(f"\nPicture: {folder / 'demo.png'}")
-
-
-def unigram_perplexity(train, test) -> float:
-    frequencies = np.asarray(train.sum(axis=0), dtype=float).ravel() + 1.0
-    words = np.asarray(test.sum(axis=0), dtype=float).ravel()
-    return float(np.exp(-(words @ np.log(frequencies / frequencies.sum())) / words.sum()))
 
 
 def matched(first, second) -> list[tuple[int, int, float]]:

@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from experiments.lda_wikipedia import paper_recipe
 from experiments.results import results_folder, write_json, write_text
+from experiments.scoring import model_of_topics, unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import load_wikipedia
 
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> None:
     options = parser.parse_args(arguments)
     corpus = load_wikipedia()
     train, test = corpus.counts[: options.train], corpus.counts[-N_TEST:]
-    rows = [{"method": "unigram", "perplexity": [unigram(train, test)]}]
+    rows = [{"method": "unigram", "perplexity": [unigram_perplexity(train, test)]}]
     jobs = list(configurations(options.peers))
     with tqdm(total=len(jobs) * options.seeds, desc="fits", disable=None) as progress:
         for row, fit in jobs:
@@ -100,14 +101,6 @@ def _with_words(model, vocabulary):
     return model
 
 
-def _as_model(components, vocabulary):
-    from vips.models._lda_statistics import TopicPosterior
-
-    model = LatentDirichletAllocation(N_TOPICS, vocabulary=vocabulary)
-    model.n_features_in_, model.posterior_ = len(vocabulary), TopicPosterior(components)
-    return model
-
-
 def _sklearn(train, vocabulary, seed):
     """Three passes in batches of a twentieth, like ours; its own default schedule."""
     from sklearn.decomposition import LatentDirichletAllocation as Peer
@@ -120,7 +113,7 @@ def _sklearn(train, vocabulary, seed):
     for _ in range(3):
         for batch in np.array_split(rng.permutation(train.shape[0]), 20):
             model.partial_fit(train[np.sort(batch)].astype(np.float64))
-    return _as_model(model.components_, vocabulary)
+    return model_of_topics(model.components_, vocabulary)
 
 
 def _gensim(train, vocabulary, seed):
@@ -133,13 +126,7 @@ def _gensim(train, vocabulary, seed):
         alpha=1 / N_TOPICS, eta=1 / N_TOPICS, passes=3, chunksize=train.shape[0] // 20, eval_every=None, iterations=100,
         gamma_threshold=1e-3, random_state=seed,
     )  # fmt: skip
-    return _as_model(model.state.get_lambda(), vocabulary)
-
-
-def unigram(train, test) -> float:
-    frequencies = np.asarray(train.sum(axis=0), dtype=float).ravel() + 1.0
-    words = np.asarray(test.sum(axis=0), dtype=float).ravel()
-    return float(np.exp(-(words @ np.log(frequencies / frequencies.sum())) / words.sum()))
+    return model_of_topics(model.state.get_lambda(), vocabulary)
 
 
 def retained(row) -> float:

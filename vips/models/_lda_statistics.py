@@ -9,6 +9,7 @@ import scipy.sparse as sp
 from scipy.special import psi
 
 from vips._threads import run_ranges
+from vips.data import rows_without
 from vips.expfam import Dirichlet
 from vips.model import Block, RecordStatistics
 from vips.models import _lda_kernels as kernels
@@ -88,9 +89,7 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
             bad |= counts != np.floor(counts)
     if counts.dtype.kind in "fi":
         bad |= counts < 0
-    valid = np.ones(documents.shape[0], dtype=bool)
-    valid[np.searchsorted(documents.indptr, np.flatnonzero(bad), side="right") - 1] = False
-    return valid
+    return rows_without(bad, documents.indptr)
 
 
 class DocumentStatistics(RecordStatistics):

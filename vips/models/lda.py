@@ -59,8 +59,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         How: by drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
         multiplying counts.
     max_doc_update_iter : int
-        Most updates of one document's topic shares in an E-step. They are accelerated: 20 do the work of about 60
-        plain ones, and full convergence did not improve held-out perplexity (docs/lda.md).
+        Most updates of one document's topic shares in an E-step. They are accelerated, and more of them did not improve
+        held-out perplexity (docs/lda.md).
     mean_change_tol : float
         A document has converged when an update moves γ by less than this on average.
     on_invalid : {"drop", "raise"}

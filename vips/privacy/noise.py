@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Randomness", "gaussian_noise"]
+__all__ = ["Randomness", "add_noise", "gaussian_noise"]
 
 
 def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.random.Generator) -> np.ndarray:
