@@ -2,7 +2,9 @@
 
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.lda import LatentDirichletAllocation
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy import PrivacyPlan, PrivacyReport, PrivacyWarning
+from vips.privacy.ledger import LedgerError, PrivacyBudgetError, PrivacyLedger
+from vips.saving import load
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __version__ = "0.1.0"
@@ -12,10 +14,15 @@ __all__ = [
     "ConjugateExponentialModel",
     "DenseStatistics",
     "LatentDirichletAllocation",
+    "LedgerError",
     "PolynomialAveraging",
+    "PrivacyBudgetError",
+    "PrivacyLedger",
     "PrivacyPlan",
     "PrivacyReport",
+    "PrivacyWarning",
     "RecordStatistics",
     "Records",
     "RobbinsMonro",
+    "load",
 ]

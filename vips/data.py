@@ -1,7 +1,7 @@
 """Data access by record index: what the engine samples from.
 
-Rows are addressed by (partition, index). Partitions are fixed ranges of rows, whatever the number of threads and the
-chunk size, so that the coins of Poisson sampling (keyed by partition) do not depend on how a fit is run.
+Rows are sampled in fixed ranges (which bounds memory), and a row's coin depends on its index alone, so that neither
+depends on how a fit is run.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ class InMemoryData:
     def chunks(
         self, sample: Callable[[int, int], np.ndarray], chunk_size: int
     ) -> Iterator[np.ndarray | sp.csr_array | Records]:
-        """The records that ``sample(n_records, partition)`` picks, at most ``chunk_size`` at a time, in order."""
+        """The records that ``sample(start, stop)`` picks among those rows, at most ``chunk_size`` at a time, in order."""
         n_records = self.n_records
-        for partition, start in enumerate(range(0, n_records, PARTITION_SIZE)):
-            picked = start + sample(min(PARTITION_SIZE, n_records - start), partition)
+        for start in range(0, n_records, PARTITION_SIZE):
+            picked = sample(start, min(start + PARTITION_SIZE, n_records))
             for first in range(0, len(picked), chunk_size):
                 yield self._select(picked[first : first + chunk_size])
 

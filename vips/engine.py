@@ -18,13 +18,15 @@ from __future__ import annotations
 import numpy as np
 from tqdm.auto import tqdm
 
+from vips.checkpoint import restore_posterior
+
 __all__ = ["run"]
 
 # A fit shorter than this (seconds) shows no progress bar; elsewhere than on a terminal none is shown at all.
 PROGRESS_DELAY = 3.0
 
 
-def run(model, data, plan):
+def run(model, data, plan, journal):
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
     Parameters
@@ -33,6 +35,8 @@ def run(model, data, plan):
     data : InMemoryData
     plan : PrivacyPlan
         With its clip norm filled in.
+    journal : Journal
+        Writes down what is released, and where an interrupted fit stopped.
 
     Returns
     -------
@@ -43,6 +47,7 @@ def run(model, data, plan):
     ----------
     - The data enter only through ``clipped_sum``, once per step, and each record's share in it has norm ≤ C.
     - The noise of a step is drawn once, on the whole sum, after which the data are not looked at again in that step.
+    - A noisy total is entered in the ledger, and its step written to the checkpoint, before the next step uses it.
     - The number of steps, the shapes and the scale factors are public numbers of the plan and the model.
     """
     randomness = plan.randomness(model.random_state)
@@ -50,16 +55,22 @@ def run(model, data, plan):
     average = {name: np.array(value, dtype=np.float64) for name, value in model.initial(randomness.initial).items()}
     noise_std = dict.fromkeys(blocks, 0.0)
     posterior = model.to_posterior(average, noise_std, None)
-    for t in tqdm(range(1, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
+    first = 1
+    if journal.start is not None:
+        first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
+        posterior = restore_posterior(posterior, journal.start.posterior)
+    for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
         step_size = _by_block(model.step_size(t), blocks)
         total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
-        noisy = plan.add_noise(total, blocks, randomness)
+        noisy = plan.add_noise(total, blocks, randomness, t)
+        journal.released(t)
         for name, block in blocks.items():
             rho = step_size[name]
             step_std = plan.noise_std() * block.scale / plan.sampling_rate
             average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
         posterior = model.to_posterior(average, noise_std, posterior)
+        journal.commit(t, noisy, average, noise_std, posterior)
     return posterior
 
 
@@ -69,21 +80,23 @@ def clipped_sum(model, blocks, data, posterior, plan, randomness, t) -> dict[str
     Guarantees
     ----------
     - Adding or removing one record changes the result, divided by block scales, by at most C in L2 norm.
+    - With ``noise="discrete"`` the sum is in whole units of the plan's lattice, and exact: a function of the set of
+      records in the sample, whatever their order and the chunks.
     - An empty sample, a defective record or none at all is ordinary input: nothing is raised because of a record,
       unless ``on_invalid="raise"`` asks for it.
     """
-    total = {name: np.zeros(block.shape) for name, block in blocks.items()}
-
-    def sample(n_records: int, partition: int) -> np.ndarray:
-        return plan.sample(n_records, randomness, t, partition)
-
+    lattice = plan.lattice(blocks)
+    total = {name: np.zeros(block.shape, np.int64 if lattice else np.float64) for name, block in blocks.items()}
     with np.errstate(all="ignore"):  # a warning would tell that some record overflows
-        for chunk in data.chunks(sample, model.chunk_size):
+        for chunk in data.chunks(plan.sampler(randomness, t), model.chunk_size):
             records = _usable(model, chunk)
             statistics = model.expected_statistics(records, posterior)
             weights = plan.clip_weights(statistics.norms(blocks))
-            for name, value in statistics.weighted_sum(weights).items():
+            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            for name, value in shares.items():
                 total[name] += value
+    if lattice:
+        return total
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
 
 

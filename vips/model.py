@@ -6,6 +6,7 @@ posterior does a (noisy) average of totals give. Sampling, clipping, noise and a
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +14,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine
+from vips.checkpoint import Journal
 from vips.data import InMemoryData, Records, check_data, rows_without
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
+from vips.privacy.ledger import LedgerError, PrivacyLedger, current_ledger
 from vips.step_size import RobbinsMonro
 
 __all__ = ["Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"]
@@ -67,6 +70,20 @@ class RecordStatistics(ABC):
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Σ_n w_n s_n by block. A record of weight 0 is absent, not multiplied by 0 (0 · inf is NaN)."""
 
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        """Σ_n of each record's ``w_n s_n`` rounded to the lattice, in whole units (int64): exact in any order.
+
+        What ``noise="discrete"`` sums. This way of doing it is right and slow, one record at a time; overwrite it. A
+        record's rounded share must be a function of that record, its weight and the posterior alone, to the last bit.
+        """
+        total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
+        for i in np.flatnonzero(weights):
+            alone = np.zeros(len(weights))
+            alone[i] = weights[i]
+            for name, value in self.weighted_sum(alone).items():
+                total[name] += lattice.rounded(value, blocks[name])
+        return total
+
 
 class DenseStatistics(RecordStatistics):
     """Statistics held as one array per block.
@@ -103,6 +120,14 @@ class DenseStatistics(RecordStatistics):
             name: np.tensordot(weights, array if everyone else array[present], axes=1)
             for name, array in self._arrays.items()
         }
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        total = {}
+        for name, array in self._arrays.items():
+            shares = weights[present].reshape(-1, *[1] * (array.ndim - 1)) * array[present]
+            total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
+        return total
 
 
 def _row_norms(array: np.ndarray) -> np.ndarray:
@@ -201,13 +226,17 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         """Whether a fit adds noise."""
         return self.privacy is not None and self.privacy.is_private
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None):
         """Fit by (private) stochastic variational Bayes.
 
         Parameters
         ----------
         X : array, memory-mapped array or CSR matrix of shape (n_records, n_features)
         y : array of shape (n_records, ...), optional
+        ledger : PrivacyLedger, optional
+            Charged with all steps before a value is read. None is the ledger that is open around the call, if any.
+        checkpoint : path, optional
+            File that is rewritten after every step, with released values only. If it exists, the fit goes on from it.
 
         Returns
         -------
@@ -218,28 +247,85 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         ValueError, TypeError
             Private fits: from public facts only (arguments, dtype, number of columns), before a value is read;
             defective records count for nothing. Non-private fits validate values as scikit-learn does.
+        LedgerError, CheckpointError
+            If the budget has no room, or ledger or checkpoint belong to something else. Nothing is changed then.
         """
         if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
             raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
+        ledger = self._ledger(ledger)
         self._forget()
+        journal = Journal()
         try:
             data = self._private_data(X, y) if self.is_private else self._plain_data(X, y)
             self.check_features()
-            self._fitting_plan = self._complete(self.privacy or self.default_plan(data.n_records))
-            posterior = engine.run(self, data, self._fitting_plan)
+            self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
+            if plan.sampling == "fixed" and data.n_records != plan.n_records:
+                raise ValueError(
+                    f"The plan is for `n_records={plan.n_records}` (public), but X has {data.n_records} rows."
+                )
+            plan.lattice(self.blocks())
+            journal = Journal.begin(self, plan, ledger, checkpoint)
+            posterior = engine.run(self, data, plan, journal)
             self.privacy_ = PrivacyReport(
-                plan=self._fitting_plan, on_invalid=getattr(self, "on_invalid", "drop"), **self.describe()
+                plan=plan,
+                on_invalid=getattr(self, "on_invalid", "drop"),
+                ledger=journal.ledger_entry,
+                **self.describe(),
             )
             self.posterior_ = posterior
-        except BaseException:  # Ctrl-C included: a half-fitted model must not look fitted
+        except BaseException as error:  # Ctrl-C included: a half-fitted model must not look fitted
             self._forget()
+            try:
+                journal.close()
+            except (OSError, LedgerError) as failed:
+                error.add_note(f"The ledger could not be told, and the run stays charged until it is closed: {failed}")
             raise
         finally:
             self.__dict__.pop("_fitting_plan", None)
         return self
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted model to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
+
+        Parameters
+        ----------
+        path : str or path
+            Replaced if it exists, whole or not at all.
+
+        Raises
+        ------
+        NotFittedError
+        TypeError
+            If a constructor argument cannot be written as data (a function as ``schedule``, say).
+        """
+        from vips.saving import save_model
+
+        check_is_fitted(self, "posterior_")
+        save_model(self, path)
+
+    def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+        """The ledger to charge, after a check that the fit can be charged at all."""
+        if ledger is not None and not isinstance(ledger, PrivacyLedger):
+            raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+        around = current_ledger()
+        if ledger is not None and around is not None and ledger.path != around.path:
+            raise LedgerError(
+                f"`ledger` is {ledger.path}, but the fit runs inside `with` {around.path}: charge one of them."
+            )
+        ledger = ledger or around
+        if ledger is not None and not self.is_private:
+            raise LedgerError(
+                "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "
+                "public data, fit it outside of the ledger."
+            )
+        if ledger is not None and getattr(self, "on_invalid", "drop") == "raise":
+            raise LedgerError(
+                'on_invalid="raise" lets an error depend on a record, which no ledger can pay for: use "drop".'
+            )
+        return ledger
 
     def _plan(self) -> PrivacyPlan:
         plan = self.__dict__.get("_fitting_plan") or self.privacy

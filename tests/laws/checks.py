@@ -7,11 +7,13 @@ import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
 from vips import PrivacyPlan, engine
 from vips.data import check_data
+from vips.privacy._lattice import SENSITIVITY_FACTOR
 
 FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling="full")
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
@@ -122,6 +124,49 @@ def neighbours_stay_within_the_sensitivity(case):
         assert largest >= 0.99 * plan.clip_norm, f"no pair of neighbours comes near C: {largest} of {plan.clip_norm}"
 
 
+def hardened_sums_are_exact(case):
+    """In whole units of the lattice: the same in any order and any chunks, and a record moves them by at most Δ."""
+    model, plan, records, posterior = prepared(case, 9, noise="discrete")
+    blocks = model.blocks()
+    lattice = plan.lattice(blocks)
+
+    def sums(rows, chunk_size=1000):
+        model.chunk_size = chunk_size
+        found = engine.clipped_sum(model, blocks, check_data(rows), posterior, plan, plan.randomness(0), 1)
+        assert all(value.dtype == np.int64 for value in found.values()), "sums are not whole numbers"
+        return found
+
+    def total(rows, chunk_size=1000):
+        found = sums(rows, chunk_size)
+        return np.concatenate([_units(found[name], block) for name, block in blocks.items()])
+
+    alone = total(records)
+    for name, row in [("none", None), ("extreme", case.extreme), *case.hostile.items()]:
+        rows = records if row is None else stack(records, row)
+        together = total(rows)
+        for chunk_size in (1, 4):
+            np.testing.assert_array_equal(total(rows, chunk_size), together, err_msg="a sum depends on the chunks")
+        order = np.random.default_rng(4).permutation(rows.shape[0])
+        np.testing.assert_array_equal(total(rows[order], 4), together, err_msg="a sum depends on the records' order")
+        moved = np.linalg.norm((together - alone).astype(float)) * lattice.unit
+        assert moved <= plan.clip_norm * SENSITIVITY_FACTOR, f"a record with {name} entries moved the sum by {moved}"
+    exact = clipped_sum(case, model, replace(plan, noise="gaussian"), records, posterior)
+    found = sums(records)
+    rounded = np.concatenate([np.ravel(lattice.values(found[n], b)) / b.scale for n, b in blocks.items()])
+    distance = np.linalg.norm(rounded - exact)
+    assert distance <= 9 * plan.clip_norm * (SENSITIVITY_FACTOR - 1.0), "the rounded sum is not the sum"
+
+
+def _units(units, block):
+    """Coordinates of a block in whole units: of a symmetric one, the upper triangle."""
+    return units[np.triu_indices(block.shape[-1])] if block.symmetric else np.ravel(units)
+
+
+def _n_units(block):
+    size = block.shape[-1] if block.shape else 1
+    return size * (size + 1) // 2 if block.symmetric else int(np.prod(block.shape))
+
+
 # -- the loop ---------------------------------------------------------------------------------------------------
 
 
@@ -132,7 +177,7 @@ class FrozenPlan(PrivacyPlan):
     totals: list = field(default_factory=list)
     step: list = field(default_factory=lambda: [0])
 
-    def add_noise(self, total, blocks, randomness):
+    def add_noise(self, total, blocks, randomness, step):
         assert {name: np.shape(value) for name, value in total.items()} == {
             name: block.shape for name, block in blocks.items()
         }
@@ -256,7 +301,7 @@ def noise_is_gaussian_whatever_the_total(case):
         np.random.seed(0)  # noqa: NPY002  (noise from NumPy's global generator would repeat)
         total = {name: rng.normal(3.0, 50.0, block.shape) for name, block in blocks.items()}
         total = {n: value + np.swapaxes(value, -1, -2) if blocks[n].symmetric else value for n, value in total.items()}
-        noisy = plan.add_noise(total, blocks, randomness)
+        noisy = plan.add_noise(total, blocks, randomness, 1)
         draws.append(
             np.concatenate([_coordinates(noisy[n] - total[n], block) / block.scale for n, block in blocks.items()])
         )
@@ -274,6 +319,34 @@ def noise_is_gaussian_whatever_the_total(case):
     off_diagonal = correlation.size - len(correlation)
     assert np.sum(correlation**2) * len(some) < off_diagonal + 8 * np.sqrt(2 * off_diagonal), (
         "coordinates are dependent"
+    )
+
+
+def discrete_noise_has_the_stated_size(case):
+    """Whole units, of the same deviation in every isometric coordinate; fresh in every draw; the total is only shifted."""
+    model, plan, *_ = prepared(case, 2, noise="discrete", noise_multiplier=1.5)
+    blocks = model.blocks()
+    lattice, randomness, rng = plan.lattice(blocks), plan.randomness(0), np.random.default_rng(13)
+    assert lattice.noise_steps * lattice.unit == pytest.approx(plan.noise_std(), rel=1e-12)
+    assert lattice.noise_steps >= 1000
+    size = sum(_n_units(block) for block in blocks.values())
+    draws = []
+    for _ in range(max(60, 4000 // size)):
+        total = {name: rng.integers(-(10**6), 10**6, block.shape) for name, block in blocks.items()}
+        total = {n: value + np.swapaxes(value, -1, -2) if blocks[n].symmetric else value for n, value in total.items()}
+        noisy = plan.add_noise(total, blocks, randomness, 1)
+        moved = {n: noisy[n] - lattice.values(total[n], block) for n, block in blocks.items()}
+        draws.append(np.concatenate([_coordinates(moved[n], block) / block.scale for n, block in blocks.items()]))
+    units = np.array(draws) / lattice.unit
+    assert np.abs(units - np.rint(units)).max() < 1e-3, "the noise is not in whole units"
+    _check_std(units.reshape(-1, 1), lattice.noise_steps)
+    for name, block in blocks.items():
+        if block.symmetric:
+            np.testing.assert_array_equal(noisy[name], np.swapaxes(noisy[name], -1, -2))
+            own = np.concatenate([u[-_n_units(block) :] for u in units])  # symmetric blocks come last in every case
+            _check_std(own.reshape(-1, 1), lattice.noise_steps)
+    assert abs(np.mean(units[1:] * units[:-1])) < 6 * lattice.noise_steps**2 / np.sqrt(units[1:].size), (
+        "draws are shared"
     )
 
 
@@ -409,9 +482,11 @@ ALL = [
     norms_are_joint_and_never_too_small,
     defective_records_change_nothing_else,
     neighbours_stay_within_the_sensitivity,
+    hardened_sums_are_exact,
     everything_else_is_public,
     noise_has_the_stated_size,
     noise_is_gaussian_whatever_the_total,
+    discrete_noise_has_the_stated_size,
     noise_is_never_shared,
     totals_are_sums,
     samples_are_poisson,

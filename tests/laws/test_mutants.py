@@ -12,7 +12,7 @@ from tests.laws import checks
 from tests.laws.cases import CASES
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.models import _lda_statistics, lda
-from vips.privacy import accounting, noise
+from vips.privacy import _lattice, accounting, noise
 from vips.privacy import plan as plan_module
 
 BY_NAME = {case.name: case for case in CASES}
@@ -84,6 +84,38 @@ def noise_from_the_global_generator(patch):
     patch.setattr(noise, "gaussian_noise", lambda s, y, std, rng: np.random.normal(0.0, std, s))  # noqa: NPY002
 
 
+def discrete_noise_halved(patch):
+    original = noise.discrete_gaussian
+    patch.setattr(noise, "discrete_gaussian", lambda size, steps, bits: original(size, steps // 2, bits))
+
+
+def discrete_noise_with_one_key(patch):
+    patch.setattr(noise.Randomness, "noise_bits", lambda self, step: noise.AESCounter(key=7))
+
+
+def discrete_noise_not_isometric(patch):
+    patch.setattr(_lattice, "_isometry", lambda block: np.ones(block.shape[-2:]))
+
+
+def sums_rounded_at_the_end(patch):
+    """What the lattice is there to avoid: a floating-point sum depends on its order, and is rounded afterwards."""
+
+    def mutant(self, weights, blocks, lattice):
+        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
+
+    patch.setattr(DenseStatistics, "rounded_sum", mutant)
+    patch.setattr(_lda_statistics.DocumentStatistics, "rounded_sum", mutant)
+
+
+def lattice_too_coarse(patch):
+    original = _lattice.Lattice.rounded
+
+    def mutant(self, array, block):
+        return 4096 * original(replace(self, unit=4096 * self.unit), array, block)
+
+    patch.setattr(_lattice.Lattice, "rounded", mutant)
+
+
 def one_block_unclipped(patch):
     original = DenseStatistics.norms
 
@@ -149,7 +181,7 @@ def divided_by_the_realised_batch(patch):
 
     def mutant(model, blocks, source, posterior, plan, randomness, t):
         total = original(model, blocks, source, posterior, plan, randomness, t)
-        realised = len(plan.sample(source.n_records, randomness, t, 0))
+        realised = len(plan.sampler(randomness, t)(0, source.n_records))
         return {name: value * plan.sampling_rate * 100.0 / max(realised, 1) for name, value in total.items()}
 
     patch.setattr(engine, "clipped_sum", mutant)
@@ -159,7 +191,7 @@ def number_of_records_read(patch):
     original = ConjugateExponentialModel.step_size
     original_fit = ConjugateExponentialModel.fit
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None, **arguments):
         self._n = X.shape[0]
         return original_fit(self, X)
 
@@ -170,30 +202,27 @@ def number_of_records_read(patch):
 
 
 def fixed_size_sampler(patch):
-    def mutant(n_records, sampling_rate, key, step, partition):
-        rng = np.random.default_rng(np.random.SeedSequence(key, spawn_key=(step, partition)))
-        return np.sort(rng.choice(n_records, round(sampling_rate * n_records), replace=False))
+    def mutant(start, stop, sampling_rate, key, step):
+        rng = np.random.default_rng(np.random.SeedSequence(key, spawn_key=(step,)))
+        return np.sort(rng.choice(np.arange(start, stop), round(sampling_rate * (stop - start)), replace=False))
 
     patch.setattr(plan_module, "poisson_sample", mutant)
 
 
 def same_sample_every_step(patch):
     original = plan_module.poisson_sample
-    patch.setattr(plan_module, "poisson_sample", lambda n, q, key, step, part: original(n, q, key, 1, part))
+    patch.setattr(plan_module, "poisson_sample", lambda start, stop, q, key, step: original(start, stop, q, key, 1))
 
 
 def same_noise_every_step(patch):
-    original = noise.add_noise
+    original = noise.Randomness.for_fit.__func__
 
-    def mutant(total, blocks, std, rng):
-        rng.bit_generator.state = _first_state(rng)
-        return original(total, blocks, std, rng)
+    def for_fit(cls, state, reproducible):
+        return replace(original(cls, state, reproducible), noise_seed=np.random.SeedSequence())
 
-    def _first_state(rng):
-        return _states.setdefault(id(rng), rng.bit_generator.state)
-
-    _states = {}
-    patch.setattr(noise, "add_noise", mutant)
+    patch.setattr(noise.Randomness, "for_fit", classmethod(for_fit))
+    original_bits = noise.Randomness.noise_bits
+    patch.setattr(noise.Randomness, "noise_bits", lambda self, step: original_bits(self, 1))
 
 
 def noise_seeded_by_random_state(patch):
@@ -207,12 +236,13 @@ def noise_stored_on_the_model(patch):
 
 
 def two_statistics_as_two_sampled_steps(patch):
-    patch.setattr(PrivacyPlan, "_mechanism", lambda self: (self.sampling_rate, self.noise_multiplier, 2 * self.n_steps))
+    original = accounting.event
+    patch.setattr(accounting, "event", lambda plan: original(replace(plan, n_steps=2 * plan.n_steps)))
 
 
 def full_batches_accounted_as_sampled(patch):
-    original = accounting.subsampled_gaussian_event
-    patch.setattr(accounting, "subsampled_gaussian_event", lambda q, s, n: original(q * 0.5, s, n))
+    original = accounting.event
+    patch.setattr(accounting, "event", lambda plan: original(replace(plan, sampling_rate=0.5 * plan.sampling_rate)))
 
 
 def stops_on_a_private_quantity(patch):
@@ -271,11 +301,11 @@ def bad_record_warns(patch):
 def initialised_from_the_data(patch):
     original = engine.run
 
-    def mutant(model, data, plan):
+    def mutant(model, data, plan, journal):
         initial = model.initial
         size = data._X.shape[0]
         model.initial = lambda rng: {name: value + size for name, value in initial(rng).items()}
-        return original(model, data, plan)
+        return original(model, data, plan, journal)
 
     patch.setattr(engine, "run", mutant)
 
@@ -283,7 +313,7 @@ def initialised_from_the_data(patch):
 def private_count_in_the_report(patch):
     original = ConjugateExponentialModel.fit
 
-    def mutant(self, X, y=None):
+    def mutant(self, X, y=None, **arguments):
         original(self, X)
         self.n_records_ = X.shape[0]
         return self
@@ -315,6 +345,14 @@ MUTANTS = [
     (noise_from_the_global_generator, "noise_is_gaussian_whatever_the_total", "lda"),
     (symmetric_noise_not_isometric, "noise_has_the_stated_size", "second moments"),
     (block_scale_ignored_by_noise, "noise_has_the_stated_size", "second moments"),
+    (discrete_noise_halved, "discrete_noise_has_the_stated_size", "beta-bernoulli"),
+    (discrete_noise_halved, "discrete_noise_has_the_stated_size", "lda"),
+    (discrete_noise_with_one_key, "discrete_noise_has_the_stated_size", "lda"),
+    (discrete_noise_not_isometric, "discrete_noise_has_the_stated_size", "second moments"),
+    (sums_rounded_at_the_end, "hardened_sums_are_exact", "second moments"),
+    (sums_rounded_at_the_end, "hardened_sums_are_exact", "lda"),
+    (lattice_too_coarse, "hardened_sums_are_exact", "beta-bernoulli"),
+    (lattice_too_coarse, "hardened_sums_are_exact", "second moments"),
     (one_block_unclipped, "neighbours_stay_within_the_sensitivity", "second moments"),
     (one_block_unclipped, "norms_are_joint_and_never_too_small", "second moments"),
     (clip_per_block, "neighbours_stay_within_the_sensitivity", "beta-bernoulli"),

@@ -75,7 +75,11 @@ def test_full_sampling_is_near_and_never_below_the_exact_gaussian(name):
         plan = PrivacyPlan(noise_multiplier=sigma, sampling_rate=1.0, n_steps=steps, sampling="full")
         exact = get_epsilon_gaussian(sigma / math.sqrt(steps), 1e-5)
         epsilon = plan.epsilon(1e-5, name)
-        assert exact * (1.0 - 1e-6) <= epsilon <= exact * {"pld": 1.001, "rdp": 1.25, "moments": 1.6}[name]
+        assert (
+            exact * (1.0 - 1e-6)
+            <= epsilon
+            <= exact * {"pld": 1.0 + 1e-9, "rdp": 1.25, "moments": 1.6, "strong": 1e3, "basic": 1e2}[name]
+        )
 
 
 @pytest.mark.parametrize("name", ACCOUNTANTS)
@@ -152,8 +156,6 @@ def test_extreme_noise_is_answered_quickly_and_soundly(name):
 def test_targets_out_of_reach_are_refused():
     with pytest.raises(ValueError, match="almost no noise"):
         PrivacyPlan.from_epsilon(epsilon=1e-3, delta=1e-2, sampling_rate=1e-6, n_steps=1)
-    with pytest.raises(ValueError, match="No noise multiplier"):  # the largest order bounds ε from below
-        PrivacyPlan.from_epsilon(epsilon=1e-3, delta=1e-2, sampling_rate=0.1, n_steps=1, accountant="moments")
 
 
 def test_without_noise_epsilon_is_infinite():

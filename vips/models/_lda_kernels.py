@@ -302,6 +302,25 @@ def add_weighted(indptr, indices, ratios, topic_weights, record_weights, first_w
 
 
 @_jit
+def add_rounded(
+    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, unit, first_word, last_word, total
+):
+    """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact, whatever the order."""
+    n_topics = topic_weights.shape[1]
+    for d in range(len(record_weights)):
+        if record_weights[d] == 0.0:
+            continue
+        weights = topic_weights[d]
+        for j in range(indptr[d], indptr[d + 1]):
+            v = indices[j]
+            if first_word <= v < last_word:
+                scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
+                words, row = word_weights[v], total[v]
+                for k in range(n_topics):
+                    row[k] += np.int64(np.rint(scale * np.float64(weights[k]) * np.float64(words[k])))
+
+
+@_jit
 def resample_counts(indptr, indices, counts, length, resampled):
     """Draw ``length`` words with replacement from each document's bag of words, keeping its sparsity pattern.
 

@@ -13,6 +13,7 @@ from vips.data import rows_without
 from vips.expfam import Dirichlet
 from vips.model import Block, RecordStatistics
 from vips.models import _lda_kernels as kernels
+from vips.privacy import Lattice
 
 # The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
 _ROUNDING = 1.0 + 1e-7
@@ -145,9 +146,26 @@ class DocumentStatistics(RecordStatistics):
             total[words] *= self._word_weights[words]
             total[words] *= self._posterior.word_scale[words, None]
 
-        work = np.bincount(self._indices[::16], minlength=len(total))  # a sample is enough to share it fairly
-        run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
+        run_ranges(add, self._work_by_word(), parts_per_thread=1)
         return {"topic_word": total.T}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        total = np.zeros(self._word_weights.shape, np.int64)
+        unit = lattice.unit * blocks["topic_word"].scale
+
+        def add(first_word: int, last_word: int) -> None:
+            kernels.add_rounded(
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
+                self._posterior.word_scale, unit, first_word, last_word, total,
+            )  # fmt: skip
+
+        run_ranges(add, self._work_by_word(), parts_per_thread=1)
+        return {"topic_word": total.T}
+
+    def _work_by_word(self) -> np.ndarray:
+        """Cumulative; counted on a sample of the words, which is enough to share the work fairly."""
+        work = np.bincount(self._indices[::16], minlength=len(self._word_weights))
+        return np.concatenate([[0], np.cumsum(work)])
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each document given q(topics), shape (n_documents,); Blei et al. (2003), eq. 15.

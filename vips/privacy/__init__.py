@@ -1,6 +1,7 @@
 """Sampling, clipping, noise and accounting. Imports no model."""
 
-from vips.privacy.plan import PrivacyPlan
+from vips.privacy._lattice import Lattice
+from vips.privacy.plan import PrivacyPlan, PrivacyWarning
 from vips.privacy.report import PrivacyReport
 
-__all__ = ["PrivacyPlan", "PrivacyReport"]
+__all__ = ["Lattice", "PrivacyPlan", "PrivacyReport", "PrivacyWarning"]

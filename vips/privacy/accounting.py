@@ -1,83 +1,144 @@
-"""From a plan to (ε, δ): one function per accountant, one registry.
+"""From a plan to (ε, δ): one class per accountant, one registry. Each refuses what it cannot analyse.
 
-An accountant takes a plan's event as four public numbers and answers ``epsilon(delta)`` and ``delta(epsilon)``. It
-refuses what it cannot analyse. ``"pld"`` and ``"rdp"`` are dp_accounting's; ``"moments"`` is the paper's, kept to
-reproduce its numbers: valid, but never the smallest.
+============  ==========================================================================================================
+``"pld"``     privacy loss distributions (dp_accounting); without sampling, the exact Gaussian
+``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise; fixed-size batches
+``"moments"`` the paper's: valid, never the smallest, kept to reproduce its numbers
+``"strong"``  exact Gaussian per step, amplified by sampling, then theorem 3.20 of Dwork and Roth (2014)
+``"basic"``   the same per step; ε and δ add up
+============  ==========================================================================================================
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
 
 from vips.privacy import _moments
+from vips.privacy._gaussian import gaussian_epsilon, gaussian_log_delta
 
-__all__ = ["ACCOUNTANTS", "Accountant", "calibrate_noise", "get_accountant", "subsampled_gaussian_event"]
+__all__ = [
+    "ACCOUNTANTS", "Accountant", "calibrate_noise", "composed_epsilon", "event", "get_accountant", "largest_n_steps",
+    "renyi_divergence",
+]  # fmt: skip
+
+SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
+MOST_STEPS = 10**7
+WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 4096, 60).astype(int))))
 
 
-def subsampled_gaussian_event(sampling_rate: float, noise_multiplier: float, n_steps: int):
-    """``n_steps`` Gaussian mechanisms on independent Poisson samples, as a dp_accounting ``DpEvent``."""
+def event(plan):
+    """The whole fit as a dp_accounting ``DpEvent``.
+
+    Gaussian noise on Poisson samples: its ``noise_multiplier`` is noise ÷ C under replace-one too, where dp_accounting's
+    privacy loss distributions take the sensitivity 2C into account themselves. On fixed-size batches: noise ÷ 2C, as
+    dp_accounting's Rényi accountant, the only one that knows this event, expects. Discrete noise is described by its
+    concentrated divergence 1/(2σ²), which is right without sampling; there is no event for it under sampling, and
+    dp_accounting refuses this one then.
+    """
     import dp_accounting
 
-    if noise_multiplier == 0.0:
+    if plan.noise_multiplier == 0.0:
         return dp_accounting.NonPrivateDpEvent()
-    step = dp_accounting.GaussianDpEvent(noise_multiplier)
-    if sampling_rate < 1.0:
-        step = dp_accounting.PoissonSampledDpEvent(sampling_rate, step)
-    return dp_accounting.SelfComposedDpEvent(step, n_steps)
-
-
-SMALLEST_CALIBRATED = 0.05
+    if plan.noise == "discrete":
+        step = dp_accounting.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
+    elif plan.sampling == "fixed":
+        step = dp_accounting.GaussianDpEvent(plan.sensitive_noise_multiplier())
+    else:
+        step = dp_accounting.GaussianDpEvent(plan.noise_multiplier)
+    if plan.sampling == "fixed":
+        step = dp_accounting.SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
+    elif plan.sampling_rate < 1.0:
+        step = dp_accounting.PoissonSampledDpEvent(plan.sampling_rate, step)
+    return dp_accounting.SelfComposedDpEvent(step, plan.n_steps)
 
 
 class Accountant(ABC):
-    """Bounds (ε, δ) of ``n_steps`` Poisson-subsampled Gaussian mechanisms under add-or-remove-one.
-
-    Every method takes ``(sampling_rate, noise_multiplier, n_steps)`` as first arguments and ``orders`` as the last:
-    None for the accountant's own, where orders mean anything.
-    """
+    """Bounds (ε, δ) of a plan. ``orders`` is None for the accountant's own, where orders mean anything."""
 
     name: str
-    uses_orders = True
+    uses_orders = False
     smallest_order = 0.0
+    allowed = "Gaussian noise, Poisson or full sampling and add-or-remove-one"
 
     @abstractmethod
-    def epsilon(self, q: float, sigma: float, steps: int, delta: float, orders: object = None) -> float:
+    def can_analyse(self, plan) -> bool:
+        """Whether sampling, relation and noise of the plan are covered."""
+
+    @abstractmethod
+    def epsilon(self, plan, delta: float, orders: object = None) -> float:
         """Smallest ε that the accountant proves at δ."""
 
     @abstractmethod
-    def delta(self, q: float, sigma: float, steps: int, epsilon: float, orders: object = None) -> float:
+    def delta(self, plan, epsilon: float, orders: object = None) -> float:
         """Smallest δ that the accountant proves at ε."""
+
+    def check(self, plan, orders: object = None) -> None:
+        """Raise ValueError for a plan, or orders, that the accountant cannot analyse."""
+        if not self.can_analyse(plan):
+            others = [repr(name) for name, other in ACCOUNTANTS.items() if other.can_analyse(plan)]
+            instead = f"use {' or '.join(others)}" if others else 'use relation="add_or_remove", or sampling="full"'
+            raise ValueError(
+                f"The accountant {self.name!r} covers {self.allowed}, not noise={plan.noise!r} with sampling="
+                f"{plan.sampling!r} and relation={plan.relation!r}: {instead}."
+            )
+
+
+def _is_plain(plan) -> bool:
+    return plan.noise == "gaussian" and plan.sampling != "fixed" and plan.relation == "add_or_remove"
 
 
 class PLDAccountant(Accountant):
-    """Privacy loss distributions (dp_accounting): tight up to discretisation, which errs towards larger ε."""
+    """Privacy loss distributions: tight up to discretisation, which errs towards larger ε. Exact without sampling."""
 
     name = "pld"
-    uses_orders = False
+    allowed = "Gaussian noise with Poisson or full sampling"
 
-    def epsilon(self, q, sigma, steps, delta, orders=None):
-        return float(_compose_pld(q, sigma, steps).get_epsilon(delta))
+    def can_analyse(self, plan):
+        return plan.noise == "gaussian" and plan.sampling != "fixed"
 
-    def delta(self, q, sigma, steps, epsilon, orders=None):
-        return float(_compose_pld(q, sigma, steps).get_delta(epsilon))
+    def epsilon(self, plan, delta, orders=None):
+        if plan.sampling_rate == 1.0:
+            return gaussian_epsilon(plan.gdp_mu(), delta)
+        return max(0.0, float(_composed([plan]).get_epsilon(delta)))
+
+    def delta(self, plan, epsilon, orders=None):
+        if plan.sampling_rate == 1.0:
+            return float(np.exp(gaussian_log_delta(plan.gdp_mu(), epsilon)))
+        return float(_composed([plan]).get_delta(epsilon))
 
 
 class RDPAccountant(Accountant):
-    """Rényi differential privacy (dp_accounting); ``orders`` are Rényi orders > 1."""
+    """Rényi divergences; ``orders`` are numbers > 1, and whole ones ≥ 2 for discrete noise."""
 
     name = "rdp"
+    uses_orders = True
     smallest_order = 1.0
+    allowed = "add-or-remove-one with Poisson or full sampling, Gaussian noise on fixed batches, and discrete noise"
 
-    def epsilon(self, q, sigma, steps, delta, orders=None):
-        return float(_compose_rdp(q, sigma, steps, orders).get_epsilon(delta))
+    def can_analyse(self, plan):
+        if plan.noise == "discrete":
+            return plan.sampling == "full" or (plan.sampling == "poisson" and plan.relation == "add_or_remove")
+        return _is_plain(plan) or plan.sampling == "fixed"
 
-    def delta(self, q, sigma, steps, epsilon, orders=None):
-        return float(_compose_rdp(q, sigma, steps, orders).get_delta(epsilon))
+    def check(self, plan, orders=None):
+        super().check(plan, orders)
+        if orders is not None and plan.noise == "discrete" and not all(float(a).is_integer() for a in orders):
+            raise ValueError(
+                "Rényi divergences of discrete noise are bounded at whole orders only: write whole `orders` ≥ 2."
+            )
+
+    def epsilon(self, plan, delta, orders=None):
+        return max(0.0, float(_renyi_accountant(plan, orders).get_epsilon(delta)))
+
+    def delta(self, plan, epsilon, orders=None):
+        return float(_renyi_accountant(plan, orders).get_delta(epsilon))
 
 
 class MomentsAccountant(Accountant):
@@ -87,22 +148,83 @@ class MomentsAccountant(Accountant):
     """
 
     name = "moments"
+    uses_orders = True
 
-    def epsilon(self, q, sigma, steps, delta, orders=None):
-        orders, moments = _moments_of(q, sigma, orders)
+    def can_analyse(self, plan):
+        return _is_plain(plan)
+
+    def epsilon(self, plan, delta, orders=None):
+        orders, moments = _moments_of(plan, orders)
         if not orders:
-            return float("inf")
-        return float(np.min((steps * moments - np.log(delta)) / np.array(orders)))
+            return math.inf
+        return max(0.0, float(np.min((plan.n_steps * moments - np.log(delta)) / np.array(orders))))
 
-    def delta(self, q, sigma, steps, epsilon, orders=None):
-        orders, moments = _moments_of(q, sigma, orders)
+    def delta(self, plan, epsilon, orders=None):
+        orders, moments = _moments_of(plan, orders)
         if not orders:
             return 1.0
-        return float(np.exp(min(0.0, np.min(steps * moments - epsilon * np.array(orders)))))
+        return float(np.exp(min(0.0, np.min(plan.n_steps * moments - epsilon * np.array(orders)))))
+
+
+class _StepwiseAccountant(Accountant):
+    """Composes (ε₁, δ₁) of one step: the exact Gaussian, amplified by sampling, ε = log(1 + q (e^ε₀ - 1)), δ = q δ₀."""
+
+    def can_analyse(self, plan):
+        return _is_plain(plan)
+
+    def delta(self, plan, epsilon, orders=None):
+        def excess(log_delta):
+            return self.epsilon(plan, math.exp(log_delta)) - epsilon
+
+        low, high = math.log(1e-300), math.log1p(-1e-12)
+        if excess(high) > 0.0:
+            return 1.0
+        if excess(low) <= 0.0:
+            return math.exp(low)
+        root = brentq(excess, low, high, xtol=1e-10)
+        while excess(root) > 0.0:
+            root += 1e-10
+        return math.exp(root)
+
+    @staticmethod
+    def _step(plan, delta: float) -> float:
+        """ε of one step at ``delta``."""
+        if delta >= plan.sampling_rate:
+            return 0.0  # with probability 1 - q the record is not even looked at
+        without_sampling = gaussian_epsilon(1.0 / plan.noise_multiplier, delta / plan.sampling_rate)
+        if without_sampling > 700.0:
+            return without_sampling + math.log(plan.sampling_rate)
+        return math.log1p(plan.sampling_rate * math.expm1(without_sampling))
+
+
+class StrongAccountant(_StepwiseAccountant):
+    """Theorem 3.20 of Dwork and Roth (2014): ε = √(2T log(1/δ″)) ε₁ + T ε₁ (e^ε₁ - 1), δ = T δ₁ + δ″, at the best split."""
+
+    name = "strong"
+
+    def epsilon(self, plan, delta, orders=None):
+        steps = plan.n_steps
+
+        def at(share):
+            step = self._step(plan, (1.0 - share) * delta / steps)
+            slack = math.sqrt(2.0 * steps * -math.log(share * delta)) * step
+            return slack + steps * step * math.expm1(min(step, 700.0))
+
+        return min(at(share) for share in 1.0 / (1.0 + np.exp(np.linspace(-12.0, 12.0, 97))))
+
+
+class BasicAccountant(_StepwiseAccountant):
+    """ε = T ε₁, δ = T δ₁."""
+
+    name = "basic"
+
+    def epsilon(self, plan, delta, orders=None):
+        return plan.n_steps * self._step(plan, delta / plan.n_steps)
 
 
 ACCOUNTANTS: dict[str, Accountant] = {
-    accountant.name: accountant for accountant in (PLDAccountant(), RDPAccountant(), MomentsAccountant())
+    accountant.name: accountant
+    for accountant in (PLDAccountant(), RDPAccountant(), MomentsAccountant(), StrongAccountant(), BasicAccountant())
 }
 
 
@@ -124,26 +246,154 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
     return accountant
 
 
-@lru_cache(maxsize=8)
-def _compose_pld(q, sigma, steps):
-    from dp_accounting.pld import PLDAccountant as Composer
-
-    # The loss of a step is of the order of 1/σ². A grid in proportion keeps the cost bounded; it errs towards larger ε.
-    interval = max(1e-4, 1e-5 / sigma**2)
-    return Composer(value_discretization_interval=interval).compose(subsampled_gaussian_event(q, sigma, steps))
-
-
-def _compose_rdp(q, sigma, steps, orders):
+def renyi_divergence(plan, order: float) -> float:
+    """Rényi divergence of one step at ``order``, the larger of both directions: what a ledger's filter adds up."""
     from dp_accounting.rdp import RdpAccountant as Composer
 
-    return Composer(orders).compose(subsampled_gaussian_event(q, sigma, steps))
+    if plan.sampling == "poisson" and plan.sampling_rate < 1.0 and plan.relation == "replace_one":
+        raise ValueError(
+            'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="fixed" or "full".'
+        )
+    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # of a Gaussian, and never more of a discrete one
+        return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
+    ACCOUNTANTS["rdp"].check(plan, [order])
+    composer = Composer([order], _neighbours(plan.relation)).compose(_renyi_event(replace(plan, n_steps=1)))
+    return float(composer._rdp[0])
 
 
-def _moments_of(q: float, sigma: float, orders: Sequence[float] | str | None) -> tuple[tuple[float, ...], np.ndarray]:
+def composed_epsilon(plans: Sequence, delta: float) -> float:
+    """ε of several plans together that were fixed beforehand, by privacy loss distributions."""
+    for plan in plans:
+        ACCOUNTANTS["pld"].check(plan)
+    if all(plan.sampling_rate == 1.0 for plan in plans):
+        return gaussian_epsilon(math.sqrt(math.fsum(plan.gdp_mu() ** 2 for plan in plans)), delta)
+    return max(0.0, float(_composed(plans).get_epsilon(delta)))
+
+
+@lru_cache(maxsize=256)
+def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, tol: float = 1e-4) -> float:
+    """Noise multiplier at which the accountant proves at most ``epsilon``; within ``tol`` (relative) of the smallest.
+
+    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target.
+    """
+    accountant.check(plan)
+
+    def excess(log_sigma: float) -> float:
+        # log ε is nearly linear in log σ, so the search needs few evaluations
+        found = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
+        return math.log(max(found, 1e-12) / epsilon)
+
+    smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
+    low = high = 0.0
+    while excess(high) > 0.0:
+        low, high = high, high + math.log(2.0)
+        if high > math.log(1e6):
+            raise ValueError(
+                f"No noise multiplier below 1e6 gives ε ≤ {epsilon} at δ = {delta} by {accountant.name!r}."
+            )
+    while low == high or excess(low) <= 0.0:
+        low -= math.log(2.0)
+        if low < math.log(smallest):
+            raise ValueError(
+                f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {smallest}); write "
+                "PrivacyPlan(noise_multiplier=...) if this is what you mean."
+            )
+    root = brentq(excess, low, high, xtol=tol / 4.0)
+    while excess(root) > 0.0:
+        root += tol / 4.0
+    return math.exp(root)
+
+
+def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) -> int:
+    """The most steps of this plan that the accountant proves to be within (ε, δ)."""
+    accountant.check(plan)
+
+    def fits(n_steps: int) -> bool:
+        return accountant.epsilon(replace(plan, n_steps=n_steps), delta) <= epsilon
+
+    return _largest(
+        fits,
+        f"Not even one step with noise_multiplier={plan.noise_multiplier:g} is within ε = {epsilon} at δ = {delta}: use more "
+        "noise or a smaller sampling rate.",
+    )
+
+
+def _largest(fits: Callable[[int], bool], none: str) -> int:
+    if not fits(1):
+        raise ValueError(none)
+    low, high = 1, 2
+    while fits(high):
+        low, high = high, 2 * high
+        if high > MOST_STEPS:
+            raise ValueError(f"More than {MOST_STEPS} steps are within the target: write `n_steps` yourself.")
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+# -- dp_accounting ----------------------------------------------------------------------------------------------
+
+
+def _neighbours(relation: str):
+    import dp_accounting
+
+    kinds = dp_accounting.NeighboringRelation
+    return kinds.ADD_OR_REMOVE_ONE if relation == "add_or_remove" else kinds.REPLACE_ONE
+
+
+def _interval(plan) -> float:
+    """Spacing of the loss's grid.
+
+    The loss of a step is of the order of 1/σ², and of q/σ where records are sampled thinly; a grid in proportion keeps the
+    cost bounded and the error, which is towards larger ε, below about one percent.
+    """
+    sigma = plan.noise_multiplier
+    return max(
+        1e-5 / sigma**2, min(1e-4, 0.02 * plan.sampling_rate * math.sqrt(math.expm1(min(1.0 / sigma**2, 50.0)))), 1e-7
+    )
+
+
+@lru_cache(maxsize=8)
+def _compose_pld(events: tuple, relation: str, interval: float):
+    from dp_accounting.pld import PLDAccountant as Composer
+
+    composer = Composer(_neighbours(relation), interval)
+    for each in events:
+        composer.compose(each)
+    return composer
+
+
+def _composed(plans: Sequence):
+    interval = min(_interval(plan) for plan in plans)
+    return _compose_pld(tuple(event(plan) for plan in plans), plans[0].relation, interval)
+
+
+def _renyi_event(plan):
+    """Discrete noise at whole orders has the divergences of the Gaussian (docs/guarantee.md)."""
+    return event(replace(plan, noise="gaussian", noise_multiplier=_renyi_noise(plan)))
+
+
+def _renyi_noise(plan) -> float:
+    if plan.sampling == "fixed":  # ``event`` divides by the sensitivity itself
+        return plan.noise_multiplier
+    return plan.sensitive_noise_multiplier()
+
+
+def _renyi_accountant(plan, orders):
+    from dp_accounting.rdp import RdpAccountant as Composer
+
+    if orders is None and plan.noise == "discrete":
+        orders = WHOLE_ORDERS
+    return Composer(orders, _neighbours(plan.relation)).compose(_renyi_event(plan))
+
+
+def _moments_of(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
+    q, sigma = plan.sampling_rate, plan.noise_multiplier
     if isinstance(orders, str):
         orders = _moments.paper_orders(q, sigma)
     elif orders is None:
-        orders = _moments.DEFAULT_ORDERS
+        orders = tuple(_moments.default_orders(sigma) - 1.0)
     else:
         orders = tuple(float(order) for order in orders)
     return orders, _cached_moments(q, sigma, orders)
@@ -152,33 +402,3 @@ def _moments_of(q: float, sigma: float, orders: Sequence[float] | str | None) ->
 @lru_cache(maxsize=64)
 def _cached_moments(q, sigma, orders):
     return _moments.log_moments(q, sigma, orders)
-
-
-@lru_cache(maxsize=256)
-def calibrate_noise(name: str, q: float, steps: int, epsilon: float, delta: float, tol: float = 1e-4) -> float:
-    """Noise multiplier at which the accountant proves at most ``epsilon``; within ``tol`` (relative) of the smallest.
-
-    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target.
-    """
-    accountant = get_accountant(name)
-
-    def excess(log_sigma: float) -> float:
-        # log ε is nearly linear in log σ, so the search needs few evaluations
-        return np.log(max(accountant.epsilon(q, float(np.exp(log_sigma)), steps, delta), 1e-12) / epsilon)
-
-    low = high = 0.0
-    while excess(high) > 0.0:
-        low, high = high, high + np.log(2.0)
-        if high > np.log(1e8):
-            raise ValueError(f"No noise multiplier below 1e8 gives ε ≤ {epsilon} at δ = {delta} by {name!r}.")
-    while low == high or excess(low) <= 0.0:
-        low -= np.log(2.0)
-        if low < np.log(SMALLEST_CALIBRATED):
-            raise ValueError(
-                f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {SMALLEST_CALIBRATED}); write "
-                "PrivacyPlan(noise_multiplier=...) if this is what you mean."
-            )
-    root = brentq(excess, low, high, xtol=tol / 4.0)
-    while excess(root) > 0.0:
-        root += tol / 4.0
-    return float(np.exp(root))

@@ -1,4 +1,4 @@
-"""The one place where Gaussian noise is drawn, and where the randomness of a fit comes from."""
+"""The one place where noise is drawn, and where the randomness of a fit comes from."""
 
 from __future__ import annotations
 
@@ -7,8 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from randomgen import AESCounter
 
-__all__ = ["Randomness", "add_noise", "gaussian_noise"]
+from vips.privacy._discrete_gaussian import discrete_gaussian
+from vips.privacy._lattice import Lattice
+
+__all__ = ["Randomness", "add_discrete_noise", "add_noise", "gaussian_noise"]
 
 
 def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.random.Generator) -> np.ndarray:
@@ -25,23 +29,49 @@ def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.
     return diagonal + upper + np.swapaxes(upper, -1, -2)
 
 
+def add_noise(
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
+    return {
+        name: total[name] + gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
+        for name, block in blocks.items()
+    }
+
+
+def add_discrete_noise(
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice: Lattice, bits: AESCounter
+) -> dict[str, np.ndarray]:
+    """The values of ``total`` (in units of ``lattice``) plus a discrete Gaussian in every isometric coordinate."""
+    noisy = {}
+    for name, block in blocks.items():
+        noise = discrete_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
+        if block.symmetric:
+            upper = np.triu(noise)
+            noise = upper + np.swapaxes(np.triu(upper, k=1), -1, -2)
+        noisy[name] = lattice.values(total[name] + noise, block)
+    return noisy
+
+
 @dataclass(frozen=True)
 class Randomness:
-    """The three sources of randomness of one fit. Never stored on a model, never pickled with one.
+    """The sources of randomness of one fit. Never stored on a model, never saved, never pickled with one.
+
+    Sampling and noise are streams of AES-128 in counter mode.
 
     Attributes
     ----------
     initial : Generator
         For the starting point, which carries no private information.
     sampling_key : int
-        Secret key of the Poisson coins.
-    noise : Generator
-        For the Gaussian noise; each draw advances it, so no two steps share one.
+        Secret key of the coins (128 bits).
+    noise_seed : SeedSequence or None
+        None: every call of ``noise_bits`` has a fresh key from the operating system, used once.
     """
 
     initial: np.random.Generator
     sampling_key: int
-    noise: np.random.Generator
+    noise_seed: np.random.SeedSequence | None
 
     @classmethod
     def for_fit(cls, random_state: object, reproducible: bool) -> Randomness:
@@ -57,12 +87,20 @@ class Randomness:
         """
         seed = np.random.SeedSequence(_entropy(random_state))
         initial, sampling, noise = seed.spawn(3)
-        if not reproducible:
-            key = secrets.randbits(128)
-            return cls(np.random.default_rng(initial), key, np.random.default_rng(secrets.randbits(256)))
-        words = sampling.generate_state(2, np.uint64)
-        key = int(words[0]) << 64 | int(words[1])
-        return cls(np.random.default_rng(initial), key, np.random.default_rng(noise))
+        key = _key(sampling) if reproducible else secrets.randbits(128)
+        return cls(np.random.default_rng(initial), key, noise if reproducible else None)
+
+    def noise_bits(self, step: int) -> AESCounter:
+        """Random bits for the noise of one step."""
+        if self.noise_seed is None:
+            return AESCounter(key=secrets.randbits(128))
+        seed = self.noise_seed
+        return AESCounter(key=_key(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, step))))
+
+
+def _key(seed: np.random.SeedSequence) -> int:
+    words = seed.generate_state(2, np.uint64)
+    return int(words[0]) << 64 | int(words[1])
 
 
 def _entropy(random_state: object) -> int | list[int]:
@@ -78,13 +116,3 @@ def _entropy(random_state: object) -> int | list[int]:
     raise ValueError(
         f"`random_state` must be None, a non-negative integer, a Generator or a RandomState, got {random_state!r}."
     )
-
-
-def add_noise(
-    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
-) -> dict[str, np.ndarray]:
-    """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
-    return {
-        name: total[name] + gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
-        for name, block in blocks.items()
-    }

@@ -7,16 +7,17 @@ and accounting cannot disagree. Fields are public and may be printed; data and g
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips.privacy import accounting, noise
+from vips.privacy import _open_ledger, accounting, noise
+from vips.privacy._lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.clipping import clip_weights
-from vips.privacy.sampling import poisson_sample
+from vips.privacy.sampling import fixed_sample, poisson_sample
 
-__all__ = ["PrivacyPlan"]
+__all__ = ["PrivacyPlan", "PrivacyWarning"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,17 +31,26 @@ class PrivacyPlan:
     Parameters
     ----------
     noise_multiplier : float
-        σ ≥ 0: noise standard deviation of the (scaled) sum ÷ ``clip_norm``. 0 means no noise and no guarantee.
+        σ ≥ 0: noise standard deviation of the (scaled) sum ÷ ``clip_norm``, under every relation. 0 means no noise and no
+        guarantee.
     sampling_rate : float
-        q in (0, 1].
+        q in (0, 1]. Not needed where ``sampling`` determines it.
     n_steps : int
         T ≥ 1. Steps are never stopped early or repeated because of the data.
     clip_norm : float or None
         C > 0. None takes the model's ``default_clip()``, a public constant of the model's arguments.
-    sampling : {"poisson", "full"}
-        "full" takes all records in every step and needs ``sampling_rate=1.0``.
-    relation : {"add_or_remove"}
-        Neighbouring data sets differ by one record present or absent.
+    sampling : {"poisson", "full", "fixed"}
+        "full" takes all records in every step. "fixed" takes ``batch_size`` of ``n_records`` records without replacement;
+        the number of records is then public, and ``relation`` is "replace_one".
+    relation : {"add_or_remove", "replace_one"}
+        Neighbouring data sets differ by one record present or absent (the sum moves by C), or by one record's values
+        (the sum moves by 2C, and the number of records is public).
+    noise : {"gaussian", "discrete"}
+        "gaussian": normals in double precision, fast, not hardened against floating-point attacks. "discrete": every
+        clipped record is rounded to a public lattice, sums are exact, and the noise is a discrete Gaussian, sampled
+        exactly; see docs/guarantee.md.
+    batch_size, n_records : int, only with ``sampling="fixed"``
+        Both public.
     reproducible_noise : bool
         True derives sampling and noise from the model's ``random_state``, for tests and for experiments on public
         data. Such a fit carries no guarantee, and its report says so.
@@ -60,22 +70,26 @@ class PrivacyPlan:
     """
 
     noise_multiplier: float
-    sampling_rate: float
+    sampling_rate: float | None = None
     n_steps: int
     clip_norm: float | None = None
     sampling: str = "poisson"
     relation: str = "add_or_remove"
+    noise: str = "gaussian"
+    batch_size: int | None = None
+    n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
 
     def __post_init__(self) -> None:
         # Moderate ranges: a product of two of these neither vanishes nor overflows.
         if self.noise_multiplier != 0:
-            _check_number("noise_multiplier", self.noise_multiplier, 1e-12, 1e12, "0, or between 1e-12 and 1e12")
-        _check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
-        _check_steps(self.n_steps)
+            check_number("noise_multiplier", self.noise_multiplier, 1e-12, 1e12, "0, or between 1e-12 and 1e12")
+        self._check_sampling()
+        check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
+        _check_integer("n_steps", self.n_steps)
         if self.clip_norm is not None and self.clip_norm != math.inf:
-            _check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
+            check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
         if not isinstance(self.reproducible_noise, bool | np.bool_):
             raise ValueError(f"`reproducible_noise` must be True or False, got {self.reproducible_noise!r}.")
@@ -84,22 +98,52 @@ class PrivacyPlan:
             ("sampling_rate", float),
             ("n_steps", int),
             ("clip_norm", float),
+            ("batch_size", int),
+            ("n_records", int),
         ):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, kind(getattr(self, name)))  # no float16, whose products vanish
-        if self.sampling not in ("poisson", "full"):
+        if self.relation not in ("add_or_remove", "replace_one"):
+            raise ValueError(f'`relation` must be "add_or_remove" or "replace_one", got {self.relation!r}.')
+        if self.noise not in ("gaussian", "discrete"):
+            raise ValueError(f'`noise` must be "gaussian" or "discrete", got {self.noise!r}.')
+        if self.noise == "discrete" and not 1e-3 <= self.noise_multiplier <= 1e6:
             raise ValueError(
-                f'`sampling` must be "poisson" or "full", got {self.sampling!r}: shuffled or fixed-size batches do not '
-                "have the privacy that Poisson accounting states."
+                f'noise="discrete" needs a `noise_multiplier` between 1e-3 and 1e6, got {self.noise_multiplier!r}.'
             )
-        if self.sampling == "full" and self.sampling_rate != 1.0:
-            raise ValueError('sampling="full" takes every record: write `sampling_rate=1.0` with it.')
-        if self.relation != "add_or_remove":
-            raise ValueError(f'`relation` must be "add_or_remove", got {self.relation!r}.')
         if self.noise_multiplier > 0 and self.clip_norm == math.inf:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
-            _check_delta(self.report_delta)
+            check_delta(self.report_delta)
+
+    def _check_sampling(self) -> None:
+        """Which records take part, and the rate that follows from it."""
+        if self.sampling not in ("poisson", "full", "fixed"):
+            raise ValueError(
+                f'`sampling` must be "poisson", "full" or "fixed", got {self.sampling!r}: shuffled batches do not have the '
+                "privacy that any of our accountants states."
+            )
+        if self.sampling != "fixed":
+            if self.batch_size is not None or self.n_records is not None:
+                raise ValueError('`batch_size` and `n_records` belong to sampling="fixed" only.')
+            if self.sampling == "full":
+                if self.sampling_rate not in (None, 1.0):
+                    raise ValueError('sampling="full" takes every record: leave `sampling_rate` out.')
+                object.__setattr__(self, "sampling_rate", 1.0)
+            return
+        if self.relation != "replace_one":
+            raise ValueError(
+                'sampling="fixed" needs relation="replace_one": with a fixed batch size, adding a record changes every '
+                "other record's chance of being taken."
+            )
+        _check_integer("batch_size", self.batch_size)
+        _check_integer("n_records", self.n_records)
+        if self.batch_size > self.n_records:
+            raise ValueError(f"`batch_size` {self.batch_size} is larger than `n_records` {self.n_records}.")
+        rate = self.batch_size / self.n_records
+        if self.sampling_rate not in (None, rate):
+            raise ValueError('sampling="fixed" takes batch_size / n_records of the records: leave `sampling_rate` out.')
+        object.__setattr__(self, "sampling_rate", rate)
 
     @classmethod
     def from_epsilon(
@@ -107,32 +151,54 @@ class PrivacyPlan:
         *,
         epsilon: float,
         delta: float,
-        sampling_rate: float,
-        n_steps: int,
-        accountant: str = "pld",
+        sampling_rate: float | None = None,
+        n_steps: int | None = None,
+        noise_multiplier: float | None = None,
+        accountant: str | None = None,
         clip_norm: float | None = None,
         sampling: str = "poisson",
         relation: str = "add_or_remove",
+        noise: str = "gaussian",
+        batch_size: int | None = None,
+        n_records: int | None = None,
         reproducible_noise: bool = False,
     ) -> PrivacyPlan:
-        """The plan with the least noise that satisfies (ε, δ); never less noise than that.
+        """The plan that uses (ε, δ) up and never exceeds it.
 
-        ``epsilon`` and ``delta`` have no defaults. A common choice of δ is well below one over the number of records;
-        write it from public knowledge, not by counting.
+        With ``n_steps``, the least noise; with ``noise_multiplier`` instead, the most steps. ``epsilon`` and ``delta``
+        have no defaults. A common choice of δ is well below one over the number of records; write it from public
+        knowledge, not by counting.
+
+        Parameters
+        ----------
+        accountant : str, optional
+            None is the tightest that the plan allows; see :meth:`epsilon`.
 
         Raises
         ------
         ValueError
-            If ε ≤ 0, δ outside (0, 1), or another argument is out of range.
+            If ε ≤ 0, δ outside (0, 1), both or neither of ``n_steps`` and ``noise_multiplier`` are given, another argument
+            is out of range, or not even one step is within (ε, δ).
+
+        Examples
+        --------
+        >>> PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.01, noise_multiplier=1.0).n_steps
+        254
         """
-        _check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
-        _check_delta(delta)
-        settings = cls(noise_multiplier=1.0, sampling_rate=sampling_rate, n_steps=n_steps, clip_norm=clip_norm,
-                       sampling=sampling, relation=relation, reproducible_noise=reproducible_noise,
-                       report_delta=float(delta))  # fmt: skip
-        sigma = accounting.calibrate_noise(
-            accountant, settings.sampling_rate, settings.n_steps, float(epsilon), float(delta)
-        )
+        check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
+        check_delta(delta)
+        if (n_steps is None) == (noise_multiplier is None):
+            raise ValueError("Give `n_steps` to find the noise, or `noise_multiplier` to find the number of steps.")
+        settings = cls(
+            noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier, sampling_rate=sampling_rate,
+            n_steps=1 if n_steps is None else n_steps, clip_norm=clip_norm, sampling=sampling, relation=relation, noise=noise,
+            batch_size=batch_size, n_records=n_records, reproducible_noise=reproducible_noise, report_delta=float(delta),
+        )  # fmt: skip
+        analyst = accounting.get_accountant(accountant or settings.accountant)
+        if n_steps is None:
+            steps = accounting.largest_n_steps(analyst, settings, float(epsilon), float(delta))
+            return replace(settings, n_steps=steps)
+        sigma = accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
         return replace(settings, noise_multiplier=sigma)
 
     @classmethod
@@ -145,44 +211,81 @@ class PrivacyPlan:
         """Whether noise is added at all."""
         return self.noise_multiplier > 0.0
 
-    def epsilon(self, delta: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
+    @property
+    def accountant(self) -> str:
+        """Name of the tightest accountant that can analyse this plan."""
+        return "rdp" if self.noise == "discrete" or self.sampling == "fixed" else "pld"
+
+    def epsilon(
+        self, delta: float, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
+    ) -> float:
         """ε at ``delta``; ``inf`` without noise.
 
         Parameters
         ----------
         delta : float in (0, 1)
-        accountant : {"pld", "rdp", "moments"}
+        accountant : {"pld", "rdp", "moments", "strong", "basic"}, optional
+            None is :attr:`accountant`. docs/accounting.md says what each can analyse; it refuses the rest.
         orders : sequence of float or "paper", optional
             Orders of "rdp" and "moments"; "paper" is the range of the paper's theorem (∞ where it is empty).
         """
-        _check_delta(delta)
-        analyst = accounting.get_accountant(accountant, orders)
+        check_delta(delta)
+        analyst = accounting.get_accountant(accountant or self.accountant, orders)
         if not self.is_private:
             return math.inf
-        return analyst.epsilon(*self._mechanism(), float(delta), orders)
+        analyst.check(self, orders)
+        return analyst.epsilon(self, float(delta), orders)
 
-    def delta(self, epsilon: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
+    def delta(
+        self, epsilon: float, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
+    ) -> float:
         """δ at ``epsilon``; 1 without noise. Arguments as in :meth:`epsilon`."""
-        _check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_high=True)
-        analyst = accounting.get_accountant(accountant, orders)
+        check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_high=True)
+        analyst = accounting.get_accountant(accountant or self.accountant, orders)
         if not self.is_private:
             return 1.0
-        return analyst.delta(*self._mechanism(), float(epsilon), orders)
+        analyst.check(self, orders)
+        return analyst.delta(self, float(epsilon), orders)
+
+    def gdp_mu(self) -> float | None:
+        """μ of Gaussian differential privacy, √T · sensitivity ÷ noise, where that is exact; else None.
+
+        Exact for normal noise without sampling: T Gaussian mechanisms are then one (Dong, Roth and Su, 2022).
+        """
+        if not self.is_private or self.noise != "gaussian" or self.sampling_rate != 1.0:
+            return None
+        return math.sqrt(self.n_steps) / self.sensitive_noise_multiplier()
+
+    def sensitive_noise_multiplier(self) -> float:
+        """Noise standard deviation ÷ the most by which one record can move the sum.
+
+        C under add-or-remove, 2C under replace-one, and 1/512 more where records are rounded to a lattice.
+        """
+        sensitivity = 1.0 if self.relation == "add_or_remove" else 2.0
+        return self.noise_multiplier / (sensitivity * (SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0))
 
     def event(self):
-        """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms."""
-        return accounting.subsampled_gaussian_event(*self._mechanism())
+        """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``."""
+        return accounting.event(self)
 
-    def _mechanism(self) -> tuple[float, float, int]:
-        return self.sampling_rate, self.noise_multiplier, self.n_steps
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"_open_ledger": _open_ledger.tag()}
+
+    def __setstate__(self, state: dict) -> None:
+        _open_ledger.adopt(state["_open_ledger"])
+        self.__dict__.update({name: value for name, value in state.items() if name != "_open_ledger"})
 
     def randomness(self, random_state: object) -> noise.Randomness:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""
         return noise.Randomness.for_fit(random_state, reproducible=self.reproducible_noise or not self.is_private)
 
-    def sample(self, n_records: int, randomness: noise.Randomness, step: int, partition: int) -> np.ndarray:
-        """Indices of the records of a partition that take part in a step; see ``poisson_sample``."""
-        return poisson_sample(n_records, self.sampling_rate, randomness.sampling_key, step, partition)
+    def sampler(self, randomness: noise.Randomness, step: int) -> Callable[[int, int], np.ndarray]:
+        """The sample of one step: a function that gives the rows from ``start`` to ``stop`` that take part, ascending."""
+        key = randomness.sampling_key
+        if self.sampling == "fixed":
+            chosen = fixed_sample(self.n_records, self.batch_size, key, step)
+            return lambda start, stop: chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, stop)]
+        return lambda start, stop: poisson_sample(start, stop, self.sampling_rate, key, step)
 
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:
         """Weight of each record; see ``clip_weights``."""
@@ -192,16 +295,27 @@ class PrivacyPlan:
         """Noise per coordinate of the scaled sum, σ·C."""
         return self.noise_multiplier * self.clip_norm if self.is_private else 0.0
 
+    def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
+        """Where records are rounded to; None if they are not."""
+        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm) if self.noise == "discrete" else None
+
     def add_noise(
-        self, total: Mapping[str, np.ndarray], blocks: Mapping[str, object], randomness: noise.Randomness
+        self, total: Mapping[str, np.ndarray], blocks: Mapping[str, object], randomness: noise.Randomness, step: int
     ) -> dict[str, np.ndarray]:
         """``total`` plus one fresh draw of noise over all blocks; ``total`` itself without noise."""
         if not self.is_private:
             return dict(total)
-        return noise.add_noise(total, blocks, self.noise_std(), randomness.noise)
+        bits = randomness.noise_bits(step)
+        if self.noise == "discrete":
+            return noise.add_discrete_noise(total, blocks, self.lattice(blocks), bits)
+        return noise.add_noise(total, blocks, self.noise_std(), np.random.Generator(bits))
 
 
-def _check_number(name, value, low, high, allowed, open_low=False, open_high=False) -> None:
+class PrivacyWarning(UserWarning):
+    """Something about a guarantee that a user should know; it never depends on a record."""
+
+
+def check_number(name, value, low, high, allowed, open_low=False, open_high=False) -> None:
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if is_number and isinstance(value, np.generic):
         value = value.item()  # comparisons in float16 would overflow
@@ -211,10 +325,10 @@ def _check_number(name, value, low, high, allowed, open_low=False, open_high=Fal
         raise ValueError(f"`{name}` must be {allowed}, got {value!r}.")
 
 
-def _check_steps(n_steps) -> None:
-    if not isinstance(n_steps, int | np.integer) or isinstance(n_steps, bool) or n_steps < 1:
-        raise ValueError(f"`n_steps` must be an integer ≥ 1, got {n_steps!r}.")
+def _check_integer(name, value) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
 
 
-def _check_delta(delta) -> None:
-    _check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)
+def check_delta(delta) -> None:
+    check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)

@@ -1,10 +1,17 @@
-"""What a fit did to the data, in words that a reader can quote."""
+"""What a fit did to the data, in words that a reader can quote.
+
+The fields are those that NIST SP 800-226 (2025) and Ponomareva et al., *How to DP-fy ML* (2023, arXiv:2303.00654,
+section 5.3) ask a claim of differential privacy to state.
+"""
 
 from __future__ import annotations
 
+import html
 import math
+import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from importlib import metadata
 
 from vips.privacy.plan import PrivacyPlan
 
@@ -12,16 +19,25 @@ __all__ = ["PrivacyReport"]
 
 _NOT_COVERED = (
     "choices made by looking at these records (settings, number of components, which model to keep)",
+    "scores computed on private records, private folds of a cross-validation included, and choices made from them",
+    "several fits to the same records together, unless a PrivacyLedger counts them",
+    "records of the same person in several rows",
     "timing and memory use of the computation",
-    "scores computed on private records",
 )
+_PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
+_ACCOUNTANTS = {"pld": "privacy loss distributions", "rdp": "Rényi divergences"}
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES}
 
 
 @dataclass(frozen=True)
 class PrivacyReport:
     """The privacy statement of one fit; ``model.privacy_``.
 
-    Everything in it is public: no count of records, nothing measured on them.
+    Everything in it is public: no count of records, nothing measured on them. ``str()`` gives prose, ``to_dict()`` JSON, a
+    notebook shows a table.
 
     Attributes
     ----------
@@ -35,6 +51,11 @@ class PrivacyReport:
         What the user declared instead of learning it from the records.
     on_invalid : str
         ``"drop"`` or ``"raise"``; the latter lets an error depend on a record and is outside the guarantee.
+    ledger : dict or None
+        Name of the data set, name of the run and number of steps charged, if a ledger counted the fit.
+    preprocessing, tuning : str
+        What was done to the records before the fit, and how settings were chosen. The fit cannot know: say it with
+        ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
     """
 
     plan: PrivacyPlan
@@ -42,88 +63,184 @@ class PrivacyReport:
     released: tuple[str, ...]
     declared_public: tuple[str, ...] = ()
     on_invalid: str = "drop"
+    ledger: dict | None = None
+    preprocessing: str = (
+        "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
+    )
+    tuning: str = "not stated; the guarantee covers this fit with settings chosen without these records"
     not_covered: tuple[str, ...] = field(default=_NOT_COVERED)
+    versions: dict[str, str] = field(default_factory=_versions)
 
     @property
     def has_guarantee(self) -> bool:
         """False without noise, where noise or sampling can be reproduced from a seed, and where errors depend on records."""
         return self.plan.is_private and not self.plan.reproducible_noise and self.on_invalid == "drop"
 
+    @property
+    def charged_plan(self) -> PrivacyPlan:
+        """The plan with every step that was released: a resumed fit may have released some twice."""
+        return self.plan if self.ledger is None else replace(self.plan, n_steps=self.ledger["charged_steps"])
+
     def epsilon(
-        self, delta: float | None = None, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
+        self, delta: float | None = None, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
     ) -> float:
         """ε of the whole fit at ``delta`` (default: the δ the plan was calibrated at); ``inf`` without a guarantee."""
         delta = self.plan.report_delta if delta is None else delta
         if delta is None:
             raise ValueError("Write a δ, e.g. privacy_.epsilon(1e-5): the plan was not calibrated at one.")
-        epsilon = self.plan.epsilon(delta, accountant, orders=orders)
+        epsilon = self.charged_plan.epsilon(delta, accountant, orders=orders)
         return epsilon if self.has_guarantee else math.inf
 
     def event(self):
         """The fit as a ``dp_accounting.DpEvent``; a ``NonPrivateDpEvent`` where there is no guarantee."""
-        return self.plan.event() if self.has_guarantee else replace(self.plan, noise_multiplier=0.0).event()
+        return self.charged_plan.event() if self.has_guarantee else PrivacyPlan.non_private().event()
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
-        plan = self.plan
-        delta = plan.report_delta
+        plan, delta = self.plan, self.plan.report_delta
         return {
             "guarantee": self.has_guarantee,
             "unit": self.unit,
             "relation": plan.relation,
             "epsilon": _finite(self.epsilon(delta)) if delta is not None else None,
             "delta": delta,
-            "accountant": "pld",
+            "gdp_mu": self.charged_plan.gdp_mu() if self.has_guarantee else None,
+            "accountant": plan.accountant,
+            "assumptions": self._assumptions(),
+            "noise": plan.noise,
             "noise_multiplier": plan.noise_multiplier,
             "clip_norm": _finite(plan.clip_norm),
             "sampling": plan.sampling,
             "sampling_rate": plan.sampling_rate,
+            "batch_size": plan.batch_size,
             "n_steps": plan.n_steps,
-            "reproducible_noise": plan.reproducible_noise,
+            "reproducible_noise": bool(plan.reproducible_noise),
+            "randomness": self._randomness(),
+            "arithmetic": self._arithmetic(),
             "released": list(self.released),
-            "declared_public": list(self.declared_public),
+            "declared_public": self._public(),
+            "preprocessing": self.preprocessing,
+            "tuning": self.tuning,
             "on_invalid": self.on_invalid,
+            "ledger": self.ledger,
             "not_covered": list(self.not_covered),
+            "versions": dict(self.versions),
         }
 
+    def to_json(self) -> dict:
+        """Everything that :meth:`from_json` needs to restore the report."""
+        return {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": asdict(self.plan)}
+
+    @classmethod
+    def from_json(cls, values: dict) -> PrivacyReport:
+        """Inverse of :meth:`to_json`."""
+        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+        return cls(**(values | lists | {"plan": PrivacyPlan(**_plan_fields(values["plan"]))}))
+
     def __str__(self) -> str:
-        plan = self.plan
-        if not plan.is_private:
+        if not self.plan.is_private:
             return "No privacy: no noise was added. The fitted posterior can reveal the records it was fitted on."
-        lines = []
-        if plan.reproducible_noise:
-            lines.append(
-                "NO GUARANTEE: sampling and noise were derived from a seed (reproducible_noise=True); whoever knows the "
-                "seed can subtract them. Use this for tests and public data only."
-            )
-        if self.on_invalid == "raise":
-            lines.append(
-                'NO GUARANTEE: with on_invalid="raise", whether the fit stopped depends on single records. Use "drop".'
-            )
-        lines.append(f"Unit: {self.unit}. Relation: add or remove one.")
-        if self.has_guarantee:
-            lines.append(self._statement())
-        lines.append(
-            f"Mechanism: {plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {plan.clip_norm:g} over "
-            f"all blocks jointly; Gaussian noise of standard deviation {plan.noise_std():.4g} per coordinate of the "
-            f"scaled sum (noise multiplier {plan.noise_multiplier:.4g}). Noise and samples come from NumPy's PCG64, seeded "
-            "by the operating system, in double precision: not hardened against floating-point attacks, nor against an "
-            "adversary who can recover the state of a statistical generator from noise he knows."
+        return "\n".join(f"{name}: {text}" if name else text for name, text in self._sections())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        if not self.plan.is_private:
+            return f"<p>{html.escape(str(self))}</p>"
+        rows = "".join(
+            f"<tr><th style='text-align:left;vertical-align:top'>{html.escape(name)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for name, text in self._sections()
         )
-        lines.append(f"Released: {'; '.join(self.released)}; and everything computed from these alone.")
-        public = (*self.declared_public, "sampling_rate", "n_steps", "clip_norm", "noise_multiplier")
-        lines.append(f"Public by declaration: {', '.join(public)}.")
-        lines.append(f"Not covered: {'; '.join(self.not_covered)}.")
-        return "\n".join(lines)
+        return f"<table><caption>Privacy of this fit</caption><tbody>{rows}</tbody></table>"
+
+    def _sections(self) -> list[tuple[str, str]]:
+        plan = self.plan
+        sections = []
+        if plan.reproducible_noise:
+            sections.append((
+                "NO GUARANTEE",
+                "sampling and noise were derived from a seed (reproducible_noise=True); whoever knows the seed can subtract "
+                "them. Use this for tests and public data only.",
+            ))  # fmt: skip
+        if self.on_invalid == "raise":
+            sections.append((
+                "NO GUARANTEE",
+                'with on_invalid="raise", whether the fit stopped depends on single records. Use "drop".',
+            ))  # fmt: skip
+        relation = "add or remove one" if plan.relation == "add_or_remove" else "replace one; their number is public"
+        sections.append(("Unit", f"{self.unit}. Relation: {relation}."))
+        if self.has_guarantee:
+            sections.append(("", self._statement()))
+        noise = "Gaussian" if plan.noise == "gaussian" else "discrete Gaussian"
+        sections += [
+            (
+                "Mechanism",
+                f"{plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {plan.clip_norm:g} over all blocks "
+                f"jointly; {noise} noise of standard deviation {plan.noise_std():.4g} per coordinate of the scaled sum (noise "
+                f"multiplier {plan.noise_multiplier:.4g}).",
+            ),
+            ("Assumed", f"{'; '.join(self._assumptions())}."),
+            ("Randomness", f"{self._randomness()}."),
+            ("Arithmetic", f"{self._arithmetic()}."),
+            ("Released", f"{'; '.join(self.released)}; and everything computed from these alone."),
+            ("Public by declaration", f"{', '.join(self._public())}."),
+            ("Preprocessing", f"{self.preprocessing}."),
+            ("Tuning", f"{self.tuning}."),
+        ]
+        if self.ledger is not None:
+            sections.append((
+                "Ledger",
+                f"charged to {self.ledger['dataset']!r} as run {self.ledger['run']}, {self.ledger['charged_steps']} steps. It "
+                "counts fits, not scores or choices made from them.",
+            ))  # fmt: skip
+        sections.append(("Not covered", f"{'; '.join(self.not_covered)}."))
+        sections.append(("Versions", f"{', '.join(f'{name} {version}' for name, version in self.versions.items())}."))
+        return sections
 
     def _statement(self) -> str:
-        delta = self.plan.report_delta
+        delta, plan = self.plan.report_delta, self.charged_plan
+        mu = plan.gdp_mu()
+        also = "" if mu is None else f" It is exactly {mu:.4g}-Gaussian differentially private."
         if delta is None:
-            return "(ε, δ): call .epsilon(delta) with a δ of your choice."
+            return f"(ε, δ): call .epsilon(delta) with a δ of your choice.{also}"
         return (
             f"The fit satisfies (ε, δ)-differential privacy with ε = {self.epsilon(delta):.4g} at δ = {delta:g} "
-            "(privacy loss distributions, dp_accounting)."
+            f"({_ACCOUNTANTS[plan.accountant]}).{also}"
         )
+
+    def _assumptions(self) -> list[str]:
+        plan = self.plan
+        assumed = ["every noisy total is known to the adversary, and all records but one"]
+        if plan.sampling_rate < 1.0:
+            assumed.append("which records a step sampled stays secret")
+        assumed.append("one record is one row; its statistics depend on that row and released values only")
+        return assumed
+
+    def _public(self) -> list[str]:
+        names = ["sampling_rate", "n_steps", "clip_norm", "noise_multiplier"]
+        if self.plan.relation == "replace_one":
+            names.insert(0, "the number of records")
+        return [*self.declared_public, *names]
+
+    def _randomness(self) -> str:
+        source = "a seed" if self.plan.reproducible_noise else "keys from the operating system, never stored"
+        return f"samples and noise from AES-128 in counter mode (randomgen), with {source}"
+
+    def _arithmetic(self) -> str:
+        if self.plan.noise == "discrete":
+            return (
+                "every clipped record is rounded to a public lattice, sums are exact integers, and the discrete Gaussian is "
+                "sampled exactly; the lattice's rounding is part of the accounting"
+            )
+        return (
+            "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "
+            'rounding of sums (noise="discrete" is)'
+        )
+
+
+def _plan_fields(values: dict) -> dict:
+    """A plan's fields as its constructor takes them."""
+    return values | ({"sampling_rate": None} if values["sampling"] == "fixed" else {})
 
 
 def _finite(value: float | None) -> float | None:
@@ -133,4 +250,6 @@ def _finite(value: float | None) -> float | None:
 def _sampling(plan: PrivacyPlan) -> str:
     if plan.sampling_rate == 1.0:
         return "every record in each"
+    if plan.sampling == "fixed":
+        return f"{plan.batch_size} of {plan.n_records} records in each, without replacement"
     return f"each record in each with probability {plan.sampling_rate:g} independently (Poisson sampling)"

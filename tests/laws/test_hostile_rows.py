@@ -1,0 +1,81 @@
+"""Property-based: whatever a record holds, it moves the clipped sum by no more than the stated sensitivity."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+from vips.privacy._lattice import SENSITIVITY_FACTOR
+
+HURTFUL = [
+    0.0,
+    1.0,
+    -1.0,
+    0.5,
+    2.0,
+    3.0,
+    1e9,
+    2.0**53,
+    5e-324,
+    1e-310,
+    1e-160,
+    1e150,
+    1e160,
+    1e300,
+    3e38,
+    np.nan,
+    np.inf,
+]
+ENTRIES = st.one_of(st.sampled_from(HURTFUL), st.floats(width=64), st.integers(0, 20).map(float))
+
+
+def neighbours(width):
+    """Records (one row often repeated) and one more."""
+    rows = st.integers(0, 4).flatmap(lambda n: arrays(np.float64, (n, width), elements=ENTRIES, fill=ENTRIES))
+    return st.tuples(rows, arrays(np.float64, width, elements=ENTRIES, fill=ENTRIES), st.integers(1, 3))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
+    model, plan, records, posterior = checks.prepared(case, 2)
+    blocks = model.blocks()
+    discrete = replace(plan, noise="discrete")
+    lattice = discrete.lattice(blocks)
+    container = sp.csr_array if sp.issparse(records) else np.asarray
+
+    def total(rows, plan):
+        found = checks.clipped_sum(case, model, plan, container(rows), posterior)
+        return found if plan.noise == "gaussian" else _isometric(found, blocks)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(neighbours(records.shape[1]))
+    def check(drawn):
+        rows, row, times = drawn
+        rows = np.repeat(rows, times, axis=0)
+        added = np.vstack([rows[:1], row[None], rows[1:]])
+        for each, unit, allowed in ((plan, 1.0, 1.0 + 1e-9), (discrete, lattice.unit, SENSITIVITY_FACTOR)):
+            before, after = total(rows, each), total(added, each)
+            assert np.isfinite(after).all()
+            moved = np.linalg.norm(after - before) * unit
+            assert moved <= plan.clip_norm * allowed, f"moved by {moved}"
+
+    check()
+
+
+def _isometric(found, blocks):
+    """Whole units, which ``checks.clipped_sum`` has divided by the scales; of a symmetric block one triangle."""
+    parts, start = [], 0
+    for block in blocks.values():
+        size = int(np.prod(block.shape))
+        units = found[start : start + size] * block.scale
+        start += size
+        parts.append(units.reshape(block.shape)[np.triu_indices(block.shape[-1])] if block.symmetric else units)
+    return np.concatenate(parts)

@@ -1,0 +1,32 @@
+"""The documents refer to code and tests that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = re.compile(r"`((?:vips|tests|experiments)/[\w/]+\.py)(?:::(\w+))?`")
+
+
+@pytest.mark.parametrize("document", sorted(ROOT.glob("docs/*.md")), ids=lambda path: path.name)
+def test_references_exist(document):
+    for file, name in REFERENCE.findall(document.read_text(encoding="utf-8")):
+        tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        assert not name or name in names, f"{document.name} names {file}::{name}"
+
+
+def test_the_guarantee_names_a_test_for_every_assumption():
+    table = (
+        (ROOT / "docs/guarantee.md").read_text(encoding="utf-8").split("## What each step rests on")[1].split("##")[0]
+    )
+    rows = [
+        line for line in table.splitlines() if line.startswith("| ") and not line.startswith(("| ---", "| assumption"))
+    ]
+    assert len(rows) >= 12
+    for row in rows:
+        _, _, code, tests, _ = row.split("|")
+        assert "`vips/" in code
+        assert "`tests/" in tests

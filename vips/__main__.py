@@ -1,0 +1,116 @@
+"""``python -m vips plan …`` and ``python -m vips ledger …``: privacy questions and ledgers from the shell."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger import PrivacyLedger
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; 0, or 2 with a line on the error stream."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (ValueError, OSError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m vips", description="Private variational Bayes: plans and ledgers.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    plan = commands.add_parser(
+        "plan",
+        help="ε, noise or number of steps from the other two",
+        description="Give two of --epsilon, --noise-multiplier and --n-steps; the third is answered.",
+    )
+    plan.add_argument("--delta", type=float, required=True)
+    plan.add_argument("--epsilon", type=float)
+    plan.add_argument("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
+    plan.add_argument("--n-steps", type=int)
+    plan.add_argument("--sampling-rate", type=float)
+    plan.add_argument("--sampling", choices=["poisson", "full", "fixed"], default="poisson")
+    plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
+    plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
+    plan.add_argument("--batch-size", type=int)
+    plan.add_argument("--n-records", type=int, help="public; with --sampling fixed only")
+    plan.add_argument("--accountant", help="default: the tightest that the plan allows")
+    plan.set_defaults(run=_plan)
+
+    ledger = commands.add_parser("ledger", help="show, check and close ledgers")
+    actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    for name, run, what in (
+        ("show", _show, "history, and what is left"),
+        ("head", _head, "number and hash of the last entry, to be kept elsewhere"),
+        ("verify", _verify, "check every hash"),
+        ("close", _close, "end a run that was killed, and give back its unreleased steps"),
+    ):
+        action = actions.add_parser(name, help=what, description=what)
+        action.add_argument("file")
+        if name == "verify":
+            action.add_argument("--head", help="as printed by `head` before")
+        if name == "close":
+            action.add_argument("name", metavar="run", help="name of the run, as `show` prints it")
+        action.set_defaults(run=run)
+    return parser
+
+
+def _plan(options: argparse.Namespace) -> None:
+    names = ("sampling_rate", "sampling", "relation", "noise", "batch_size", "n_records")
+    settings = {name: getattr(options, name) for name in names}
+    if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:
+        raise ValueError("Give exactly two of --epsilon, --noise-multiplier and --n-steps.")
+    if options.epsilon is None:
+        plan = PrivacyPlan(noise_multiplier=options.noise_multiplier, n_steps=options.n_steps, **settings)
+    else:
+        plan = PrivacyPlan.from_epsilon(
+            epsilon=options.epsilon, delta=options.delta, noise_multiplier=options.noise_multiplier, n_steps=options.n_steps,
+            accountant=options.accountant, **settings,
+        )  # fmt: skip
+    accountant = options.accountant or plan.accountant
+    print(
+        f"epsilon           {plan.epsilon(options.delta, accountant):.6g}   (at delta {options.delta:g}, by {accountant!r})"
+    )
+    print(f"noise_multiplier  {plan.noise_multiplier:.6g}")
+    print(f"n_steps           {plan.n_steps}")
+    print(f"sampling_rate     {plan.sampling_rate:.6g}   ({plan.sampling}, {plan.relation}, {plan.noise} noise)")
+
+
+def _show(options: argparse.Namespace) -> None:
+    ledger = PrivacyLedger.open(options.file)
+    left = ledger.remaining()
+    budget = max(left["filter_budget"], 1e-300)  # everything may have been set apart
+    print(f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}")
+    for entry in ledger.history():
+        if entry["kind"] == "declare":
+            print(
+                f"{entry['time']}  {entry['group']}: {len(entry['plans'])} fits declared, ε₁ = {entry['epsilon']:.4g}"
+            )
+    for run in ledger.runs():
+        cost = run.group or f"{run.filter_steps * run.divergence / budget:.2%} of the filter"
+        print(f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}")
+    share = max(0.0, left["divergence"]) / budget
+    print(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
+
+
+def _head(options: argparse.Namespace) -> None:
+    print(PrivacyLedger.open(options.file).head())
+
+
+def _verify(options: argparse.Namespace) -> None:
+    PrivacyLedger.open(options.file).verify(options.head)
+    print("every hash fits" + ("" if options.head is None else ", and the head is part of the chain"))
+
+
+def _close(options: argparse.Namespace) -> None:
+    returned = PrivacyLedger.open(options.file).close(options.name)
+    print(f"closed; {returned} steps were given back")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

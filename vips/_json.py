@@ -1,0 +1,68 @@
+"""Public settings of a model as JSON and back: numbers, words, types, plans and step sizes. Nothing is executed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields
+
+import numpy as np
+
+from vips.privacy import PrivacyPlan
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["decode", "describe", "encode"]
+
+_CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, RobbinsMonro, PolynomialAveraging)}
+_TAG = "__vips__"
+
+
+def encode(value: object) -> object:
+    """JSON of a setting.
+
+    Raises
+    ------
+    TypeError
+        For anything that cannot be read back without running code, such as a function.
+    """
+    if isinstance(value, np.generic) and not isinstance(value, np.void):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
+    if isinstance(value, list | tuple):
+        return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
+    if isinstance(value, np.ndarray) and value.dtype.kind in "biufUO":
+        return {_TAG: "array", "dtype": value.dtype.str, "value": encode(value.tolist())}
+    if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
+        return {_TAG: "dtype", "value": np.dtype(value).str}
+    if type(value) in _CLASSES.values():
+        return {_TAG: type(value).__name__, "value": {f.name: encode(getattr(value, f.name)) for f in fields(value)}}
+    raise TypeError(f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, plans and step sizes can.")
+
+
+def decode(value: object) -> object:
+    """Inverse of ``encode``."""
+    if not isinstance(value, dict):
+        return value
+    kind, content = value.get(_TAG), value.get("value")
+    if kind == "float":
+        return float(content)
+    if kind in ("list", "tuple"):
+        items = [decode(item) for item in content]
+        return items if kind == "list" else tuple(items)
+    if kind == "array":
+        return np.array(decode(content), dtype=np.dtype(value["dtype"]))
+    if kind == "dtype":
+        return np.dtype(content).type
+    if kind in _CLASSES:
+        return _CLASSES[kind](**{name: decode(item) for name, item in content.items()})
+    raise ValueError(f"Unknown kind of setting {kind!r}: a newer version of vips wrote it.")
+
+
+def describe(value: object) -> object:
+    """Like ``encode``, but what cannot be saved is named: enough to tell settings apart, not to restore them."""
+    try:
+        return encode(value)
+    except TypeError:
+        return {_TAG: "other", "value": getattr(value, "__qualname__", type(value).__qualname__)}

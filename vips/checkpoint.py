@@ -1,0 +1,170 @@
+"""What a fit writes down between two steps, in which order, and how it goes on after an interruption.
+
+Commit protocol of step t::
+
+    sum ─▶ + noise ─▶ ledger: "t released" (durable) ─▶ checkpoint of step t (atomic) ─▶ only now used by step t + 1
+
+A kill before the ledger's entry leaves nothing: the step's noise was never seen. A kill between the two leaves the ledger
+ahead: the resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only,
+never a generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vips._archive import read_archive, write_archive
+from vips._json import describe
+from vips.privacy import PrivacyPlan, PrivacyWarning
+from vips.privacy.ledger import LedgerRun, PrivacyLedger
+
+__all__ = ["CheckpointError", "FitState", "Journal", "posterior_arrays", "restore_posterior"]
+
+
+class CheckpointError(ValueError):
+    """A checkpoint cannot be continued by this fit. Nothing was changed."""
+
+
+@dataclass(frozen=True)
+class FitState:
+    """Everything that a step needs from the steps before it; all of it released.
+
+    ``posterior`` is given as arrays: the engine knows its type.
+    """
+
+    step: int
+    average: dict[str, np.ndarray]
+    noise_std: dict[str, float]
+    posterior: dict[str, np.ndarray]
+
+
+class Journal:
+    """Ledger and checkpoint of one fit; either, both or none.
+
+    Attributes
+    ----------
+    start : FitState or None
+        Where an interrupted fit stopped.
+    repeated_steps : int
+        Steps that were released more than once, as far as the ledger knows.
+    """
+
+    def __init__(self, run: LedgerRun | None = None, path: Path | None = None, header: dict | None = None) -> None:
+        self._run, self._path, self._header = run, path, header
+        self.start: FitState | None = None
+
+    @classmethod
+    def begin(
+        cls, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
+    ) -> Journal:
+        """Charge the fit, or go on with the one that the checkpoint holds. Looks at public facts only.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint belongs to another model or plan, or the ledger is missing.
+        LedgerError
+            If the ledger refuses.
+        """
+        header = _identity(model, plan)
+        path = None if checkpoint is None else Path(checkpoint).absolute()
+        if path is None or not path.exists():
+            if path is not None and not os.access(path.parent, os.W_OK):
+                raise CheckpointError(f"No checkpoint can be written to {path}: its folder is missing or not writable.")
+            run = None if ledger is None else ledger.charge(plan, type(model).__name__)
+            return cls(run, path, header | {"run": None if run is None else run.run})
+        saved, arrays = _read(path)
+        _check_same(saved, header, path)
+        if (saved["run"] is None) != (ledger is None):
+            raise CheckpointError(
+                f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
+                "every released step is counted once."
+            )
+        run = None if ledger is None else ledger.resume(saved["run"], saved["step"])
+        journal = cls(run, path, header | {"run": saved["run"]})
+        journal.start = FitState(
+            saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior")
+        )
+        if saved["step"] == plan.n_steps:
+            warnings.warn(
+                f"{path} holds a finished fit: its posterior is used, the data are not.", PrivacyWarning, stacklevel=4
+            )
+        return journal
+
+    @property
+    def ledger_entry(self) -> dict | None:
+        """What the report says about the ledger."""
+        if self._run is None:
+            return None
+        run = self._run.ledger.run(self._run.run)
+        return {"dataset": self._run.ledger.dataset, "run": run.run, "charged_steps": run.charged}
+
+    def released(self, step: int) -> None:
+        """The noisy total of a step exists. Nothing may be made of it before this returns."""
+        if self._run is not None:
+            self._run.release(step)
+
+    def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
+        """Write the state after a step. Nothing of the step may be used, shown or logged before this returns."""
+        if self._path is None:
+            return
+        arrays = {f"noisy/{name}": value for name, value in noisy.items()}
+        arrays |= {f"average/{name}": value for name, value in average.items()}
+        arrays |= {f"posterior/{name}": value for name, value in posterior_arrays(posterior).items()}
+        header = self._header | {"step": step, "noise_std": dict(noise_std)}
+        write_archive(self._path, "checkpoint", header, arrays)
+
+    def close(self) -> None:
+        """The fit ends early: give unreleased steps back."""
+        if self._run is not None:
+            self._run.close()
+
+
+def posterior_arrays(posterior) -> dict[str, np.ndarray]:
+    """A posterior as arrays: it is a dict of arrays, or has ``to_arrays()``."""
+    arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
+    return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
+    """Inverse of ``posterior_arrays``, to the type of ``like``."""
+    return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
+
+
+def _identity(model, plan: PrivacyPlan) -> dict:
+    parameters = {name: describe(value) for name, value in model.get_params(deep=False).items() if name != "privacy"}
+    return {
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
+        "parameters": parameters,
+        "plan": describe(plan),
+        "n_features": model.n_features_in_,
+    }
+
+
+def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    try:
+        return read_archive(path, "checkpoint")
+    except ValueError as error:
+        raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
+
+
+def _check_same(saved: dict, header: dict, path: Path) -> None:
+    different = [name for name in header if saved[name] != header[name]]
+    if "parameters" in different:
+        ours, theirs = header["parameters"], saved["parameters"]
+        different += [f"parameter {name!r}" for name in ours if theirs.get(name, ...) != ours[name]]
+    if different:
+        raise CheckpointError(
+            f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
+            "another path, or move it away."
+        )
+
+
+def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(f"{prefix}/"): value for name, value in arrays.items() if name.startswith(f"{prefix}/")}

@@ -1,0 +1,80 @@
+"""The public lattice of hardened noise: where clipped records are rounded to, so that sums are exact.
+
+In floating point a sum depends on the order of its terms, so that one record's presence can change the last bits that
+the others leave behind, beyond its own clipped share. Here every record is rounded first, to whole multiples of a public
+``unit``: integer sums are exact, in any order and any chunks, and noise is added in integers.
+
+===========  ==================================================================================================
+symbol       meaning
+===========  ==================================================================================================
+d            coordinates of a record's vector (all blocks, isometric)
+2^m          ``noise_steps``: standard deviation of the noise in units
+g            ``unit`` = σ C / 2^m, in scaled isometric coordinates
+===========  ==================================================================================================
+
+Rounding moves a record by at most √d g / 2. With 2^m ≥ 2⁹ σ √d that is at most C / 2¹⁰, so that the rounded vector's norm
+is at most ``SENSITIVITY_FACTOR × C`` with room for the rounding of products and weights (a few parts in 10¹⁵, or in 10⁷
+in single precision: computed from the record alone).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["SENSITIVITY_FACTOR", "Lattice"]
+
+SENSITIVITY_FACTOR = 1.0 + 2.0**-9
+SMALLEST_EXPONENT, LARGEST_EXPONENT = 10, 29  # at least 1,024 units; at most what the sampler's integers hold
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Whole multiples of ``unit``; the noise has standard deviation ``noise_steps`` units."""
+
+    unit: float
+    noise_steps: int
+
+    @classmethod
+    def for_blocks(cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float) -> Lattice:
+        """The coarsest lattice whose rounding stays within ``SENSITIVITY_FACTOR``. Public numbers only."""
+        n_coordinates = sum(_n_coordinates(block) for block in blocks.values())
+        needed = 2.0**9 * noise_multiplier * math.sqrt(n_coordinates)
+        exponent = max(SMALLEST_EXPONENT, math.ceil(math.log2(max(needed, 1.0))))
+        if exponent > LARGEST_EXPONENT:
+            raise ValueError(
+                f'noise="discrete" cannot hold {n_coordinates} coordinates at noise_multiplier {noise_multiplier:g}: its '
+                'lattice would need more than 2**29 steps per standard deviation. Use less noise per step, or noise="gaussian".'
+            )
+        return cls(noise_multiplier * clip_norm / 2**exponent, 2**exponent)
+
+    def rounded(self, array: np.ndarray, block) -> np.ndarray:
+        """Records' statistics of one block, shape (..., *block.shape), in whole units of isometric coordinates (int64).
+
+        A symmetric block is symmetrised first; both triangles hold the same coordinate, √2 times the entry.
+        """
+        array = np.asarray(array, dtype=np.float64)
+        if block.symmetric:
+            array = 0.5 * (array + np.swapaxes(array, -1, -2)) * _isometry(block)
+        return np.rint(array / (self.unit * block.scale)).astype(np.int64)
+
+    def values(self, units: np.ndarray, block) -> np.ndarray:
+        """Inverse of ``rounded``, for sums."""
+        values = units * (self.unit * block.scale)
+        return values / _isometry(block) if block.symmetric else values
+
+
+def _isometry(block) -> np.ndarray:
+    size = block.shape[-1]
+    return np.where(np.eye(size, dtype=bool), 1.0, math.sqrt(2.0))
+
+
+def _n_coordinates(block) -> int:
+    n = math.prod(block.shape)
+    if block.symmetric:
+        size = block.shape[-1]
+        return n // (size * size) * (size * (size + 1) // 2)
+    return n

@@ -1,0 +1,80 @@
+"""Fitted models as files: arrays and JSON, without pickle, so that a file from elsewhere cannot run code."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from vips._archive import read_archive, write_archive
+from vips._json import decode, encode
+from vips.checkpoint import posterior_arrays, restore_posterior
+from vips.model import ConjugateExponentialModel
+from vips.privacy import PrivacyReport
+
+__all__ = ["load", "save_model"]
+
+
+def save_model(model: ConjugateExponentialModel, path: str | os.PathLike) -> None:
+    """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
+    learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    posterior = learnt.pop("posterior_")
+    report = learnt.pop("privacy_", None)
+    header = {
+        "class": type(model).__name__,
+        "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
+        "learnt": {name: encode(value) for name, value in learnt.items()},
+        "report": None if report is None else report.to_json(),
+    }
+    write_archive(path, "model", header, posterior_arrays(posterior))
+
+
+def load(
+    path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None
+) -> ConjugateExponentialModel:
+    """A model that ``model.save(path)`` wrote.
+
+    Parameters
+    ----------
+    path : str or path
+    model_class : class, optional
+        Needed for a model class that is not part of vips: no code is looked up by name in a file.
+
+    Raises
+    ------
+    ValueError
+        If the file is not a saved model, or comes from a newer version, or from a class that is not known.
+    """
+    header, arrays = read_archive(path, "model")
+    known = _model_classes() if model_class is None else {model_class.__name__: model_class}
+    if header["class"] not in known:
+        raise ValueError(
+            f"{path} holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "
+            "vips.load(path, model_class=MyModel)."
+        )
+    model = known[header["class"]](**{name: decode(value) for name, value in header["parameters"].items()})
+    for name, value in header["learnt"].items():
+        setattr(model, name, decode(value))
+    model.posterior_ = restore_posterior(_first_posterior(model), arrays)
+    if header["report"] is not None:
+        model.privacy_ = PrivacyReport.from_json(header["report"])
+    return model
+
+
+def _first_posterior(model):
+    """For its type."""
+    initial = {name: np.asarray(value, dtype=float) for name, value in model.initial(np.random.default_rng(0)).items()}
+    return model.to_posterior(initial, dict.fromkeys(initial, 0.0), None)
+
+
+def _model_classes() -> dict[str, type]:
+    import vips
+
+    public = {name: getattr(vips, name) for name in vips.__all__}
+    return {
+        name: value
+        for name, value in public.items()
+        if isinstance(value, type)
+        and issubclass(value, ConjugateExponentialModel)
+        and value is not ConjugateExponentialModel
+    }
