@@ -30,7 +30,11 @@ __all__ = [
 
 SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
 MOST_STEPS = 10**7
-WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 4096, 60).astype(int))))
+# Every order > 1 is valid. dp_accounting sums series at orders that are not whole, which need not converge below 2.
+WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
+SAMPLED_ORDERS = tuple(sorted({*WHOLE_ORDERS, *np.arange(2.0, 11.0, 0.25).tolist()}))
+UNSAMPLED_ORDERS = tuple(1.0 + x for x in np.geomspace(1e-3, 1e7, 400).tolist())
+ROUNDING = 1e-13  # of a Rényi divergence, which comes out as small as -1e-15 where it is nearly 0
 
 
 def event(plan):
@@ -135,10 +139,16 @@ class RDPAccountant(Accountant):
             )
 
     def epsilon(self, plan, delta, orders=None):
-        return max(0.0, float(_renyi_accountant(plan, orders).get_epsilon(delta)))
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
+        orders, divergences = _renyi_curve(plan, orders)
+        return max(0.0, float(compute_epsilon(orders, plan.n_steps * divergences, delta)[0]))
 
     def delta(self, plan, epsilon, orders=None):
-        return float(_renyi_accountant(plan, orders).get_delta(epsilon))
+        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
+
+        orders, divergences = _renyi_curve(plan, orders)
+        return float(compute_delta(orders, plan.n_steps * divergences, epsilon)[0])
 
 
 class MomentsAccountant(Accountant):
@@ -248,17 +258,14 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
 
 def renyi_divergence(plan, order: float) -> float:
     """Rényi divergence of one step at ``order``, the larger of both directions: what a ledger's filter adds up."""
-    from dp_accounting.rdp import RdpAccountant as Composer
-
-    if plan.sampling == "poisson" and plan.sampling_rate < 1.0 and plan.relation == "replace_one":
+    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # of a Gaussian, and never more of a discrete one
+        return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
+    if plan.sampling == "poisson" and plan.relation == "replace_one":
         raise ValueError(
             'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="fixed" or "full".'
         )
-    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # of a Gaussian, and never more of a discrete one
-        return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
     ACCOUNTANTS["rdp"].check(plan, [order])
-    composer = Composer([order], _neighbours(plan.relation)).compose(_renyi_event(replace(plan, n_steps=1)))
-    return float(composer._rdp[0])
+    return float(_renyi_curve(plan, (order,))[1][0])
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -369,23 +376,23 @@ def _composed(plans: Sequence):
     return _compose_pld(tuple(event(plan) for plan in plans), plans[0].relation, interval)
 
 
-def _renyi_event(plan):
-    """Discrete noise at whole orders has the divergences of the Gaussian (docs/guarantee.md)."""
-    return event(replace(plan, noise="gaussian", noise_multiplier=_renyi_noise(plan)))
-
-
-def _renyi_noise(plan) -> float:
-    if plan.sampling == "fixed":  # ``event`` divides by the sensitivity itself
-        return plan.noise_multiplier
-    return plan.sensitive_noise_multiplier()
-
-
-def _renyi_accountant(plan, orders):
-    from dp_accounting.rdp import RdpAccountant as Composer
-
+def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
+    """Orders, and the Rényi divergences of one step at them."""
     if orders is None and plan.noise == "discrete":
         orders = WHOLE_ORDERS
-    return Composer(orders, _neighbours(plan.relation)).compose(_renyi_event(plan))
+    elif orders is None:
+        orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
+    # At whole orders, discrete noise has the divergences of the Gaussian (docs/guarantee.md).
+    noise = plan.noise_multiplier if plan.sampling == "fixed" else plan.sensitive_noise_multiplier()
+    step = event(replace(plan, n_steps=1, noise="gaussian", noise_multiplier=noise))
+    return tuple(orders), _step_divergences(step, plan.relation, tuple(float(order) for order in orders))
+
+
+@lru_cache(maxsize=64)
+def _step_divergences(step, relation: str, orders: tuple[float, ...]) -> np.ndarray:
+    from dp_accounting.rdp import RdpAccountant as Composer
+
+    return np.maximum(Composer(orders, _neighbours(relation)).compose(step)._rdp, 0.0) + ROUNDING
 
 
 def _moments_of(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
