@@ -291,24 +291,35 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
         return math.log(max(found, 1e-12) / epsilon)
 
     smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
-    low = high = 0.0
-    while excess(high) > 0.0:
-        low, high = high, high + math.log(2.0)
-        if high > math.log(1e6):
+    start = min(max(_guess(plan, epsilon, delta), math.log(smallest)), math.log(1e6))
+    gap = excess(start)
+    upwards = gap > 0.0
+    end = start
+    while (gap > 0.0) == upwards:
+        # ε falls about like a power of σ between 1 and 2: going as far as it is off will do in a step or two
+        start, end = end, end + (1.2 if upwards else -1.2) * max(min(abs(gap), 2.0), 0.01)
+        if end > math.log(1e6):
             raise ValueError(
                 f"No noise multiplier below 1e6 gives ε ≤ {epsilon} at δ = {delta} by {accountant.name!r}."
             )
-    while low == high or excess(low) <= 0.0:
-        low -= math.log(2.0)
-        if low < math.log(smallest):
+        if end < math.log(smallest):
             raise ValueError(
                 f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {smallest}); write "
                 "PrivacyPlan(noise_multiplier=...) if this is what you mean."
             )
-    root = brentq(excess, low, high, xtol=tol / 4.0)
+        gap = excess(end)
+    root = brentq(excess, min(start, end), max(start, end), xtol=tol / 4.0)
     while excess(root) > 0.0:
         root += tol / 4.0
     return math.exp(root)
+
+
+def _guess(plan, epsilon: float, delta: float) -> float:
+    """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), satisfies (ε, δ); only where the search starts."""
+    log_mu = brentq(lambda x: gaussian_epsilon(math.exp(x), delta) - epsilon, -20.0, 20.0, xtol=1e-3)
+    ratio = math.exp(log_mu) / (plan.sampling_rate * math.sqrt(plan.n_steps))
+    sensitivity = plan.noise_multiplier / plan.sensitive_noise_multiplier()
+    return math.log(sensitivity) - 0.5 * math.log(math.log1p(ratio**2))
 
 
 def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) -> int:
