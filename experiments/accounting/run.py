@@ -41,14 +41,14 @@ def plot(found: dict, deltas: np.ndarray, path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(12.0, 4.6), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, len(found), figsize=(12.0, 5.0), layout="constrained", sharey=True)
     for panel, (title, lines) in zip(axes, found.items(), strict=True):
         for (label, epsilons), style in zip(lines.items(), ("--", "-.", ":", "-", "-"), strict=True):
             panel.plot(epsilons, deltas, style, label=label, linewidth=2.5 if "default" in label else 1.5)
         panel.set(xscale="log", yscale="log", xlabel="ε", title=title)
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("δ")
-    axes[1].legend(fontsize=8, loc="center")
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
