@@ -46,9 +46,7 @@ def paper_orders(sampling_rate: float, noise_multiplier: float) -> tuple[float, 
 def log_moments(sampling_rate: float, noise_multiplier: float, orders: tuple[float, ...]) -> np.ndarray:
     """α(λ) of one step for every λ in ``orders``; shape (n_orders,)."""
     q, sigma = sampling_rate, noise_multiplier
-    return np.array(
-        [max(log_power_mean(q, sigma, -order), log_power_mean(q, sigma, order + 1.0)) for order in orders]
-    )
+    return np.array([max(log_power_mean(q, sigma, -order), log_power_mean(q, sigma, order + 1.0)) for order in orders])
 
 
 def log_ratio(q: float, log_r: np.ndarray) -> np.ndarray:
@@ -83,7 +81,9 @@ def _log_bernoulli(q: float, log_r: np.ndarray, power: float) -> np.ndarray:
         added = np.logaddexp(log_power, linear)
         difference = log_power + np.log(-np.expm1(np.minimum(linear - log_power, 0.0)))
         tiny = np.clip(u, -1e-3, 1e-3)
-        series = 1.0 + (power - 2.0) * tiny / 3.0 * (1.0 + (power - 3.0) * tiny / 4.0 * (1.0 + (power - 4.0) * tiny / 5.0))
+        series = 1.0 + (power - 2.0) * tiny / 3.0 * (
+            1.0 + (power - 3.0) * tiny / 4.0 * (1.0 + (power - 4.0) * tiny / 5.0)
+        )
         near = np.log(power * (power - 1.0) / 2.0 * series) + 2.0 * np.log(np.abs(tiny))
     result = np.where(power * u < -1.0, added, difference)
     return np.where(np.abs(u) * (abs(power) + 5.0) < 1e-3, near, result)
