@@ -3,6 +3,7 @@
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.lda import LatentDirichletAllocation
 from vips.privacy import PrivacyPlan, PrivacyReport, PrivacyWarning
+from vips.privacy.audit import AuditReport, audit
 from vips.privacy.ledger import LedgerError, PrivacyBudgetError, PrivacyLedger
 from vips.saving import load
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -10,6 +11,7 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __version__ = "0.1.0"
 
 __all__ = [
+    "AuditReport",
     "Block",
     "ConjugateExponentialModel",
     "DenseStatistics",
@@ -24,5 +26,6 @@ __all__ = [
     "RecordStatistics",
     "Records",
     "RobbinsMonro",
+    "audit",
     "load",
 ]

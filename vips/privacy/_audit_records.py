@@ -1,0 +1,189 @@
+"""Records to attack a clipped sum with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["Table", "for_records", "hostile_records", "mutated"]
+
+HURTFUL = (
+    0.0,
+    1.0,
+    -1.0,
+    0.5,
+    3.0,
+    1e3,
+    1e9,
+    2.0**53,
+    5e-324,
+    1e-310,
+    1e-160,
+    3e38,
+    1e150,
+    1e160,
+    1e300,
+    np.nan,
+    np.inf,
+)
+CONSTANTS = (0.0, 1.0, -1.0, 0.5, 1e9, 5e-324, 1e-310, 1e-160, 3e38, 1e160, 1e300, np.nan, np.inf, -np.inf)
+SCALES = (1e3, 1e9, 1e38, 1e160, 1e300, 1e-3, 1e-160, 1e-310)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of an array or CSR matrix, with labels if there are any."""
+
+    X: np.ndarray | sp.csr_array
+    y: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, X, y=None) -> Table:
+        """From whatever a fit takes."""
+        X = sp.csr_array(X) if sp.issparse(X) else _array(X)
+        if X.ndim != 2 or X.shape[0] < 2:
+            raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
+        return cls(X, None if y is None else _array(y))
+
+    def __len__(self) -> int:
+        return self.X.shape[0]
+
+    @property
+    def fit_arguments(self) -> tuple:
+        return (self.X,) if self.y is None else (self.X, self.y)
+
+    def take(self, rows) -> Table:
+        """Some rows, in that order."""
+        return Table(self.X[rows], None if self.y is None else self.y[rows])
+
+    def dense(self, row: int) -> np.ndarray:
+        """One row as a vector."""
+        return self.X[[row]].toarray()[0] if sp.issparse(self.X) else self.X[row]
+
+    def record(self, vector: np.ndarray, y: np.ndarray | None = None) -> Table:
+        """A table of one row in the container and dtype of this one; its label is that of row 0 unless given."""
+        with np.errstate(all="ignore"):
+            row = vector[None].astype(self.X.dtype)
+        row = sp.csr_array(row) if sp.issparse(self.X) else row
+        return Table(row, None if self.y is None else (self.y[:1] if y is None else y))
+
+    def joined(self, *others: Table) -> Table:
+        """This table, then the others. Rows keep whatever they store, repeated entries included."""
+        tables = (self, *others)
+        if sp.issparse(self.X):
+            X = sp.csr_array(sp.vstack([table.X for table in tables], format="csr"))
+        else:
+            X = np.concatenate([table.X for table in tables])
+        return Table(X, None if self.y is None else np.concatenate([table.y for table in tables]))
+
+    def as_chunk(self):
+        """What a model receives."""
+        from vips.data import Records
+
+        return self.X if self.y is None else Records(self.X, self.y)
+
+    def as_float(self) -> Table:
+        """With X in double precision, so that a record can be NaN."""
+        return Table(self.X.astype(np.float64), self.y)
+
+
+def for_records(plan: PrivacyPlan, n_records: int) -> PrivacyPlan:
+    """The plan for another number of records, where that is one of its public numbers; at nearly the same rate."""
+    if plan.sampling != "fixed":
+        return plan
+    batch_size = max(1, round(plan.sampling_rate * n_records))
+    return replace(plan, n_records=n_records, batch_size=batch_size, sampling_rate=None)
+
+
+def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
+    """Tables of one record each, by name: those of ``table``, scaled ones, and some that are built to hurt.
+
+    All have the width, container and dtype of ``table``; of integer tables only what integers can hold.
+    """
+    width = table.X.shape[1]
+    rows = rng.choice(len(table), min(3, len(table)), replace=False)
+    own = [table.dense(int(row)).astype(float) for row in rows]
+    largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in own])))
+    vectors = {f"record {i}": row for i, row in enumerate(own)}
+    with np.errstate(over="ignore"):
+        vectors |= {f"record 0 × {scale:g}": own[0] * scale for scale in SCALES}
+    vectors |= {f"record {i} × -1": -row for i, row in enumerate(own)}
+    vectors |= {f"all {value:g}": np.full(width, value) for value in CONSTANTS}
+    for value in (1.0, largest, 1e9, 1e160, np.nan, np.inf):
+        vectors[f"one entry {value:g}"] = _one_entry(own[0] * 0.0, rng.integers(width), value)
+        vectors[f"a record with one entry {value:g}"] = _one_entry(own[0], rng.integers(width), value)
+    for value in (2.0**53, 3e37, 3e38):
+        vectors[f"every seventh {value:g}"] = np.where(np.arange(width) % 7 == 0, value, 0.0)
+    for i in range(2):
+        vectors[f"large pattern {i}"] = rng.integers(0, 2, width) * largest * 1e6
+    records = {name: table.record(vector) for name, vector in vectors.items() if _holds(table, vector)}
+    if table.X.dtype.kind in "iu":
+        limits = np.iinfo(table.X.dtype)
+        for limit in (limits.min, limits.max):
+            row = np.full((1, width), limit, table.X.dtype)
+            records[f"all {limit}"] = Table(sp.csr_array(row) if sp.issparse(table.X) else row, table.record(row[0]).y)
+    if sp.issparse(table.X):
+        records |= _repeated_entries(table, rng.integers(width))
+    if table.y is not None:
+        records |= _hostile_labels(table)
+    return records
+
+
+def mutated(record: Table, rng: np.random.Generator) -> Table:
+    """The record with up to three entries replaced by hurtful ones."""
+    vector = record.dense(0).astype(float)
+    places = rng.integers(len(vector), size=rng.integers(1, 4))
+    vector[places] = rng.choice(HURTFUL, size=len(places))
+    return record.record(vector) if _holds(record, vector) else record
+
+
+def _array(values) -> np.ndarray:
+    return np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+
+
+def _one_entry(row: np.ndarray, place: int, value: float) -> np.ndarray:
+    row = row.astype(float)
+    row[place] = value
+    return row
+
+
+def _holds(table: Table, vector: np.ndarray) -> bool:
+    """Whether the dtype of ``table`` has such numbers (a float that overflows becomes infinite, which is a record too)."""
+    dtype = table.X.dtype
+    if dtype.kind == "f":
+        return True
+    low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    return bool(np.all(np.isfinite(vector)) and vector.min() >= low and vector.max() < max(high, 1.5))
+
+
+def _repeated_entries(table: Table, column: int) -> dict[str, Table]:
+    """CSR may store a column several times; what counts is the sum."""
+    width = table.X.shape[1]
+    y = None if table.y is None else table.y[:1]
+    repeated = (np.ones(50, table.X.dtype), np.full(50, column), [0, 50])
+    zeros = (np.zeros(2, table.X.dtype), np.array([width - 1, 0]), [0, 2])
+    return {
+        "one column stored 50 times": Table(sp.csr_array(repeated, shape=(1, width)), y),
+        "stored zeros, unsorted": Table(sp.csr_array(zeros, shape=(1, width)), y),
+    }
+
+
+def _hostile_labels(table: Table) -> dict[str, Table]:
+    dtype = table.y.dtype
+    if dtype.kind == "f":
+        labels = (0.0, -1.0, 0.5, 1e9, 1e300, 5e-324, np.nan, np.inf)
+    elif dtype.kind in "iu":
+        labels = (0, 1, np.iinfo(dtype).min, np.iinfo(dtype).max)
+    else:
+        labels = (False, True)
+    with np.errstate(all="ignore"):
+        return {
+            f"label {label:g}": table.take([0]).record(
+                table.dense(0).astype(float), np.full((1, *table.y.shape[1:]), label).astype(dtype)
+            )
+            for label in labels
+        }

@@ -1,0 +1,221 @@
+"""Does a model keep its promises, and does a plan keep its own? Checks that can find a leak, and cannot prove there is none.
+
+records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (_audit_sums)
+        ─▶ fits with fixed noisy totals: nothing else may differ               (_audit_replay)
+plan    ─▶ noise and samples: size, law, fresh every time                      (_audit_noise)
+        ─▶ canaries: a lower bound on ε from real runs, against the claim      (_audit_canaries)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vips.privacy import _open_ledger
+from vips.privacy._audit_bound import canary_finding, log_likelihood_ratio, lower_bound
+from vips.privacy._audit_canaries import canary_bound
+from vips.privacy._audit_noise import draw_noise, fresh_finding, noise_findings
+from vips.privacy._audit_records import Table, for_records, hostile_records
+from vips.privacy._audit_replay import KINDS, frozen, replay, replay_findings
+from vips.privacy._audit_report import AuditReport, Finding
+from vips.privacy._audit_samples import event_finding, sample_finding
+from vips.privacy._audit_search import Search, lattice_findings, sum_findings
+from vips.privacy._audit_sums import ClippedSum
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["AuditReport", "Finding", "audit"]
+
+# A model without fault fails by chance with at most this probability, shared among all statistical checks.
+FALSE_ALARM, N_CHECKS = 1e-6, 40
+LEVEL = FALSE_ALARM / N_CHECKS
+LARGEST_TABLE = 200
+REPLAYED = 15
+TRIALS_PER_DRAW = 5  # noise on a model's own sums is slower to draw
+LARGEST_BATCHED = 4000
+
+
+def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = None) -> AuditReport:
+    """Look for ways in which a private fit of ``model`` would break its guarantee.
+
+    Neighbouring data sets are made from ``X`` and from records that are built to hurt; the model's clipped sums, whole
+    fits, noise and samples are compared with what its plan states; and canaries give a lower bound on ε, which must not
+    exceed the plan's claim. An audit looks at records, so that its report is **not private**: use public or synthetic
+    records of the right shape.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        With a private plan as ``privacy``. It is cloned, never changed.
+    X : array or CSR matrix of shape (n_records, n_features)
+        At least two records; at most 200 are used. Whole numbers are attacked as floats, too, where the model takes them.
+    y : array of shape (n_records, ...), optional
+    n_runs : int
+        Trials of the plan's mechanism with and without a canary. 0 leaves out everything statistical.
+    random_state : None, int or Generator
+        Seeds the search for records. Samples and noise come from the operating system, as in a fit.
+
+    Returns
+    -------
+    AuditReport
+        One finding for each thing that was checked; ``passed`` if none failed.
+
+    Raises
+    ------
+    ValueError
+        If the model has no private plan, its noise is reproducible, or a ledger is open (an audit makes many fits).
+
+    Guarantees
+    ----------
+    - A model and plan that keep their promises fail with probability at most 1e-6.
+    - A lower bound on ε above the claim refutes the claim with that confidence: trials are what the claim says they are,
+      independent, or else it is wrong already.
+    - A passed audit proves nothing: it looked at some records, some posteriors, and one implementation at work. What it
+      cannot see: memory and timing, records that it did not think of, a leak that needs many steps to show.
+
+    Examples
+    --------
+    >>> from vips import LatentDirichletAllocation, PrivacyPlan, audit
+    >>> from vips.datasets import make_lda_corpus
+    >>> plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+    >>> model = LatentDirichletAllocation(n_components=3, vocabulary=20, privacy=plan)
+    >>> counts = make_lda_corpus(50, n_topics=3, n_words=20, document_length=30, random_state=0).counts
+    >>> audit(model, counts, n_runs=1000, random_state=0).passed
+    True
+    """
+    plan = model.privacy
+    if not isinstance(plan, PrivacyPlan) or not plan.is_private:
+        raise ValueError("There is nothing to audit without noise: give the model a PrivacyPlan as `privacy`.")
+    if plan.reproducible_noise:
+        raise ValueError(
+            "With reproducible_noise=True there is no guarantee to audit: whoever knows the seed knows the noise."
+        )
+    if _open_ledger.open_path() is not None:
+        raise ValueError(
+            "A ledger is open: an audit makes many fits, which should not be charged to it. Close it first."
+        )
+    if n_runs != 0 and n_runs < 1000:
+        raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
+    return _Audit.of(model, Table.of(X, y), np.random.default_rng(random_state)).report(n_runs)
+
+
+@dataclass
+class _Audit:
+    """One audit: the model, its plan with the clip norm filled in, and records to start from."""
+
+    model: object
+    plan: PrivacyPlan
+    table: Table
+    rng: np.random.Generator
+
+    @classmethod
+    def of(cls, model, table: Table, rng: np.random.Generator) -> _Audit:
+        table = table.take(np.sort(rng.permutation(len(table))[:LARGEST_TABLE]))
+        audit = cls(model, model.privacy, table.as_float(), rng)
+        shown, fitted, _ = audit.fit(audit.table)
+        if shown.error is not None:  # perhaps the model takes whole numbers only
+            audit.table = table
+            shown, fitted, _ = audit.fit(table)
+        if shown.error is not None:
+            raise ValueError(f"{type(model).__name__} cannot be fitted to X. {shown.error}")
+        audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
+        return audit
+
+    def report(self, n_runs: int) -> AuditReport:
+        search, findings = self.sums()
+        findings += [*self.replays(), event_finding(self.plan)]
+        if n_runs:
+            few = self.table.take(slice(8))
+            findings += [
+                sample_finding(self.plan, LEVEL),
+                fresh_finding(self.make, for_records(self.plan, len(few)), few, LEVEL),
+            ]
+            findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
+        return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
+
+    def make(self, plan: PrivacyPlan):
+        """An unfitted clone with another plan."""
+        from sklearn.base import clone
+
+        return clone(self.model).set_params(privacy=plan, random_state=0)
+
+    def fit(self, table: Table, kind: str = "noisy"):
+        """A fit with fixed totals: what it showed, the fitted model, its posteriors."""
+        plan = frozen(self.plan, len(table), n_steps=min(self.plan.n_steps, 3), kind=kind)
+        return replay(self.make(plan), plan, table)
+
+    def sums(self) -> tuple[Search, list[Finding]]:
+        """The search that matters to the plan, and the findings of both."""
+        everyone = {"sampling": "full", "sampling_rate": 1.0, "batch_size": None, "n_records": None, "n_steps": 1}
+        plan = replace(self.plan, noise="gaussian", **everyone)
+        plain, exact = Search("gaussian"), Search("discrete")
+        ends = []
+        for kind in KINDS:
+            _, fitted, posteriors = self.fit(self.table, kind)
+            ends += [posteriors[0], posteriors[-1]] if kind == "noisy" else [posteriors[-1]]
+        for posterior in ends:
+            plain.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
+        used = self.plan.noise == "discrete"
+        try:
+            plan = replace(plan, noise="discrete")
+            plan.lattice(fitted.blocks())
+        except ValueError:  # too much noise, or too many coordinates, for a lattice
+            return plain, sum_findings(plain)
+        for posterior in ends[1::2] if used else ends[-1:]:
+            exact.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
+        return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
+
+    def replays(self) -> list[Finding]:
+        table = self.table
+        reference, fitted, _ = self.fit(table)
+        hostile = list(hostile_records(table, self.rng).items())
+        hostile = hostile[:: max(1, len(hostile) // REPLAYED)]
+        neighbours = {"the same records": table}
+        for i, (name, record) in enumerate(hostile):
+            if i % 2 and self.plan.relation == "add_or_remove":
+                neighbours[f"{name}, added"] = table.joined(record)
+            else:
+                neighbours[f"{name}, replacing record 0"] = record.joined(table.take(slice(1, None)))
+        if self.plan.relation == "add_or_remove":
+            neighbours["a record removed"] = table.take(slice(-1))
+            neighbours["one record"], neighbours["no record"] = table.take([0]), table.take(slice(0))
+        shown = {name: self.fit(neighbour)[0] for name, neighbour in neighbours.items()}
+        return replay_findings(reference, fitted.privacy_.plan.n_steps, shown)
+
+    def one_step(self, search: Search, n_runs: int) -> list[Finding]:
+        """Noise on the model's own sums, and how well it hides the worst record that was found."""
+        replaced = self.plan.relation == "replace_one"
+        pair = search.worst_replaced if replaced else search.worst_added
+        checked = "the model's clipped sums of the worst pair of neighbours, with noise"
+        if pair is None or not np.isfinite(pair.moved):
+            measured = "the sums did not differ" if pair is None else "the sums differ without bound"
+            return [Finding("one step of the model", checked, measured, "a finite difference", None)]
+        draws = draw_noise(pair, n_runs // TRIALS_PER_DRAW, self.rng)
+        plan = pair.clipped_sum.plan
+        ratios = log_likelihood_ratio(draws.scores[:, None] - replaced, plan)  # replaced: 0 and 2 become -1 and 1
+        bound = lower_bound(ratios, draws.in_world_a, plan, 1.0 - LEVEL)
+        advice = "one step releases more than is accounted for: see sensitivity and noise."
+        return [
+            *noise_findings(draws, plan, LEVEL),
+            canary_finding("one step of the model", checked, bound, advice),
+        ]
+
+    def canaries(self, n_runs: int) -> list[Finding]:
+        """The plan's mechanism, without the model."""
+        findings = []
+        plan = self.plan
+        if plan.sampling == "fixed":
+            plan = for_records(plan, min(plan.n_records, LARGEST_BATCHED))
+        for n_steps in sorted({1, plan.n_steps}):
+            name = "canary, one step" if n_steps == 1 else "canary, all steps"
+            checked = f"records of norm C or more along one direction, {n_steps} steps of the engine"
+            try:
+                bound = canary_bound(replace(plan, n_steps=n_steps), n_runs, self.rng, 1.0 - LEVEL)
+            except ValueError as error:  # a plan that no accountant analyses claims nothing
+                findings.append(Finding(name, checked, f"no claim to compare: {error}", "a claim", None))
+                continue
+            advice = (
+                "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
+            )
+            findings.append(canary_finding(name, checked, bound, advice))
+        return findings
