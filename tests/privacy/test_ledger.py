@@ -634,8 +634,8 @@ def test_plan_from_the_shell(capsys):
     assert shell("plan --delta 1e-5 --noise-multiplier 2 --n-steps 5 --sampling full") == 0
     exact = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=5).epsilon(1e-5)
     assert f"epsilon           {exact:.6g} " in capsys.readouterr().out
-    assert shell("plan --delta 1e-5 --noise-multiplier 2 --epsilon 3 --sampling-rate 0.01") == 0
-    steps = PrivacyPlan.from_epsilon(epsilon=3.0, delta=1e-5, noise_multiplier=2.0, sampling_rate=0.01).n_steps
+    assert shell("plan --delta 1e-5 --noise-multiplier 8 --epsilon 1 --sampling-rate 0.2") == 0
+    steps = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, noise_multiplier=8.0, sampling_rate=0.2).n_steps
     assert f"n_steps           {steps}\n" in capsys.readouterr().out
     assert shell("plan --delta 1e-5 --noise-multiplier 2") == 2
     assert "exactly two" in capsys.readouterr().err
