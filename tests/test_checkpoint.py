@@ -332,3 +332,49 @@ def test_what_cannot_be_saved_or_read_is_refused(tmp_path):
             archive.writestr(name, content)
     with pytest.raises(ValueError, match="Unknown kind of setting"):
         vips.load(path)
+
+
+def rewritten(path, **changes):
+    """The file with another header, and arrays cut to one column."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"]) | changes
+    members["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+def test_files_that_were_not_written_by_vips_do_no_harm(tmp_path):
+    from vips._archive import read_archive, write_archive
+
+    path = tmp_path / "m"
+    LatentDirichletAllocation(2, vocabulary=4, random_state=0).fit(COINS).save(path)
+    kept = path.read_bytes()
+    for name in ("_ledger", "fit", "is_private", "components_"):
+        path.write_bytes(kept)
+        rewritten(path, learnt={name: 1})
+        with pytest.raises(ValueError, match="not a fitted attribute"):
+            vips.load(path)
+    path.write_bytes(kept)
+    header, arrays = read_archive(path, "model")
+    write_archive(path, "model", header, arrays | {"concentration": arrays["concentration"][:, :1]})
+    with pytest.raises(ValueError, match="A saved posterior has arrays"):
+        vips.load(path)
+
+
+@pytest.mark.parametrize("step", [0, -1, 7, 2.0, "2", None])
+def test_a_checkpoint_with_an_impossible_step_is_refused(tmp_path, step):
+    path = begun(tmp_path)
+    rewritten(path, step=step)
+    with pytest.raises(CheckpointError, match="names step"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+
+
+def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    cheap = ledger.charge(replace(PLAN, noise_multiplier=1e3))
+    path = begun(tmp_path)
+    rewritten(path, run=cheap.run, step=1)
+    with pytest.raises(ValueError, match=r"another plan"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)

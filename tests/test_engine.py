@@ -187,3 +187,21 @@ def test_every_record_of_every_partition_is_read_once(monkeypatch):
     X = np.arange(21.0)[:, None]
     rows = np.concatenate(list(InMemoryData(X).chunks(np.arange, 3)))
     np.testing.assert_array_equal(rows, X)
+
+
+def test_pandas_types_whose_conversion_depends_on_values_are_refused():
+    import pandas as pd
+
+    for column in (
+        pd.array([True, False], dtype="boolean"),
+        pd.array([True, None], dtype="boolean"),
+        pd.array([1, 2], dtype="Int64"),
+        pd.Categorical([1, 2]),
+        pd.Categorical([1, None]),
+        pd.arrays.SparseArray([0.0, 1.0]),
+    ):
+        with pytest.raises(TypeError, match="NumPy dtypes"):
+            check_data(pd.DataFrame({"a": column, "b": [1.0, 2.0]}))
+        with pytest.raises(TypeError, match="NumPy dtypes"):
+            check_data(np.ones((2, 2)), pd.Series(column))
+    check_data(pd.DataFrame({"a": [True, False], "b": [1.0, 2.0]}).astype(float), pd.Series([0, 1]))

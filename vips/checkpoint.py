@@ -80,17 +80,19 @@ class Journal:
             run = None if ledger is None else ledger.charge(plan, type(model).__name__)
             return cls(run, path, header | {"run": None if run is None else run.run})
         saved, arrays = _read(path)
-        _check_same(saved, header, path)
+        _check_same(saved, header, plan.n_steps, path)
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
                 "every released step is counted once."
             )
-        run = None if ledger is None else ledger.resume(saved["run"], saved["step"])
+        average = _under(arrays, "average")
+        shapes = {name: block.shape for name, block in model.blocks().items()}
+        if {name: value.shape for name, value in average.items()} != shapes or set(saved["noise_std"]) != set(shapes):
+            raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
+        run = None if ledger is None else ledger.resume(saved["run"], saved["step"], plan)
         journal = cls(run, path, header | {"run": saved["run"]})
-        journal.start = FitState(
-            saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior")
-        )
+        journal.start = FitState(saved["step"], average, saved["noise_std"], _under(arrays, "posterior"))
         if saved["step"] == plan.n_steps:
             warnings.warn(
                 f"{path} holds a finished fit: its posterior is used, the data are not.", PrivacyWarning, stacklevel=4
@@ -133,7 +135,16 @@ def posterior_arrays(posterior) -> dict[str, np.ndarray]:
 
 
 def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
-    """Inverse of ``posterior_arrays``, to the type of ``like``."""
+    """Inverse of ``posterior_arrays``, to the type of ``like``.
+
+    Raises
+    ------
+    ValueError
+        If names or shapes differ from those of ``like``.
+    """
+    shapes, expected = ({n: a.shape for n, a in each.items()} for each in (arrays, posterior_arrays(like)))
+    if shapes != expected:
+        raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
     return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
 
 
@@ -154,8 +165,8 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
 
 
-def _check_same(saved: dict, header: dict, path: Path) -> None:
-    different = [name for name in header if saved[name] != header[name]]
+def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+    different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different:
         ours, theirs = header["parameters"], saved["parameters"]
         different += [f"parameter {name!r}" for name in ours if theirs.get(name, ...) != ours[name]]
@@ -164,6 +175,8 @@ def _check_same(saved: dict, header: dict, path: Path) -> None:
             f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
             "another path, or move it away."
         )
+    if not isinstance(saved.get("step"), int) or not 1 <= saved["step"] <= n_steps:
+        raise CheckpointError(f"{path} names step {saved.get('step')!r} of {n_steps}. It was not touched.")
 
 
 def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

@@ -107,6 +107,15 @@ def _to_array(values, name: str) -> np.ndarray:
             f"A private fit needs {name} as an array, CSR matrix or data frame, got {type(values).__name__}: its dtype "
             f"would depend on its values. Convert it first, e.g. numpy.asarray({name}, dtype=float)."
         )
+    # By the declared types: those of pandas' own (nullable, categorical, sparse) become this or that NumPy type by value.
+    declared = values.dtypes if hasattr(values, "dtypes") else values.dtype
+    declared = list(declared) if np.ndim(declared) or hasattr(declared, "__iter__") else [declared]
+    for dtype in declared:
+        if not isinstance(dtype, np.dtype):
+            raise TypeError(
+                f"A private fit needs columns of {name} with NumPy dtypes, got {dtype}: what it is converted to would depend "
+                f"on its values. Convert it first, e.g. {name}.astype(float)."
+            )
     try:
         return np.asarray(values.to_numpy())
     except Exception:  # the original message may quote a value

@@ -54,6 +54,10 @@ def load(
         )
     model = known[header["class"]](**{name: decode(value) for name, value in header["parameters"].items()})
     for name, value in header["learnt"].items():
+        if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
+            raise ValueError(
+                f"{path} sets {name!r}, which is not a fitted attribute: the file was not written by `save`."
+            )
         setattr(model, name, decode(value))
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
     if header["report"] is not None:

@@ -28,11 +28,6 @@ PLANS = {
     "discrete": replace(POISSON, noise="discrete"),
     "discrete, full": replace(FULL, noise="discrete"),
     "discrete, full, replace one": replace(FULL, noise="discrete", relation="replace_one"),
-    "discrete, replace one": replace(POISSON, noise="discrete", relation="replace_one"),
-    "discrete, fixed": PrivacyPlan(
-        noise_multiplier=3.0, n_steps=12, sampling="fixed", relation="replace_one", batch_size=100, n_records=1000,
-        noise="discrete",
-    ),
 }  # fmt: skip
 ALLOWED = {
     "poisson": {"pld", "rdp", "moments", "strong", "basic"},
@@ -43,8 +38,6 @@ ALLOWED = {
     "discrete": {"rdp"},
     "discrete, full": {"rdp"},
     "discrete, full, replace one": {"rdp"},
-    "discrete, replace one": set(),
-    "discrete, fixed": set(),
 }
 PAIRS = [(plan, name) for plan, names in ALLOWED.items() for name in sorted(names)]
 every_pair = pytest.mark.parametrize(("plan", "name"), PAIRS, ids=[f"{name}-{plan}" for plan, name in PAIRS])
@@ -67,6 +60,13 @@ def test_every_other_pair_is_refused(plan, name):
     ):
         with pytest.raises(ValueError, match=f"{name!r} covers .*: use "):
             call()
+
+
+def test_plans_that_nobody_analyses_do_not_exist():
+    with pytest.raises(ValueError, match="No accountant covers"):
+        replace(PLANS["discrete"], relation="replace_one")
+    with pytest.raises(ValueError, match="No accountant covers"):
+        replace(PLANS["fixed"], noise="discrete")
 
 
 def test_fractional_orders_are_refused_for_discrete_noise():

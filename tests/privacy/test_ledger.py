@@ -264,7 +264,7 @@ def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
     run = ledger.charge(PLAN)
     for step in (1, 2, 3):
         run.release(step)
-    resumed = ledger.resume(run.run, 2)  # the checkpoint of step 3 was never written
+    resumed = ledger.resume(run.run, 2, PLAN)  # the checkpoint of step 3 was never written
     assert ledger.run(run.run).charged == 6
     with pytest.raises(LedgerError, match="resumed elsewhere"):
         run.release(4)
@@ -272,18 +272,18 @@ def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
         resumed.release(step)
     assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 6))
     # an older checkpoint still: five more steps, or nothing
-    ledger.resume(run.run, 0)
+    ledger.resume(run.run, 0, PLAN)
     assert ledger.run(run.run).charged == 11
     with pytest.raises(LedgerError, match="no step 9"):
-        ledger.resume(run.run, 9)
+        ledger.resume(run.run, 9, PLAN)
     with pytest.raises(LedgerError, match="knows of no run"):
-        ledger.resume("abc", 0)
+        ledger.resume("abc", 0, PLAN)
 
 
 def test_two_resumes_of_one_run_do_not_both_go_on(ledger):
     run = ledger.charge(PLAN)
     run.release(1)
-    first, second = ledger.resume(run.run, 1), ledger.resume(run.run, 1)
+    first, second = ledger.resume(run.run, 1, PLAN), ledger.resume(run.run, 1, PLAN)
     second.release(2)
     with pytest.raises(LedgerError, match="resumed elsewhere"):
         first.release(2)
@@ -297,7 +297,7 @@ def test_a_resume_after_a_close_pays_for_the_rest_again(ledger):
     run.release(1)
     run.close()
     assert ledger.run(run.run).charged == 1
-    resumed = ledger.resume(run.run, 1)
+    resumed = ledger.resume(run.run, 1, PLAN)
     assert ledger.run(run.run).charged == 5
     resumed.release(2)
 
@@ -308,7 +308,15 @@ def test_a_checkpoint_ahead_of_the_ledger_shows_a_replaced_ledger(path, ledger):
     run.release(1)
     path.write_bytes(old)
     with pytest.raises(LedgerError, match="older than the checkpoint"):
-        PrivacyLedger.open(path).resume(run.run, 1)
+        PrivacyLedger.open(path).resume(run.run, 1, PLAN)
+
+
+def test_a_run_is_resumed_with_the_plan_that_it_was_charged_for(ledger):
+    run = ledger.charge(PLAN)
+    with pytest.raises(LedgerError, match="charged for another plan"):
+        ledger.resume(run.run, 0, replace(PLAN, noise_multiplier=0.1))
+    with pytest.raises(LedgerError, match="no step"):
+        ledger.resume(run.run, 0.5, PLAN)
 
 
 def test_resumes_beyond_the_budget_are_refused(path):
@@ -318,9 +326,9 @@ def test_resumes_beyond_the_budget_are_refused(path):
     ledger = PrivacyLedger(path, 1.0, 1e-5, "letters")
     run = ledger.charge(plan)
     run.release(1)
-    ledger.resume(run.run, 1)
+    ledger.resume(run.run, 1, plan)
     with pytest.raises(PrivacyBudgetError, match="no room for 1 steps"):
-        ledger.resume(run.run, 0)
+        ledger.resume(run.run, 0, plan)
 
 
 # -- declared fits ----------------------------------------------------------------------------------------------
@@ -374,7 +382,7 @@ def test_closing_a_declared_fit_gives_nothing_back(path):
     run = ledger.charge(PLAN)
     run.release(1)
     assert ledger.close(run.run) == 0
-    ledger.resume(run.run, 0)  # its steps are paid for, the repeated one is the filter's
+    ledger.resume(run.run, 0, PLAN)  # its steps are paid for, the repeated one is the filter's
     assert ledger.run(run.run).further == 1
     assert ledger.spent() > ledger.history()[1]["epsilon"]
 
@@ -478,6 +486,24 @@ def test_two_ledgers_at_once_are_refused(tmp_path, ledger):
     assert kinds(other) == kinds(ledger) == ["open"]
 
 
+def test_blocks_of_several_threads_need_not_nest(tmp_path, ledger):
+    """What one thread closes stays open for the other, and another ledger is refused meanwhile."""
+    other = PrivacyLedger(tmp_path / "other.ledger", 3.0, 1e-5, "other")
+    first, second = ledger, PrivacyLedger.open(ledger.path)
+    first.__enter__()
+    second.__enter__()
+    with pytest.raises(LedgerError, match="Another ledger"), other:
+        pass
+    first.__exit__()
+    fit()
+    second.__exit__()
+    assert len(ledger.runs()) == 1
+    assert current_ledger() is None
+    with other:
+        fit()
+    assert len(other.runs()) == 1
+
+
 def test_ledgers_are_pickled_by_path(ledger):
     copy = pickle.loads(pickle.dumps(ledger))
     fit(copy)
@@ -524,16 +550,34 @@ def test_a_model_built_in_a_reused_worker_is_counted(ledger):
     assert len(ledger.runs()) == 2
 
 
-def test_a_running_pool_learns_of_the_ledger_from_the_plans_it_gets(ledger):
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_a_running_pool_learns_of_each_ledger_from_the_plans_it_gets(tmp_path, ledger, method):
     import multiprocessing
 
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
+    other = PrivacyLedger(tmp_path / "other.ledger", 3.0, 1e-5, "other")
+    with ledger:
+        pool = multiprocessing.get_context(method).Pool(1)  # inherits an open ledger
+    with pool:
         pool.apply(_fit_in_worker, (PLAN,))
+        assert len(ledger.runs()) == 0
         with ledger:
             pool.apply(_fit_in_worker, (PLAN,))
         assert len(ledger.runs()) == 1
+        with other:
+            pool.apply(_fit_in_worker, (PLAN,))
         pool.apply(_fit_in_worker, (PLAN,))
-        assert len(ledger.runs()) == 1
+        assert (len(ledger.runs()), len(other.runs())) == (1, 1)
+
+
+def test_a_plan_from_a_file_opens_no_ledger(ledger):
+    from vips.privacy import _open_ledger
+
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    import socket
+
+    _open_ledger.adopt((socket.gethostname(), ended.pid, str(ledger.path)))
+    assert current_ledger() is None
 
 
 def _fit_in_worker(plan):

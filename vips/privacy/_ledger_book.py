@@ -209,10 +209,12 @@ class Book:
         paid = {"plan": cost, "steps": steps, "divergence": divergence, "group": group}
         return [{"kind": "charge", "run": run, "model": model, **paid}]
 
-    def resuming(self, name: str, step: int) -> list[dict]:
+    def resuming(self, name: str, step: int, plan: PrivacyPlan) -> list[dict]:
         """The further steps of a run that goes on after ``step``: those that it repeats, and those that were returned."""
         run = self.run(name)
-        if not 0 <= step <= run.steps:
+        if cost_of(plan) != run.plan:
+            raise LedgerError(f"Run {name} was charged for another plan.")
+        if not isinstance(step, int) or not 0 <= step <= run.steps:
             raise LedgerError(f"Run {name} has no step {step}.")
         if step > run.last_step:
             raise LedgerError(

@@ -30,6 +30,7 @@ __all__ = [
 
 SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
 MOST_STEPS = 10**7
+NEARLY_ALL = 1.0 - 1e-9  # sampling rates above count as 1, which is never less
 # Every order > 1 is valid. dp_accounting sums series at orders that are not whole, which need not converge below 2.
 WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
 SAMPLED_ORDERS = tuple(sorted({*WHOLE_ORDERS, *np.arange(2.0, 11.0, 0.25).tolist()}))
@@ -108,13 +109,13 @@ class PLDAccountant(Accountant):
         return plan.noise == "gaussian" and plan.sampling != "fixed"
 
     def epsilon(self, plan, delta, orders=None):
-        if plan.sampling_rate == 1.0:
-            return gaussian_epsilon(plan.gdp_mu(), delta)
+        if plan.sampling_rate > NEARLY_ALL:
+            return gaussian_epsilon(_gaussian_mu(plan), delta)
         return _epsilon_of([plan], delta)
 
     def delta(self, plan, epsilon, orders=None):
-        if plan.sampling_rate == 1.0:
-            return float(np.exp(gaussian_log_delta(plan.gdp_mu(), epsilon)))
+        if plan.sampling_rate > NEARLY_ALL:
+            return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
         return min(1.0, float(_composed([plan]).get_delta(epsilon)) + _rounding([plan]))
 
 
@@ -272,8 +273,8 @@ def composed_epsilon(plans: Sequence, delta: float) -> float:
     """ε of several plans together that were fixed beforehand, by privacy loss distributions."""
     for plan in plans:
         ACCOUNTANTS["pld"].check(plan)
-    if all(plan.sampling_rate == 1.0 for plan in plans):
-        return gaussian_epsilon(math.sqrt(math.fsum(plan.gdp_mu() ** 2 for plan in plans)), delta)
+    if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
+        return gaussian_epsilon(math.sqrt(math.fsum(_gaussian_mu(plan) ** 2 for plan in plans)), delta)
     return _epsilon_of(plans, delta)
 
 
@@ -380,6 +381,11 @@ def _compose_pld(events: tuple, relation: str, interval: float):
     for each in events:
         composer.compose(each)
     return composer
+
+
+def _gaussian_mu(plan) -> float:
+    """√T · sensitivity ÷ noise: T Gaussians on the same records are one."""
+    return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier()
 
 
 def _rounding(plans: Sequence) -> float:

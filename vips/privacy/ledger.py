@@ -262,7 +262,7 @@ class PrivacyLedger:
         self._append(lambda book: book.charging(run, model, plan, divergence))
         return LedgerRun(self, run, attempt=0, step=0)
 
-    def resume(self, run: str, step: int) -> LedgerRun:
+    def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
         """Go on with a run after step ``step``, whose state is known from a checkpoint.
 
         Steps after it that the ledger knows to be released are released a second time, and are charged again; so are
@@ -272,8 +272,10 @@ class PrivacyLedger:
         ------
         PrivacyBudgetError
             If the further steps do not fit in what is left.
+        LedgerError
+            If the ledger knows of no such run, step, or plan of that run.
         """
-        self._append(lambda book: book.resuming(run, step))
+        self._append(lambda book: book.resuming(run, step, plan))
         return LedgerRun(self, run, attempt=self._book.run(run).attempt, step=step)
 
     def close(self, run: str) -> int:
@@ -290,11 +292,12 @@ class PrivacyLedger:
         self._append(lambda book: book.releasing(run, attempt, step))
 
     def __enter__(self) -> PrivacyLedger:
-        self._before = [*self.__dict__.get("_before", []), _open_ledger.open_with(str(self.path))]
+        if not _open_ledger.open_with(str(self.path)):
+            raise LedgerError(f"Another ledger, {_open_ledger.open_path()}, is open: a fit is charged to one of them.")
         return self
 
     def __exit__(self, *_) -> None:
-        _open_ledger.close(self._before.pop())
+        _open_ledger.close()
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

@@ -111,6 +111,15 @@ class PrivacyPlan:
             raise ValueError(
                 f'noise="discrete" needs a `noise_multiplier` between 1e-3 and 1e6, got {self.noise_multiplier!r}.'
             )
+        if (
+            self.noise == "discrete"
+            and self.relation == "replace_one"
+            and (self.sampling == "fixed" or self.sampling_rate < 1.0)
+        ):
+            raise ValueError(
+                'No accountant covers noise="discrete" on samples under relation="replace_one": write sampling="full", '
+                'relation="add_or_remove" or noise="gaussian".'
+            )
         if self.noise_multiplier > 0 and self.clip_norm == math.inf:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
