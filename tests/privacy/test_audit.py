@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
-from importlib import metadata
 
 import numpy as np
 import pandas as pd
@@ -30,10 +28,9 @@ CONFIDENCE = 1.0 - 1e-6
 
 @pytest.fixture(scope="module", autouse=True)
 def _fast():
-    """A pool of threads for ten records, and looking up versions in every fit, take longer than the fits."""
+    """A pool of threads for ten records takes longer than the fits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips._threads.n_threads", lambda: 1)
-        patch.setattr(metadata, "version", cache(metadata.version))
         yield
 
 
@@ -76,14 +73,6 @@ def test_the_models_of_the_laws_pass(case, noise):
 def test_every_kind_of_plan_can_be_audited(plan):
     report = audited(BY_NAME["beta-bernoulli"], plan)
     assert report.passed, str(report)
-
-
-def test_a_plan_that_no_accountant_analyses_makes_no_claim():
-    plan = replace(SAMPLED, relation="replace_one", noise="discrete")
-    report = audited(BY_NAME["beta-bernoulli"], plan)
-    assert report.passed
-    assert report["canary, one step"].passed is None
-    assert "no claim" in report["canary, one step"].measured
 
 
 def test_labels_are_attacked_too():

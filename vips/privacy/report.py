@@ -11,6 +11,7 @@ import math
 import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import lru_cache
 from importlib import metadata
 
 from vips.privacy.plan import PrivacyPlan
@@ -28,8 +29,13 @@ _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 _ACCOUNTANTS = {"pld": "privacy loss distributions", "rdp": "Rényi divergences"}
 
 
-def _versions() -> dict[str, str]:
+@lru_cache(maxsize=1)
+def _installed() -> dict[str, str]:
     return {"python": platform.python_version()} | {name: metadata.version(name) for name in _PACKAGES}
+
+
+def _versions() -> dict[str, str]:
+    return dict(_installed())
 
 
 @dataclass(frozen=True)
