@@ -15,8 +15,9 @@ lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: $(VENV)/bench.stamp      ## against scikit-learn and gensim, in one run
+bench: $(VENV)/bench.stamp      ## against scikit-learn and gensim, and exact noise against NumPy's
 	$(BIN)/python -m experiments.benchmarks.lda
+	$(BIN)/python -m experiments.benchmarks.noise
 
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html

@@ -51,8 +51,6 @@ class Journal:
     ----------
     start : FitState or None
         Where an interrupted fit stopped.
-    repeated_steps : int
-        Steps that were released more than once, as far as the ledger knows.
     """
 
     def __init__(self, run: LedgerRun | None = None, path: Path | None = None, header: dict | None = None) -> None:
