@@ -70,10 +70,11 @@ class Journal:
         LedgerError
             If the ledger refuses.
         """
-        header = _identity(model, plan)
-        path = None if checkpoint is None else Path(checkpoint).absolute()
-        if path is None or not path.exists():
-            if path is not None and not os.access(path.parent, os.W_OK):
+        if checkpoint is None:
+            return cls(None if ledger is None else ledger.charge(plan, type(model).__name__))
+        header, path = _identity(model, plan), Path(checkpoint).absolute()
+        if not path.exists():
+            if not os.access(path.parent, os.W_OK):
                 raise CheckpointError(f"No checkpoint can be written to {path}: its folder is missing or not writable.")
             run = None if ledger is None else ledger.charge(plan, type(model).__name__)
             return cls(run, path, header | {"run": None if run is None else run.run})

@@ -3,7 +3,8 @@
     python -m experiments.benchmarks.noise
 
 A million coordinates at a time, one thread. The samplers take turns; compilation is outside the timed part, and the
-median of ``--repeats`` rounds is reported.
+median of ``--repeats`` rounds is reported. Where the Wikipedia counts are found (data/README.md), the steps of a topic
+model of 50 topics are timed as well.
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from collections.abc import Callable
 import numpy as np
 from randomgen import AESCounter
 
+from vips import LatentDirichletAllocation, PrivacyPlan
+from vips.data import InMemoryData
+from vips.datasets import load_wikipedia
+from vips.engine import clipped_sum
 from vips.privacy._discrete_gaussian import discrete_gaussian
 
 NOISE_STEPS = 2**20
@@ -47,6 +52,33 @@ def measure(size: int, repeats: int) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in runs.items()}
 
 
+def topic_model_steps(repeats: int) -> dict[str, tuple[float, float, float]]:
+    """Seconds of the clipped sum, the noise and the view in one step, by kind of noise; none without the counts."""
+    try:
+        counts = load_wikipedia().counts[:118_000]
+    except FileNotFoundError:
+        return {}
+    found = {}
+    for kind in ("gaussian", "discrete"):
+        plan = PrivacyPlan(noise_multiplier=1.24, sampling_rate=0.05, n_steps=repeats + 1, clip_norm=7.0, noise=kind)
+        model = LatentDirichletAllocation(50, vocabulary=counts.shape[1], privacy=plan)
+        blocks, data, randomness = model.blocks(), InMemoryData(counts), plan.randomness(None)
+        posterior = model.to_posterior(model.initial(randomness.initial), {"topic_word": 0.0}, None)
+        times = []
+        for t in range(1, repeats + 2):
+            marks = [time.perf_counter()]
+            total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
+            marks.append(time.perf_counter())
+            noisy = plan.add_noise(total, blocks, randomness, t)
+            marks.append(time.perf_counter())
+            average = {"topic_word": noisy["topic_word"] / plan.sampling_rate}
+            posterior = model.to_posterior(average, {"topic_word": plan.noise_std() / plan.sampling_rate}, posterior)
+            marks.append(time.perf_counter())
+            times.append(np.diff(marks))
+        found[kind] = tuple(np.median(times[1:], axis=0).tolist())  # the first compiles
+    return found
+
+
 def report(nanoseconds: dict[str, float], size: int) -> str:
     """The table."""
     lines = [f"{size} coordinates, σ = {NOISE_STEPS} steps, one thread; medians"]
@@ -64,6 +96,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=11)
     options = parser.parse_args()
     print(report(measure(options.size, options.repeats), options.size), end="")
+    for kind, (summing, noise, view) in topic_model_steps(options.repeats).items():
+        share = noise / (summing + noise + view)
+        shares = f"sum {summing:.3f} s, noise {noise:.3f} s ({share:.0%} of a step), view {view:.3f} s"
+        print(f"  topic model, {kind:8s} {shares}")
 
 
 if __name__ == "__main__":

@@ -305,7 +305,7 @@ def add_weighted(indptr, indices, ratios, topic_weights, record_weights, first_w
 def add_rounded(
     indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, unit, first_word, last_word, total
 ):
-    """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact, whatever the order."""
+    """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact below 2⁵³, whatever the order."""
     n_topics = topic_weights.shape[1]
     for d in range(len(record_weights)):
         if record_weights[d] == 0.0:
@@ -317,7 +317,7 @@ def add_rounded(
                 scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
                 words, row = word_weights[v], total[v]
                 for k in range(n_topics):
-                    row[k] += np.int64(np.rint(scale * np.float64(weights[k]) * np.float64(words[k])))
+                    row[k] += np.rint(scale * np.float64(weights[k]) * np.float64(words[k]))
 
 
 @_jit

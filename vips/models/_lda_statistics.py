@@ -150,7 +150,9 @@ class DocumentStatistics(RecordStatistics):
         return {"topic_word": total.T}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        total = np.zeros(self._word_weights.shape, np.int64)
+        total = np.zeros(
+            self._word_weights.shape
+        )  # whole numbers: a record's are below 2³¹, those of a chunk far below 2⁵³
         unit = lattice.unit * blocks["topic_word"].scale
 
         def add(first_word: int, last_word: int) -> None:
@@ -160,7 +162,7 @@ class DocumentStatistics(RecordStatistics):
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=1)
-        return {"topic_word": total.T}
+        return {"topic_word": total.T.astype(np.int64)}
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative; counted on a sample of the words, which is enough to share the work fairly."""

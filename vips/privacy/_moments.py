@@ -5,10 +5,9 @@ With β0 = N(0, σ²), β1 = N(1, σ²), β = (1 - q) β0 + q β1 and u = q (β1
     A(p) = E_{β0}[(β/β0)^p] = 1 + E_{β0}[(1 + u)^p - 1 - p u]        p > 1 or p < 0
 
 The last integrand is never negative (Bernoulli), so that A(p) - 1 keeps its relative accuracy however small q is. The
-paper's moment (section 2 of Park et al., arXiv:1611.00340, after Abadi et al., 2016) and Rényi divergences follow::
+paper's moment (section 2 of Park et al., arXiv:1611.00340, after Abadi et al., 2016) follows::
 
     α(λ) = log max(E1, E2)      E1 = E_{β0}[(β0/β)^λ] = A(-λ)      E2 = E_β[(β/β0)^λ] = A(λ + 1)
-    D_p(β || β0) = log A(p) / (p - 1)
     δ = min_λ exp(T α(λ) - λ ε)      ε = min_λ (T α(λ) - log δ) / λ
 
 Expectations are trapezoid sums. The integrand is analytic for |Im z| < π σ² and falls off as a Gaussian, so the error at
@@ -20,21 +19,21 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import logsumexp
 
-__all__ = ["default_orders", "log_moments", "log_power_mean", "log_ratio", "paper_orders"]
+__all__ = ["default_orders", "log_moments", "paper_orders"]
 
 MOST_POINTS = 2**21  # of one sum; beyond, the moment without sampling, which is never smaller
 
 
 def default_orders(noise_multiplier: float) -> np.ndarray:
-    """Rényi orders > 1 among which the best is sought; every order is valid.
+    """λ among which the best is sought; every λ > 0 is valid.
 
-    Orders near 1 serve large ε, large ones small ε. Those above ``4 + 37 σ + 60 σ²`` cannot be the best: without sampling the
-    best is 1 + σ √(2 log(1/δ) / T), and sampling moves it to 2 σ² log(1/q) at most.
+    Small ones serve large ε, large ones small ε. With p = λ + 1, those above ``4 + 37 σ + 60 σ²`` cannot be the best: without
+    sampling the best is 1 + σ √(2 log(1/δ) / T), and sampling moves it to 2 σ² log(1/q) at most.
     """
     orders = np.unique(
         np.concatenate([1.0 + np.geomspace(1e-3, 1.0, 41), np.arange(1.5, 64.75, 0.5), np.geomspace(64.0, 1e6, 113)])
     )
-    return orders[orders <= 4.0 + 37.0 * noise_multiplier + 60.0 * noise_multiplier**2]
+    return orders[orders <= 4.0 + 37.0 * noise_multiplier + 60.0 * noise_multiplier**2] - 1.0
 
 
 def paper_orders(sampling_rate: float, noise_multiplier: float) -> tuple[float, ...]:

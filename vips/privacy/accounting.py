@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -330,16 +330,11 @@ def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) 
     def fits(n_steps: int) -> bool:
         return accountant.epsilon(replace(plan, n_steps=n_steps), delta) <= epsilon
 
-    return _largest(
-        fits,
-        f"Not even one step with noise_multiplier={plan.noise_multiplier:g} is within ε = {epsilon} at δ = {delta}: use more "
-        "noise or a smaller sampling rate.",
-    )
-
-
-def _largest(fits: Callable[[int], bool], none: str) -> int:
     if not fits(1):
-        raise ValueError(none)
+        raise ValueError(
+            f"Not even one step with noise_multiplier={plan.noise_multiplier:g} is within ε = {epsilon} at δ = {delta}: use "
+            "more noise or a smaller sampling rate."
+        )
     low, high = 1, 2
     while fits(high):
         low, high = high, 2 * high
@@ -428,7 +423,7 @@ def _moments_of(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
     if isinstance(orders, str):
         orders = _moments.paper_orders(q, sigma)
     elif orders is None:
-        orders = tuple(_moments.default_orders(sigma) - 1.0)
+        orders = tuple(_moments.default_orders(sigma))
     else:
         orders = tuple(float(order) for order in orders)
     return orders, _cached_moments(q, sigma, orders)

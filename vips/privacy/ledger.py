@@ -10,7 +10,7 @@ B          ``filter_budget``     largest total Rényi divergence of order α tha
 =========  ====================  ============================================================================
 
 Users choose the next plan after seeing the last result, so that admission has to be a *fully adaptive filter*: a fit is
-admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193, theorem 4.3; the
+admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193; the
 order may not change). Privacy loss distributions compose only plans that were fixed beforehand: those of
 :meth:`PrivacyLedger.declare`, against a share of the budget that is set apart.
 """
@@ -260,7 +260,7 @@ class PrivacyLedger:
 
         divergence = self._cost(plan)
         self._append(lambda book: book.charging(run, model, plan, divergence))
-        return LedgerRun(self, run, attempt=0, step=0)
+        return LedgerRun(self, run, attempt=0)
 
     def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
         """Go on with a run after step ``step``, whose state is known from a checkpoint.
@@ -276,7 +276,7 @@ class PrivacyLedger:
             If the ledger knows of no such run, step, or plan of that run.
         """
         self._append(lambda book: book.resuming(run, step, plan))
-        return LedgerRun(self, run, attempt=self._book.run(run).attempt, step=step)
+        return LedgerRun(self, run, attempt=self._book.run(run).attempt)
 
     def close(self, run: str) -> int:
         """End a run and give back the steps that were charged and not released; returns their number.
@@ -330,8 +330,9 @@ class PrivacyLedger:
             return [{"time": _now(), **body} for body in decide(self._book)]
 
         with self._lock:
-            self._file.append(self._book.known, self._book.head, entries)
-            self._refresh()
+            for number, body, digest in self._file.append(self._book.known, self._book.head, entries):
+                if number >= self._book.known:  # what was written; the others are known by now
+                    self._book.apply(number, body, digest)
 
 
 class LedgerRun:
@@ -343,9 +344,8 @@ class LedgerRun:
         Its name in the ledger.
     """
 
-    def __init__(self, ledger: PrivacyLedger, run: str, attempt: int, step: int) -> None:
-        self.ledger, self.run = ledger, run
-        self._attempt, self._step = attempt, step
+    def __init__(self, ledger: PrivacyLedger, run: str, attempt: int) -> None:
+        self.ledger, self.run, self._attempt = ledger, run, attempt
 
     def release(self, step: int) -> None:
         """See :meth:`PrivacyLedger.release`."""
