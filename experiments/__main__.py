@@ -10,6 +10,7 @@ EXPERIMENTS = {
     "lda_wikipedia": "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
     "audit": "lower bounds on ε beside the claims; audits of the models and of broken copies of the code (5 minutes)",
     "accounting": "δ against ε by every accountant, with a plot (half a minute)",
+    "polya_gamma": "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
     "lda_settings": "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
 }
 

@@ -1,5 +1,8 @@
-"""Exponential families: parameters, expectations, divergences, sampling. NumPy and SciPy only."""
+"""Exponential families: parameters, expectations, divergences, sampling. NumPy and SciPy only, and ``polyagamma`` for draws."""
 
 from vips.expfam.dirichlet import Dirichlet
+from vips.expfam.gamma import Gamma
+from vips.expfam.gaussian import DiagonalGaussian, Gaussian
+from vips.expfam.polya_gamma import PolyaGamma, polya_gamma_mean
 
-__all__ = ["Dirichlet"]
+__all__ = ["DiagonalGaussian", "Dirichlet", "Gamma", "Gaussian", "PolyaGamma", "polya_gamma_mean"]

@@ -1,0 +1,270 @@
+"""Gaussian distributions of vectors, with a full or a diagonal precision.
+
+    log p(x) = (Λμ)ᵀx - ½ xᵀΛx - ½ μᵀΛμ + ½ log|Λ| - ½ d log 2π        x in R^d, Λ positive definite
+
+==========================  ======================  ===================================================
+symbol                      name                    meaning
+==========================  ======================  ===================================================
+μ, Λ                        ``mean, precision``     parameters
+Λμ, -Λ/2                    ``natural``             natural parameters of x and of xxᵀ (x², if diagonal)
+μ, Λ⁻¹                      ``mean``, ``cov``       E x and Cov x: the mean parameters are μ, Λ⁻¹ + μμᵀ
+==========================  ======================  ===================================================
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotri
+from scipy.special import ndtri
+
+__all__ = ["DiagonalGaussian", "Gaussian"]
+
+_LOG_2PI = np.log(2.0 * np.pi)
+
+
+class _AnyGaussian(ABC):
+    """What the two share: everything that needs only μ, the marginals, log|Λ| and Λ times a vector."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+
+    @property
+    @abstractmethod
+    def var(self) -> np.ndarray: ...
+
+    @property
+    @abstractmethod
+    def _log_det(self) -> np.ndarray:
+        """log|Λ|."""
+
+    @abstractmethod
+    def _times(self, vectors: np.ndarray) -> np.ndarray:
+        """Λ times vectors of shape (..., d)."""
+
+    @abstractmethod
+    def _trace(self, other: Self) -> np.ndarray:
+        """Trace of the precision of ``other`` times the covariance of this one."""
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviations of the marginals, shape (..., d)."""
+        return np.sqrt(self.var)
+
+    @property
+    def natural(self) -> tuple[np.ndarray, np.ndarray]:
+        """Natural parameters Λμ and -Λ/2."""
+        return self._times(self.mean), -0.5 * self.precision
+
+    @property
+    def log_normalizer(self) -> np.ndarray:
+        """½ μᵀΛμ - ½ log|Λ| + ½ d log 2π, shape (...)."""
+        n_dimensions = self.mean.shape[-1]
+        return 0.5 * ((self.mean * self._times(self.mean)).sum(axis=-1) - self._log_det + n_dimensions * _LOG_2PI)
+
+    @property
+    def entropy(self) -> np.ndarray:
+        """-E log p(x) = ½ d (1 + log 2π) - ½ log|Λ|, shape (...)."""
+        return 0.5 * (self.mean.shape[-1] * (1.0 + _LOG_2PI) - self._log_det)
+
+    def kl(self, other: Self) -> np.ndarray:
+        """KL(self ‖ other), shape (...); of two full or two diagonal Gaussians."""
+        if not (isinstance(other, type(self)) or isinstance(self, type(other))):
+            raise TypeError(
+                f"The divergence of a {type(self).__name__} from a {type(other).__name__} is not implemented."
+            )
+        # ½ (tr Λ'Σ - d + δᵀΛ'δ + log|Λ| - log|Λ'|), δ = μ - μ'
+        shift = self.mean - other.mean
+        distance = (shift * other._times(shift)).sum(axis=-1)
+        return 0.5 * (self._trace(other) - shift.shape[-1] + distance + self._log_det - other._log_det)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central credible interval of every coordinate, from its marginal: (lower, upper) arrays."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        half_width = ndtri(0.5 + 0.5 * level) * self.std
+        return self.mean - half_width, self.mean + half_width
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"mean": self.mean, "precision": self.precision}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Self:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays["mean"], arrays["precision"])
+
+
+class Gaussian(_AnyGaussian):
+    """Gaussians with a full precision, one per leading index.
+
+    Parameters
+    ----------
+    mean : array of shape (..., d)
+        μ.
+    precision : array of shape (..., d, d)
+        Λ, symmetric positive definite. What rounding left of asymmetry is averaged away.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite, the shapes do not fit, or a precision is not symmetric positive definite.
+
+    Notes
+    -----
+    The precision is factorised once, at construction; the covariance is computed when it is first asked for.
+    """
+
+    def __init__(self, mean: np.ndarray, precision: np.ndarray) -> None:
+        self.mean, self.precision, self._factor = _checked(mean, precision, "precision")
+
+    @classmethod
+    def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
+        """From the natural parameters Λμ of x and -Λ/2 of xxᵀ."""
+        family = cls(linear, -2.0 * np.asarray(quadratic))  # checks both; its mean is not yet μ
+        family.mean = _read_only(family._solve(family.mean))
+        return family
+
+    @classmethod
+    def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
+        """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is kept as it is given."""
+        mean, cov, factor = _checked(mean, cov, "cov")
+        family = cls(mean, _inverse(factor))
+        family.cov = cov
+        return family
+
+    @cached_property
+    def cov(self) -> np.ndarray:
+        """Λ⁻¹, shape (..., d, d)."""
+        return _read_only(_inverse(self._factor))
+
+    @property
+    def var(self) -> np.ndarray:
+        """Variances of the marginals, shape (..., d)."""
+        return np.diagonal(self.cov, axis1=-2, axis2=-1)
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent draws, shape (size, ..., d)."""
+        draws = rng.standard_normal((size, *self.mean.shape))
+        for index in np.ndindex(self.mean.shape[:-1]):  # Λ = LLᵀ, so L⁻ᵀz has covariance Λ⁻¹
+            rows = (slice(None), *index)
+            draws[rows] = solve_triangular(self._factor[index], draws[rows].T, lower=True, trans="T").T
+        return draws + self.mean
+
+    @property
+    def _log_det(self) -> np.ndarray:
+        return 2.0 * np.log(np.diagonal(self._factor, axis1=-2, axis2=-1)).sum(axis=-1)
+
+    def _times(self, vectors: np.ndarray) -> np.ndarray:
+        return (self.precision @ vectors[..., None])[..., 0]
+
+    def _solve(self, vectors: np.ndarray) -> np.ndarray:
+        """Λ⁻¹ times vectors of shape (..., d)."""
+        solved = np.empty(vectors.shape)
+        for index in np.ndindex(vectors.shape[:-1]):
+            factor = self._factor[index]
+            half = solve_triangular(factor, vectors[index], lower=True)
+            solved[index] = solve_triangular(factor, half, lower=True, trans="T")
+        return solved
+
+    def _trace(self, other: Self) -> np.ndarray:
+        return np.einsum("...ij,...ij->...", other.precision, self.cov)
+
+
+class DiagonalGaussian(_AnyGaussian):
+    """Gaussians with independent coordinates.
+
+    Parameters
+    ----------
+    mean : array of shape (..., d)
+        μ.
+    precision : array of shape (..., d)
+        The diagonal of Λ, positive.
+
+    Raises
+    ------
+    ValueError
+        If a number is not finite, the shapes differ, or a precision is not positive.
+    """
+
+    def __init__(self, mean: np.ndarray, precision: np.ndarray) -> None:
+        mean, precision = np.array(mean, dtype=np.float64), np.array(precision, dtype=np.float64)
+        if mean.ndim == 0 or mean.shape != precision.shape:
+            raise ValueError(
+                f"`mean` and `precision` must have one shape (..., d), got {mean.shape} and {precision.shape}."
+            )
+        if not (np.isfinite(mean).all() and np.isfinite(precision).all() and (precision > 0.0).all()):
+            raise ValueError("`mean` must be finite, and `precision` positive and finite.")
+        self.mean, self.precision = _read_only(mean), _read_only(precision)
+
+    @classmethod
+    def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
+        """From the natural parameters Λμ of x and -Λ/2 of x²; both of shape (..., d)."""
+        family = cls(linear, -2.0 * np.asarray(quadratic))  # checks both; its mean is not yet μ
+        family.mean = _read_only(family.mean / family.precision)
+        return family
+
+    @cached_property
+    def cov(self) -> np.ndarray:
+        """Λ⁻¹ with its zeros, shape (..., d, d)."""
+        return _read_only(self.var[..., None] * np.eye(self.mean.shape[-1]))
+
+    @property
+    def var(self) -> np.ndarray:
+        """Variances of the marginals, shape (..., d)."""
+        return 1.0 / self.precision
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent draws, shape (size, ..., d)."""
+        return self.mean + self.std * rng.standard_normal((size, *self.mean.shape))
+
+    @property
+    def _log_det(self) -> np.ndarray:
+        return np.log(self.precision).sum(axis=-1)
+
+    def _times(self, vectors: np.ndarray) -> np.ndarray:
+        return self.precision * vectors
+
+    def _trace(self, other: Self) -> np.ndarray:
+        return (other.precision * self.var).sum(axis=-1)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _checked(mean: np.ndarray, matrix: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Read-only copies of a mean and of a symmetric positive definite matrix, and its lower Cholesky factor."""
+    mean, matrix = np.array(mean, dtype=np.float64), np.asarray(matrix, dtype=np.float64)
+    if mean.ndim == 0 or matrix.shape != (*mean.shape, mean.shape[-1]):
+        raise ValueError(
+            f"`mean` must have shape (..., d) and `{name}` shape (..., d, d), got {mean.shape} and {matrix.shape}."
+        )
+    if not (np.isfinite(mean).all() and np.isfinite(matrix).all()):
+        raise ValueError(f"`mean` and `{name}` must be finite.")
+    symmetric = 0.5 * (matrix + np.swapaxes(matrix, -2, -1))
+    asymmetry, size = (np.abs(m).max(axis=(-2, -1), initial=0.0) for m in (matrix - symmetric, matrix))
+    if not (asymmetry <= 1e-8 * size).all():
+        raise ValueError(f"`{name}` must be symmetric.")
+    try:
+        factor = np.linalg.cholesky(symmetric)
+    except np.linalg.LinAlgError:
+        raise ValueError(f"`{name}` must be positive definite: its Cholesky factorisation fails.") from None
+    return _read_only(mean), _read_only(symmetric), factor
+
+
+def _inverse(factor: np.ndarray) -> np.ndarray:
+    """(LLᵀ)⁻¹ for lower triangular L of shape (..., d, d)."""
+    inverse = np.empty(factor.shape)
+    for index in np.ndindex(factor.shape[:-2]):
+        upper, info = dpotri(factor[index].T, lower=0)  # of the transpose, because LAPACK stores by columns
+        if info != 0:
+            raise ValueError("The matrix is singular to working precision.")
+        np.add(upper, np.triu(upper, 1).T, out=inverse[index])
+    return inverse

@@ -1,0 +1,183 @@
+"""The posterior of Bayesian logistic regression, by Gibbs sampling.
+
+    y_n | w ~ Binomial(b, 1 / (1 + exp(-x_nᵀw))),     w | α ~ N(0, I/α),     α ~ Gamma(a₀, b₀)
+
+With ω_n ~ PG(b, x_nᵀw) the conditional of w is Gaussian, and the chain has the exact posterior of (w, α) as its limit.
+
+==========================  ======================  ==================================================
+symbol                      name                    meaning
+==========================  ======================  ==================================================
+w                           ``coef``                coefficients; the intercept, if any, is the last
+α                           ``alpha``               their prior precision
+(a₀, b₀) or α               ``prior``               shape and rate of α, or its fixed value
+b                           ``n_trials``            largest possible count
+==========================  ======================  ==================================================
+
+Polson, Scott and Windle (2013), arXiv:1205.0310v3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from vips.expfam.polya_gamma import draw_polya_gamma
+
+__all__ = ["LogisticDraws", "effective_sample_size", "gibbs_logistic"]
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticDraws:
+    """Draws from a posterior, in the order of the chain.
+
+    Attributes
+    ----------
+    coef : ndarray of shape (n_samples, n_features) or (n_samples, n_features + 1)
+        The intercept, if there is one, is the last column.
+    alpha : ndarray of shape (n_samples,)
+    """
+
+    coef: np.ndarray
+    alpha: np.ndarray
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Posterior mean of the coefficients."""
+        return self.coef.mean(axis=0)
+
+    @property
+    def cov(self) -> np.ndarray:
+        """Posterior covariance of the coefficients, always a matrix."""
+        return np.atleast_2d(np.cov(self.coef, rowvar=False))
+
+    @property
+    def std(self) -> np.ndarray:
+        """Posterior standard deviations of the coefficients."""
+        return self.coef.std(axis=0, ddof=1)
+
+    def effective_sample_size(self) -> np.ndarray:
+        """Independent draws that would give means as exact as these do, one number per coefficient."""
+        return effective_sample_size(self.coef)
+
+
+def effective_sample_size(chain: np.ndarray) -> np.ndarray:
+    """Length of a chain divided by its autocorrelation time, by Geyer's initial positive sequence.
+
+    Parameters
+    ----------
+    chain : array of shape (n_samples, ...)
+        Stationary and reversible, or nearly so.
+    """
+    n_samples = len(chain)
+    centred = chain - np.mean(chain, axis=0)
+    spectrum = np.fft.rfft(centred, 2 * n_samples, axis=0)
+    correlation = np.fft.irfft(np.abs(spectrum) ** 2, axis=0)[:n_samples]
+    correlation = correlation / correlation[0]
+    # § 3.3 of Geyer (1992), Statistical Science 7(4): sums of neighbours are positive, the noise after them is not
+    pairs = correlation[: n_samples // 2 * 2].reshape(n_samples // 2, 2, *correlation.shape[1:]).sum(axis=1)
+    before_noise = np.logical_and.accumulate(pairs > 0.0, axis=0)
+    return n_samples / (2.0 * (pairs * before_noise).sum(axis=0) - 1.0)
+
+
+def gibbs_logistic(
+    X: np.ndarray,
+    y: np.ndarray,
+    *,
+    n_trials: int = 1,
+    prior: tuple[float, float] | float = (1.0, 1.0),
+    fit_intercept: bool = False,
+    intercept_std: float = 10.0,
+    n_samples: int = 2000,
+    n_burn_in: int = 500,
+    random_state: int | np.random.Generator | None = None,
+) -> LogisticDraws:
+    """Draw from the posterior of Bayesian logistic regression.
+
+    **Not private.** The draws depend on every record without clipping or noise. Use it to check approximations on public or
+    synthetic data, never to release a result.
+
+    Parameters
+    ----------
+    X : array of shape (n_records, n_features)
+    y : array of shape (n_records,)
+        Whole numbers between 0 and ``n_trials``.
+    n_trials : int
+        b; 1 for labels in {0, 1}. The draws of ω are exact up to 30, and nearly so above.
+    prior : (float, float) or float
+        Shape and rate of the Gamma prior of α, or α itself.
+    fit_intercept : bool
+        Adds a coefficient of prior N(0, ``intercept_std``²), whatever α.
+    intercept_std : float
+    n_samples, n_burn_in : int
+        Sweeps that are kept, and sweeps before them that are not.
+    random_state : int, Generator or None
+
+    Returns
+    -------
+    LogisticDraws
+
+    Raises
+    ------
+    ValueError
+        If the data are not finite, their shapes do not fit, a count is impossible, or the prior is not positive.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((200, 2))
+    >>> y = rng.random(200) < 1.0 / (1.0 + np.exp(-X @ [2.0, -1.0]))
+    >>> draws = gibbs_logistic(X, y, prior=1.0, n_samples=500, random_state=1)
+    >>> bool((np.abs(draws.mean - [2.0, -1.0]) < 3.0 * draws.std).all())
+    True
+    """
+    X, y = _checked_data(X, y, n_trials)
+    n_features = X.shape[1]
+    numbers = np.atleast_1d(np.asarray(prior, dtype=np.float64))
+    if numbers.shape not in ((1,), (2,)) or not (np.isfinite(numbers).all() and (numbers > 0.0).all()):
+        raise ValueError(f"`prior` must be a positive number or a pair of positive numbers, got {prior!r}.")
+    if not (np.isfinite(intercept_std) and intercept_std > 0.0):
+        raise ValueError(f"`intercept_std` must be positive and finite, got {intercept_std!r}.")
+    if fit_intercept:
+        X = np.column_stack([X, np.ones(len(X))])
+    rng = np.random.default_rng(random_state)
+
+    trials = np.full(len(X), float(n_trials))
+    linear = X.T @ (y - 0.5 * n_trials)  # Σ_n κ_n x_n
+    prior_precision = np.full(X.shape[1], intercept_std**-2.0)  # the diagonal of Λ₀; the first d entries become α
+    coef, alpha = np.zeros(X.shape[1]), numbers[0] / numbers[1] if len(numbers) == 2 else numbers[0]
+    draws = LogisticDraws(np.empty((n_samples, len(coef))), np.empty(n_samples))
+    for sweep in range(-n_burn_in, n_samples):
+        omega = draw_polya_gamma(trials, X @ coef, rng)
+        prior_precision[:n_features] = alpha
+        coef = _draw_coef(X, omega, linear, prior_precision, rng)
+        if len(numbers) == 2:  # α ~ Gamma(a₀ + d/2, b₀ + |w|²/2)
+            squares = coef[:n_features] @ coef[:n_features]
+            alpha = rng.standard_gamma(numbers[0] + 0.5 * n_features) / (numbers[1] + 0.5 * squares)
+        if sweep >= 0:
+            draws.coef[sweep], draws.alpha[sweep] = coef, alpha
+    return draws
+
+
+def _draw_coef(X, omega, linear, prior_precision, rng) -> np.ndarray:
+    """One draw of N(V Σ κ_n x_n, V), V⁻¹ = XᵀΩX + Λ₀."""
+    scaled = np.sqrt(omega)[:, None] * X
+    precision = scaled.T @ scaled  # one triangle only, by BLAS
+    precision.flat[:: len(linear) + 1] += prior_precision
+    factor = cho_factor(precision, lower=True, check_finite=False)
+    noise = solve_triangular(factor[0], rng.standard_normal(len(linear)), lower=True, trans="T", check_finite=False)
+    return cho_solve(factor, linear, check_finite=False) + noise
+
+
+def _checked_data(X, y, n_trials) -> tuple[np.ndarray, np.ndarray]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if X.ndim != 2 or y.shape != X.shape[:1]:
+        raise ValueError(f"`X` must have shape (n, d) and `y` shape (n,), got {X.shape} and {y.shape}.")
+    if not np.isfinite(X).all():
+        raise ValueError("`X` must be finite.")
+    if n_trials < 1 or n_trials != int(n_trials):
+        raise ValueError(f"`n_trials` must be a positive integer, got {n_trials!r}.")
+    if not ((y >= 0.0) & (y <= n_trials) & (y == np.floor(y))).all():
+        raise ValueError(f"`y` must hold whole numbers between 0 and `n_trials` = {n_trials}.")
+    return X, y
