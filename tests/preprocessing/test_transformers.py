@@ -1,0 +1,267 @@
+import copy
+import subprocess
+import sys
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder
+
+
+class Hostile:
+    """A value whose comparison and hash fail."""
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    def __hash__(self):
+        raise RuntimeError("hashed")
+
+
+class Impostor:
+    """A value with the hash of a category, whose comparison fails."""
+
+    def __eq__(self, other):
+        raise RuntimeError("compared")
+
+    def __hash__(self):
+        return hash("red")
+
+
+COLUMNS = {"colour": ["red", "green", "blue"], "age": (0, 100), "level": [1, 2], "height": (-1.5, 2.5)}
+NUMBERS = [0.0, 50.0, 100.0, -3.0, 1e308, -1e308, 5e-324, np.nan, np.inf, -np.inf]
+OBJECTS = [
+    "red", "blue", "RED", "", None, np.nan, pd.NA, pd.NaT, 1, 2.0, True, [1], {"a": 1}, {1}, b"red", np.array([1, 2]),
+    np.array("red"), Decimal("sNaN"), ("red",), Hostile(), Impostor(), float("inf"), "\ud800", object(),
+]  # fmt: skip
+
+
+def hostile_table(n, seed=0):
+    rng = np.random.default_rng(seed)
+
+    def column(values):
+        drawn = np.empty(n, dtype=object)
+        drawn[:] = [values[i] for i in rng.integers(len(values), size=n)]
+        return drawn
+
+    table = {"age": column(NUMBERS).astype(float), "colour": column(OBJECTS), "other": np.arange(n)}
+    height = column([0.0, 1.0, -3.0, 3e38, np.nan, np.inf, -np.inf]).astype(np.float32)
+    return pd.DataFrame(table | {"level": column(OBJECTS), "height": height})
+
+
+def cases():
+    for sparse in (False, True):
+        yield TableEncoder(COLUMNS, sparse_output=sparse), hostile_table(200)
+        yield (
+            PublicOneHotEncoder([["red", "blue"], [1, 2, "b"]], sparse_output=sparse),
+            np.array(
+                [[a, b] for a, b in zip(hostile_table(200)["colour"], hostile_table(200, 1)["level"], strict=True)]
+                + [[0, 0]],
+                dtype=object,
+            )[:-1],
+        )
+    yield TableEncoder(COLUMNS, unit_norm=False), hostile_table(200)
+    yield PublicScaler({"height": (0, 1), "age": (0, 1e-300)}), hostile_table(200)
+    yield PublicScaler((-1e300, 1e300)), hostile_table(200)[["age", "height"]].to_numpy()
+
+
+CASES = list(cases())
+NAMES = [f"{type(transformer).__name__} {i}" for i, (transformer, _) in enumerate(CASES)]
+
+
+def dense(features):
+    return features.toarray() if sp.issparse(features) else features
+
+
+@pytest.mark.parametrize(("transformer", "table"), CASES, ids=NAMES)
+class TestEveryTransformer:
+    def test_rows_are_treated_alone_and_no_value_raises_or_warns(self, transformer, table):
+        transformer = clone(transformer)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with np.errstate(all="raise"):
+                whole = transformer.fit_transform(table)
+                rows = [table[i : i + 1] for i in range(len(table))]
+                alone = np.vstack([dense(clone(transformer).fit(row).transform(row)) for row in rows])
+                later = dense(transformer.transform(table[::-1]))[::-1]
+        assert sp.issparse(whole) == getattr(transformer, "sparse_output", False)
+        np.testing.assert_array_equal(dense(whole), alone)
+        np.testing.assert_array_equal(dense(whole), later)
+        assert len(np.unique(alone, axis=0)) > 3  # not a constant
+
+    def test_fit_learns_nothing_and_zero_rows_are_ordinary(self, transformer, table):
+        full, empty = clone(transformer).fit(table), clone(transformer).fit(table[:0])
+        state = copy.deepcopy(vars(empty))
+        assert state.keys() == vars(full).keys()
+        for name in set(state) - {"feature_names_in_"}:
+            assert state[name] == vars(full)[name]
+        np.testing.assert_array_equal(dense(empty.transform(table)), dense(full.transform(table)))
+        n_features = len(empty.get_feature_names_out())
+        assert full.transform(table).shape == (len(table), n_features)
+        assert full.transform(table[:0]).shape == (0, n_features)
+        assert full.transform(table[:0]).dtype == full.transform(table).dtype == np.float64
+
+    def test_settings_are_parameters(self, transformer, table):
+        again = clone(transformer)
+        assert again.get_params() == transformer.get_params()
+        assert again.fit(table) is again
+        assert again.get_params() == transformer.get_params()
+        assert all(isinstance(text, str) and len(text) < 200 for text in clone(transformer).declared_public)
+
+
+def test_scaler_is_min_max_with_clipping_and_defective_values_are_nan():
+    X = np.array([[0.0, 5.0], [2.0, np.nan], [8.0, np.inf], [-1.0, -np.inf]])
+    scaled = PublicScaler([(0, 4), (0, 10)]).fit_transform(X)
+    np.testing.assert_array_equal(scaled, [[0.0, 0.5], [0.5, np.nan], [1.0, np.nan], [0.0, np.nan]])
+    same = MinMaxScaler(clip=True).fit(np.array([[0.0, 0.0], [4.0, 10.0]]))
+    np.testing.assert_allclose(scaled[:, 0], same.transform(np.nan_to_num(X))[:, 0])
+    np.testing.assert_array_equal(PublicScaler((0, 2)).fit_transform(np.array([[True, False]])), [[0.5, 0.0]])
+    np.testing.assert_array_equal(PublicScaler(np.array([[0, 2]])).fit_transform(np.array([[1]], np.uint8)), [[0.5]])
+
+
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.lists(st.floats(), max_size=5),
+)
+def test_scaled_values_are_in_the_unit_interval(one, other, values):
+    low, high = sorted((one, other))
+    scaler = PublicScaler((low, high))
+    if low == high or not np.isfinite(high - low):
+        with pytest.raises(ValueError, match="low < high"):
+            scaler.fit(np.zeros((0, 1)))
+        return
+    values = np.array(values, dtype=float).reshape(-1, 1)
+    scaled = scaler.fit_transform(values)
+    np.testing.assert_array_equal(np.isnan(scaled), ~np.isfinite(values))
+    assert ((scaled >= 0) & (scaled <= 1))[np.isfinite(values)].all()
+
+
+def test_one_hot_equals_scikit_learn_on_declared_values():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.choice(["a", "b", "c"], 50), rng.choice(["x", "y"], 50)]).astype(object)
+    categories = [["c", "a", "b"], ["x", "y"]]
+    ours = PublicOneHotEncoder(categories, sparse_output=True).fit(X)
+    theirs = OneHotEncoder(categories=categories).fit(X)
+    assert (ours.transform(X) != theirs.transform(X)).nnz == 0
+    assert ours.transform(X).has_canonical_format
+    assert ours.get_feature_names_out().tolist() == theirs.get_feature_names_out().tolist()
+    named = ["first", "second"]
+    assert ours.get_feature_names_out(named).tolist() == theirs.get_feature_names_out(named).tolist()
+
+
+@pytest.mark.parametrize("dtype", [object, "str", "string", pd.CategoricalDtype(["b", "unused", "z", "a"])], ids=str)
+def test_values_of_pandas_columns_count_whatever_holds_them(dtype):
+    frame = pd.DataFrame({"c": pd.Series(["b", None, "a", "z"], index=[7, 7, 3, 1]).astype(dtype)})
+    expected = [[0, 1], [0, 0], [1, 0], [0, 0]]
+    np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a", "b"]}).fit_transform(frame), expected)
+
+
+def test_a_column_that_a_reader_took_for_numbers_as_all_is_missing_gives_zeros():
+    np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a"]}).fit_transform(pd.DataFrame({"c": [np.nan]})), [[0]])
+
+
+@pytest.mark.parametrize("dtype", ["int8", "Int64", float, bool])
+def test_numbers_can_be_categories(dtype):
+    frame = pd.DataFrame({"c": pd.Series([1, 0]).astype(dtype)})
+    np.testing.assert_array_equal(PublicOneHotEncoder({"c": [0, 1]}).fit_transform(frame), [[0, 1], [1, 0]])
+
+
+def test_table_features_come_in_the_declared_order():
+    frame = pd.DataFrame({"b": [5.0], "a": ["y"], "unused": [None], "c": [True]})
+    columns = {"c": (0, 1), "a": ["x", "y"], "b": (0, 10)}
+    for sparse in (False, True):
+        encoder = TableEncoder(columns, unit_norm=False, sparse_output=sparse)
+        np.testing.assert_array_equal(dense(encoder.fit_transform(frame)), [[1, 0, 1, 0.5]])
+        assert encoder.get_feature_names_out().tolist() == ["c", "a_x", "a_y", "b"]
+        assert encoder.n_features_out == 4
+        assert encoder.feature_norm == np.sqrt(3)
+        unit = TableEncoder(columns, sparse_output=sparse)
+        np.testing.assert_allclose(dense(unit.fit_transform(frame)), np.array([[1, 0, 1, 0.5]]) / np.sqrt(3))
+        assert unit.feature_norm == 1.0
+    only = TableEncoder({"a": ["y"]}).fit(frame)
+    np.testing.assert_array_equal(only.transform(frame), [[1.0]])
+    np.testing.assert_array_equal(TableEncoder({"b": (0, 10)}).fit_transform(frame), [[0.5]])
+    assert TableEncoder(columns).declared_public == (
+        "bounds of 2 numeric columns (c: 0 to 1, b: 0 to 10)",
+        "categories of 1 column (a: 2)",
+    )
+    with_set_output = TableEncoder(columns).set_output(transform="pandas").fit_transform(frame.set_index([[42]]))
+    assert list(with_set_output.columns) == ["c", "a_x", "a_y", "b"]
+    assert list(with_set_output.index) == [42]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data(), st.integers(1, 40))
+def test_no_row_is_longer_than_the_stated_norm(data, n_columns):
+    """In exact arithmetic: one rounding too many in 1/√k would show."""
+    numeric = data.draw(st.lists(st.booleans(), min_size=n_columns, max_size=n_columns))
+    columns = {f"c{i}": (-1.0, 3.0) if is_number else ["a", "b"] for i, is_number in enumerate(numeric)}
+    extreme = [3.0, 1e300, -1e300, 2.999999]
+    row = {
+        name: [data.draw(st.sampled_from(extreme if isinstance(declared, tuple) else ["a", "b", "z", None]))]
+        for name, declared in columns.items()
+    }
+    for unit_norm in (True, False):
+        encoder = TableEncoder(columns, unit_norm=unit_norm)
+        features = encoder.fit_transform(pd.DataFrame(row))[0]
+        squares = sum(Fraction(value) ** 2 for value in features)
+        assert squares <= (1 if unit_norm else n_columns)
+        assert np.linalg.norm(features) <= encoder.feature_norm * (1 + 1e-15 * n_columns)
+
+
+def test_the_norm_bound_is_reached_for_every_number_of_columns():
+    for k in range(1, 60):
+        columns = {str(i): (0, 1) for i in range(k)}
+        row = TableEncoder(columns).fit_transform(pd.DataFrame({str(i): [1] for i in range(k)}))[0]
+        assert 1 - 1e-15 <= k * Fraction(row[0]) ** 2 <= 1
+        assert (row == row[0]).all()
+
+
+def test_they_work_inside_scikit_learn():
+    table = hostile_table(30)
+    parts = ColumnTransformer([
+        ("numbers", PublicScaler({"age": (0, 100), "height": (-1.5, 2.5)}), ["height", "age"]),
+        ("lists", PublicOneHotEncoder({"colour": COLUMNS["colour"], "level": [1, 2]}), ["colour", "level"]),
+    ])  # fmt: skip
+    whole = TableEncoder(COLUMNS, unit_norm=False).fit(table)
+    found = make_pipeline(parts).set_output(transform="pandas").fit_transform(table)
+    found.columns = [name.split("__")[1] for name in found.columns]
+    np.testing.assert_array_equal(found[whole.get_feature_names_out()].to_numpy(), whole.transform(table))
+
+
+def test_pandas_is_optional():
+    code = (
+        "import sys; sys.modules['pandas'] = None; import vips.preprocessing, vips.datasets"  # None: importing it fails
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def _not_ours(estimator):
+    """Checks of scikit-learn's that ask for what these transformers promise not to do."""
+    values = "whether values can be used is not looked at: no error may depend on a record"
+    return {
+        "check_estimators_empty_data_messages": "zero rows are ordinary input",
+        "check_estimators_nan_inf": values,
+        "check_complex_data": "a TypeError here: the dtype is public",
+        "check_dtype_object": "columns of numbers need a NumPy number dtype",
+        "check_transformer_data_not_an_array": "the dtype of a list depends on its values",
+    }
+
+
+# Of the three, only a scaler with one pair for all columns takes any table: the others must know the columns.
+@parametrize_with_checks([PublicScaler((-5, 5))], expected_failed_checks=_not_ours)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)

@@ -1,0 +1,148 @@
+"""What the declared transformers share: they look at public facts about a table, and treat each row alone."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+__all__ = ["DeclaredTransformer", "column", "columns_of", "shortened"]
+
+
+class DeclaredTransformer(TransformerMixin, BaseEstimator):
+    """Base class: ``fit`` compares what was declared with public facts, ``transform`` treats each row alone."""
+
+    @property
+    @abstractmethod
+    def declared_public(self) -> tuple[str, ...]:
+        """What was declared, in short strings for a privacy report."""
+
+    @abstractmethod
+    def _check(self, X) -> None:
+        """Compare what is declared with the columns of ``X`` and their dtypes; read no value."""
+
+    @abstractmethod
+    def _transform(self, X):
+        """The features of each row."""
+
+    def fit(self, X, y=None):
+        """Compare what was declared with public facts about ``X``. No value is read, nothing is learnt.
+
+        Parameters
+        ----------
+        X : data frame or ndarray of shape (n_records, n_columns)
+            Zero rows are enough.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: what was declared, the container, names and number of columns, dtypes.
+        """
+        _check_container(X)
+        self._check(X)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns
+        return self
+
+    def transform(self, X):
+        """Features of each row, from that row alone.
+
+        Parameters
+        ----------
+        X : data frame or ndarray of shape (n_records, n_columns)
+
+        Returns
+        -------
+        ndarray or CSR of shape (n_records, n_features), float64
+        """
+        check_is_fitted(self)
+        _check_container(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        self._check(X)
+        return self._transform(X)
+
+    def _names(self, declared: Mapping | Sequence, input_features: Sequence[str] | None) -> list[str]:
+        """Names of the declared columns; by name, they are known before ``fit``."""
+        if isinstance(declared, Mapping) and input_features is None:
+            return [str(name) for name in declared]
+        check_is_fitted(self)
+        known = getattr(self, "feature_names_in_", None)
+        if input_features is not None:
+            if known is not None and list(input_features) != list(known):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if len(input_features) != self.n_features_in_:
+                raise ValueError(f"input_features should have length equal to {self.n_features_in_}.")
+            known = input_features
+        if isinstance(declared, Mapping):
+            return [str(name) for name in declared]
+        return [f"x{i}" for i in range(self.n_features_in_)] if known is None else [str(name) for name in known]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+
+def columns_of(X, declared: Mapping | Sequence) -> list:
+    """What selects the declared columns of ``X``: names in a data frame, positions in an array.
+
+    Parameters
+    ----------
+    X : data frame or ndarray of shape (n_records, n_columns)
+    declared : mapping or sequence
+        By column name, which needs a data frame and may leave columns out, or one entry per column.
+    """
+    names = list(X.columns) if _is_frame(X) else list(range(X.shape[1]))
+    if not isinstance(declared, Mapping):
+        if len(declared) != len(names):
+            raise ValueError(f"{len(declared)} columns are declared, but X has {len(names)}.")
+        wanted = names
+    elif not _is_frame(X):
+        raise TypeError(
+            "Columns are declared by name, but X is an array, whose columns have none. Pass a data frame, or declare a "
+            "list with one entry per column."
+        )
+    else:
+        wanted = list(declared)
+    for name in wanted:
+        if names.count(name) != 1:
+            raise ValueError(f"Column {name!r} is declared, but X has {names.count(name)} columns of that name.")
+    return wanted
+
+
+def column(X, key):
+    """One column of a data frame or array."""
+    return X[key] if _is_frame(X) else X[:, key]
+
+
+def shortened(items: Sequence[str], most: int = 3) -> str:
+    """The first few, with dots for the others."""
+    return ", ".join([*items[:most], "..."] if len(items) > most else items)
+
+
+def _is_frame(X) -> bool:
+    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+
+
+def _check_container(X) -> None:
+    if _is_frame(X):
+        return
+    if sp.issparse(X):
+        raise TypeError("Sparse input is not supported: pass a data frame or a dense array.")
+    if not isinstance(X, np.ndarray):
+        raise TypeError(
+            f"X must be a data frame or a NumPy array, got {type(X).__name__}: the dtype of anything else would depend on "
+            "its values. Convert it first, e.g. numpy.asarray(X, dtype=float)."
+        )
+    if X.ndim != 2:
+        raise ValueError(
+            f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
+        )

@@ -1,0 +1,143 @@
+"""Categories to indicators, over declared lists."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, shortened
+
+__all__ = ["PublicOneHotEncoder", "checked_categories"]
+
+
+class PublicOneHotEncoder(DeclaredTransformer):
+    """One indicator per declared category; a value that was not declared has none.
+
+    scikit-learn's ``OneHotEncoder`` learns the categories, or fails at a record that has another one: either tells
+    something about a record.
+
+    Parameters
+    ----------
+    categories : mapping of str to list, or list of lists
+        By name for data frames (columns that are not named are left out), or one list per column. Strings, integers,
+        booleans or finite numbers, each once.
+    sparse_output : bool
+        CSR instead of a dense array.
+
+    Guarantees
+    ----------
+    - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
+    - The indicators of a column have at most a single 1. A missing or undeclared value (of any type) gives zeros.
+    - No value raises or warns; errors come from declared settings, column names and dtypes.
+
+    Notes
+    -----
+    Values are compared by equality: 1, 1.0 and True are the same category. Of a pandas categorical, the values count, not its
+    own list of categories.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips.preprocessing import PublicOneHotEncoder
+    >>> PublicOneHotEncoder([["a", "b"]]).fit_transform(np.array([["b"], ["c"]], dtype=object))
+    array([[0., 1.],
+           [0., 0.]])
+    """
+
+    def __init__(self, categories, *, sparse_output: bool = False) -> None:
+        self.categories = categories
+        self.sparse_output = sparse_output
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """The number of categories, in a short string for a privacy report."""
+        declared = checked_categories(self.categories)
+        items = declared.items() if isinstance(declared, Mapping) else enumerate(declared)
+        listed = shortened([f"{name}: {len(values)}" for name, values in items])
+        return (f"categories of {len(declared)} column{'s' * (len(declared) > 1)} ({listed})",)
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
+        """``column_category`` for every indicator; shape (n_features,)."""
+        names = self._names(self.categories, input_features)
+        lists = _lists(self.categories)
+        pairs = [(name, value) for name, values in zip(names, lists, strict=True) for value in values]
+        return np.array([f"{name}_{value}" for name, value in pairs], dtype=object)
+
+    def _check(self, X) -> None:
+        declared = checked_categories(self.categories)
+        for key, values in zip(columns_of(X, declared), _lists(declared), strict=True):
+            dtype = getattr(column(X, key), "dtype", None)
+            whole = isinstance(dtype, np.dtype) and dtype.kind in "biu"  # readers make floats of missing values
+            if whole and all(isinstance(value, str) for value in values):
+                raise TypeError(
+                    f"Column {key!r} holds numbers ({dtype}), but its categories are strings, so that none would ever be "
+                    "found. Declare numbers, or convert the column to strings."
+                )
+
+    def _transform(self, X) -> np.ndarray | sp.csr_array:
+        lists = _lists(self.categories)
+        starts = np.cumsum([0, *map(len, lists)])
+        codes = np.empty((X.shape[0], len(lists)), dtype=np.int64)
+        for j, (key, values) in enumerate(zip(columns_of(X, self.categories), lists, strict=True)):
+            codes[:, j] = _codes(column(X, key), values)
+        row, which = np.nonzero(codes >= 0)
+        found = starts[which] + codes[row, which]
+        if not self.sparse_output:
+            indicators = np.zeros((X.shape[0], starts[-1]))
+            indicators[row, found] = 1.0
+            return indicators
+        indptr = np.concatenate([[0], np.cumsum((codes >= 0).sum(axis=1))])
+        arrays = np.ones(len(found)), found.astype(np.int32), indptr.astype(np.int32)
+        return sp.csr_array(arrays, shape=(X.shape[0], int(starts[-1])))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = tags.input_tags.string = True
+        return tags
+
+
+def _codes(values, categories: Sequence) -> np.ndarray:
+    """Position of each value among the categories, -1 if it is not there; shape (n_records,)."""
+    position = {category: i for i, category in enumerate(categories)}
+
+    def code(value) -> int:
+        try:
+            return position.get(value, -1)
+        except Exception:  # a value can be anything: unhashable, or of a class whose comparison fails
+            return -1
+
+    return np.fromiter((code(value) for value in values), dtype=np.int64, count=len(values))
+
+
+def _lists(categories: Mapping | Sequence) -> list[Sequence]:
+    return list(categories.values() if isinstance(categories, Mapping) else categories)
+
+
+def checked_categories(categories) -> dict | list:
+    """Categories by name or position, each list checked."""
+    if isinstance(categories, Mapping) and categories:
+        return {name: _checked_list(values, f"column {name!r}") for name, values in categories.items()}
+    if isinstance(categories, Sequence | np.ndarray) and not isinstance(categories, str) and len(categories):
+        return [_checked_list(values, f"column {i}") for i, values in enumerate(categories)]
+    raise TypeError(
+        "`categories` must be a mapping of column names to lists of categories, or a list with one list per column, got "
+        f"{categories!r}."
+    )
+
+
+def _checked_list(values, where: str) -> list:
+    if not isinstance(values, Sequence | np.ndarray) or isinstance(values, str) or not len(values):
+        raise TypeError(f"The categories of {where} must be a list with at least one entry, got {values!r}.")
+    for value in values:
+        if not isinstance(value, str | np.bool_) and not (isinstance(value, Real) and math.isfinite(value)):
+            raise ValueError(
+                f"The categories of {where} must be strings or finite numbers, got {value!r}. Missing values have no "
+                'category: their indicators are all zero. For one of their own, write a string such as "?" into the column.'
+            )
+    if len(set(values)) != len(values):
+        raise ValueError(f"The categories of {where} hold a value twice.")
+    return list(values)
