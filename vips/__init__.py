@@ -2,6 +2,7 @@
 
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.lda import LatentDirichletAllocation
+from vips.models.logistic_regression import BayesianLogisticRegression
 from vips.privacy import PrivacyPlan, PrivacyReport, PrivacyWarning
 from vips.privacy.audit import AuditReport, audit
 from vips.privacy.ledger import LedgerError, PrivacyBudgetError, PrivacyLedger
@@ -12,6 +13,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditReport",
+    "BayesianLogisticRegression",
     "Block",
     "ConjugateExponentialModel",
     "DenseStatistics",

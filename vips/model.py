@@ -108,7 +108,7 @@ class DenseStatistics(RecordStatistics):
             array = self._arrays[name]
             if array.shape[1:] != block.shape:
                 raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
-            norms = np.hypot(norms, _row_norms(array) / block.scale)
+            norms = np.hypot(norms, row_norms(array) / block.scale)
         # rounding in the sums of squares must not make a norm smaller than it is
         return norms * (1.0 + 1e-9)
 
@@ -130,14 +130,24 @@ class DenseStatistics(RecordStatistics):
         return total
 
 
-def _row_norms(array: np.ndarray) -> np.ndarray:
-    """L2 norms of the rows in float64, by the largest entry, so that squares neither overflow nor vanish."""
-    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64)
-    largest = np.max(np.abs(rows), axis=1, initial=0.0)
-    safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+def row_norms(array: np.ndarray) -> np.ndarray:
+    """L2 norms of the rows in float64, each a function of its row alone; NaN where an entry is not finite.
+
+    Where squares could overflow or vanish they are taken relative to the largest entry.
+    """
+    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
-        norms = safe * np.sqrt(np.einsum("ij,ij->i", rows / safe[:, None], rows / safe[:, None]))
-    return np.where(np.isfinite(largest), norms, np.nan)
+        squares = np.einsum("ij,ij->i", rows, rows)
+        norms = np.sqrt(squares)
+        careful = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
+        rows = rows[careful]
+        largest = np.max(np.abs(rows), axis=1, initial=0.0)
+        safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
+        relative = rows / safe[:, None]
+        norms[careful] = np.where(
+            np.isfinite(largest), safe * np.sqrt(np.einsum("ij,ij->i", relative, relative)), np.nan
+        )
+    return norms
 
 
 class ConjugateExponentialModel(BaseEstimator, ABC):

@@ -115,13 +115,18 @@ class Gaussian(_AnyGaussian):
     ValueError
         If a number is not finite, the shapes do not fit, or a precision is not symmetric positive definite.
 
+    Attributes
+    ----------
+    factor : ndarray of shape (..., d, d)
+        Lower triangular L with Λ = LLᵀ.
+
     Notes
     -----
     The precision is factorised once, at construction; the covariance is computed when it is first asked for.
     """
 
     def __init__(self, mean: np.ndarray, precision: np.ndarray) -> None:
-        self.mean, self.precision, self._factor = _checked(mean, precision, "precision")
+        self.mean, self.precision, self.factor = _checked(mean, precision, "precision")
 
     @classmethod
     def from_natural(cls, linear: np.ndarray, quadratic: np.ndarray) -> Self:
@@ -141,7 +146,7 @@ class Gaussian(_AnyGaussian):
     @cached_property
     def cov(self) -> np.ndarray:
         """Λ⁻¹, shape (..., d, d)."""
-        return _read_only(_inverse(self._factor))
+        return _read_only(_inverse(self.factor))
 
     @property
     def var(self) -> np.ndarray:
@@ -153,12 +158,12 @@ class Gaussian(_AnyGaussian):
         draws = rng.standard_normal((size, *self.mean.shape))
         for index in np.ndindex(self.mean.shape[:-1]):  # Λ = LLᵀ, so L⁻ᵀz has covariance Λ⁻¹
             rows = (slice(None), *index)
-            draws[rows] = solve_triangular(self._factor[index], draws[rows].T, lower=True, trans="T").T
+            draws[rows] = solve_triangular(self.factor[index], draws[rows].T, lower=True, trans="T").T
         return draws + self.mean
 
     @property
     def _log_det(self) -> np.ndarray:
-        return 2.0 * np.log(np.diagonal(self._factor, axis1=-2, axis2=-1)).sum(axis=-1)
+        return 2.0 * np.log(np.diagonal(self.factor, axis1=-2, axis2=-1)).sum(axis=-1)
 
     def _times(self, vectors: np.ndarray) -> np.ndarray:
         return (self.precision @ vectors[..., None])[..., 0]
@@ -167,7 +172,7 @@ class Gaussian(_AnyGaussian):
         """Λ⁻¹ times vectors of shape (..., d)."""
         solved = np.empty(vectors.shape)
         for index in np.ndindex(vectors.shape[:-1]):
-            factor = self._factor[index]
+            factor = self.factor[index]
             half = solve_triangular(factor, vectors[index], lower=True)
             solved[index] = solve_triangular(factor, half, lower=True, trans="T")
         return solved

@@ -1,0 +1,477 @@
+"""What regressions with a Pólya-Gamma augmentation share: statistics, posterior, clip, bound.
+
+    likelihood of a record    Π_j  exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j,   ψ_j = x'w_j + intercept_j        (b, κ: of y)
+    w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j ~ N(0, 10²)
+
+    E exp(-ω ψ²/2) = cosh(ψ/2)^-b, ω ~ PG(b, 0), makes it conjugate:
+    Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
+
+Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
+``precision`` Σ_n ω_nj x_n x_n'. With ḡ and P the averages of their totals, and m the same average of the means they were
+computed at, μ = m + (P + E[α])⁻¹ (ḡ - E[α] m): the textbook update without noise, and with it noise in P slows the
+iteration down but does not move its fixed point.
+
+Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
+"""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+
+from vips.data import InMemoryData, Records, rows_without
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
+from vips.models._regression_statistics import RegressionStatistics, design_rows
+from vips.models._regression_view import diagonal_step, diagonal_view, positive_definite, precision_view
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger import PrivacyLedger
+from vips.step_size import PolynomialAveraging
+
+__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "PolyaGammaRegression"]
+
+
+# Standard deviation of the intercept under its prior: wide, so that the prior of the coefficients does not shrink it.
+INTERCEPT_STD = 10.0
+# Share of `feature_norm` that the intercept's constant has in the sum.
+_INTERCEPT_SHARE = 0.25
+# Clip norm and block scales, in units in which a row has norm at most 1; how they were chosen: docs/logistic.md.
+_CLIP_NORM = 0.3
+_SCALES_FULL = {"linear": 1.0, "precision": 0.7}
+_SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
+_POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+# Least step size of the residuals: what is averaged is about the last five.
+_LEAST_STEP = 0.2
+_LOG_2PI = np.log(2.0 * np.pi)
+
+
+class _Learnt:
+    """What a step hands to the next one beside the coefficients; all of it released.
+
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,).
+    """
+
+    alpha_shape: np.ndarray
+    alpha_rate: np.ndarray
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return super().to_arrays() | {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
+        return cls(arrays["mean"], arrays["precision"], arrays["alpha_shape"], arrays["alpha_rate"])
+
+
+class CoefficientPosterior(_Learnt, Gaussian):
+    """Posterior of the coefficients, and of the intercept in the last place if there is one.
+
+    Parameters
+    ----------
+    mean : array of shape (d,) or (n_outputs, d)
+    precision : array of shape (d, d) or (n_outputs, d, d)
+    alpha_shape, alpha_rate : array of shape (n_outputs,)
+        Of the Gamma posterior of the prior precision α.
+    """
+
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
+        super().__init__(mean, precision)
+        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
+
+
+class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
+    """As :class:`CoefficientPosterior`, with independent coefficients: precision of the shape of the mean."""
+
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
+        super().__init__(mean, precision)
+        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
+
+
+class PolyaGammaRegression(ConjugateExponentialModel):
+    """Base of the regressions. A subclass says what b and κ are for a label, and how many outputs there are.
+
+    It has the constructor arguments ``privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule,
+    on_invalid, dtype, random_state``; see :class:`~vips.BayesianLogisticRegression`.
+    """
+
+    # -- what a subclass says -----------------------------------------------------------------------------------
+
+    @property
+    def _n_outputs(self) -> int:
+        return 1
+
+    @abstractmethod
+    def _largest_shape(self) -> float:
+        """Public bound on b."""
+
+    @abstractmethod
+    def _largest_residual(self) -> float:
+        """Public bound on |r| (and on |κ|)."""
+
+    @abstractmethod
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """b and κ of labels, both of shape (n_records, n_outputs); NaN for a label that does not exist."""
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Everything that can be wrong in the constructor, before the data are touched."""
+        if self.feature_norm is not None and not 1e-6 <= self.feature_norm <= 1e6:
+            raise ValueError(f"`feature_norm` must be a number between 1e-6 and 1e6, got {self.feature_norm!r}.")
+        if self.feature_norm is None and self.is_private:
+            raise ValueError(
+                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
+                "reveal the largest. Declare one, e.g. feature_norm=1.0 for rows that vips.preprocessing.TableEncoder made; "
+                "longer rows are scaled down to it."
+            )
+        _check_prior(self.prior)
+        for name, values in (("covariance", ("full", "diagonal")), ("statistics", ("centred", "paper"))):
+            if getattr(self, name) not in values:
+                raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
+        if self.covariance == "diagonal" and self.statistics == "paper":
+            raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
+        if self.schedule is not None and not callable(self.schedule):
+            raise ValueError(
+                f"`schedule` must be a function of the step, e.g. PolynomialAveraging(), got {self.schedule!r}."
+            )
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
+    def blocks(self) -> dict[str, Block]:
+        d, outputs = self._n_coefficients(), () if self._n_outputs == 1 else (self._n_outputs,)
+        scale = self._scales()
+        if self.covariance == "full":
+            shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
+        else:
+            shapes = {"linear": (*outputs, d), "precision": (*outputs, d), "cross": (*outputs, d), "weight": outputs}
+        return {
+            name: Block(shape, symmetric=name == "precision" and self.covariance == "full", scale=scale[name])
+            for name, shape in shapes.items()
+        }
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """No record: the first posterior is the prior, but for the intercept, which starts with a variance of 1. (From its
+        prior's, 100, the first step would be far too long: it would take every record to be nearly certain.)"""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        if self.fit_intercept:
+            last = (..., -1, -1) if self.covariance == "full" else (..., -1)
+            initial["precision"][last] = self._intercept_constant() ** 2
+        return initial
+
+    def valid_records(self, records: Records) -> np.ndarray:
+        shape, linear = self._terms(records.y)
+        valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
+        valid &= np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
+        if sp.issparse(records.X):  # a column that does not exist would be read beyond the end of an array
+            columns = records.X.indices
+            valid &= rows_without((columns < 0) | (columns >= self.n_features_in_), records.X.indptr)
+        return valid
+
+    def expected_statistics(self, records: Records, posterior) -> RegressionStatistics:
+        # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
+        exact = self._plan().noise == "discrete"
+        rows = self._design(records.X, exact)
+        return RegressionStatistics(
+            rows,
+            *self._terms(records.y),
+            *self._in_coordinates(posterior, sp.issparse(rows)),
+            centred=self.statistics == "centred",
+            dtype=self.dtype,
+        )
+
+    def to_posterior(self, average, noise_std, previous):
+        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``_regression_view``."""
+        d, ball, full = self._n_coefficients(), self._ball(), self.covariance == "full"
+        noise = {name: noise_std[name] / ball ** _POWER[name] for name in noise_std}
+        total = {name: np.asarray(average[name]) / ball ** _POWER[name] for name in average}  # rows of norm 1 at most
+        alpha = self._prior_alpha() if previous is None else previous.alpha_shape / previous.alpha_rate
+        old = np.zeros((self._n_outputs, d))
+        if previous is not None:
+            old += np.atleast_2d(previous.mean) * self._units() * ball
+        mean, precision = np.empty((self._n_outputs, d)), np.empty((self._n_outputs, d, *[d] * full))
+        for j in range(self._n_outputs):
+            own = {name: value[j] if self._n_outputs > 1 else value for name, value in total.items()}
+            unit_alpha = alpha[j] * ball**-2.0
+            prior = self._prior_precision(alpha[j]) * ball**-2.0
+            if not full:
+                precision[j] = prior + diagonal_view(own["precision"], noise["linear"], unit_alpha)
+            else:
+                view = precision_view(own["precision"], noise["precision"], noise["linear"], unit_alpha)
+                precision[j] = positive_definite(view + np.diag(prior))
+            if self.statistics == "paper":
+                mean[j] = _solve(precision[j], own["linear"])
+                continue
+            step = own["linear"] - prior * old[j]
+            if full:
+                step = _solve(precision[j], step)
+            else:
+                step = diagonal_step(step, precision[j], own["cross"], own["weight"], noise["weight"])
+            mean[j] = old[j] + step
+        return self._posterior(mean / ball, precision * ball**2)
+
+    def step_size(self, t: int) -> float | dict[str, float]:
+        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
+        textbook variational Bayes. Otherwise residuals are averaged with max(2/(t + 1), 1/5), which is a step with momentum.
+        Precisions are averaged evenly, 1/t, in a private fit, with 2/(t + 1) in a non-private stochastic one, and not at all
+        in a non-private full-batch one."""
+        if self.schedule is not None:
+            return self.schedule(t)
+        full_batch = self._plan().sampling_rate == 1.0
+        if not self.is_private and full_batch and self.covariance == "full":
+            return 1.0
+        recent = PolynomialAveraging(power=1.0)(t)
+        others = 1.0 / t if self.is_private else 1.0 if full_batch else recent
+        return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
+
+    def default_clip(self) -> float:
+        """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
+        return _CLIP_NORM
+
+    def max_norm(self) -> float:
+        """Of a row of norm ``feature_norm`` (and the intercept's constant): |r| ≤ b and ω ≤ b/4 in every output; ``inf``
+        without a ``feature_norm``."""
+        if self.feature_norm is None:
+            return np.inf
+        length, scale = np.hypot(self.feature_norm, self._intercept_constant()), self._scales()
+        squares = (self._largest_residual() * length / scale["linear"]) ** 2
+        omega = self._largest_shape() / 4.0
+        squares += (omega * length**2 / scale["precision"]) ** 2
+        if self.covariance == "diagonal":
+            squares += (omega * length / scale["cross"]) ** 2 + (omega / scale["weight"]) ** 2
+        return float(np.sqrt(self._n_outputs * squares))
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full batch."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
+
+    def describe(self) -> dict:
+        return {
+            "unit": "one row of X with its label",
+            "released": (
+                *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
+                "hence the posterior of the coefficients",
+            ),
+            "declared_public": (
+                f"feature_norm = {self.feature_norm:g}: longer rows are scaled down to it" if self.feature_norm else "",
+                f"number of columns: {self.n_features_in_}",
+                *self._declared(),
+                "prior and all other constructor arguments",
+            ),
+        }
+
+    def bound(self, records: Records, posterior) -> float:
+        """Evidence lower bound of these records and the coefficients, for non-private fits and tests."""
+        shape, linear = self._terms(records.y)
+        total = float(self.expected_statistics(records, posterior).bounds(shape, linear).sum())
+        return total + self._log_base_measure(records.y) - self._divergence_from_prior(posterior)
+
+    # -- what users call ----------------------------------------------------------------------------------------
+
+    def fit(
+        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
+    ) -> PolyaGammaRegression:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+        y : array of shape (n_records,)
+        ledger, checkpoint : PrivacyLedger, path; optional
+            See :meth:`ConjugateExponentialModel.fit`.
+
+        Returns
+        -------
+        self
+        """
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        super().fit(X, y, ledger=ledger, checkpoint=checkpoint)
+        if not self.is_private:
+            data = InMemoryData(sp.csr_array(X) if sp.issparse(X) else np.asarray(X), column_or_1d(y))
+            chunks = data.chunks(np.arange, self.chunk_size)
+            divergence = self._divergence_from_prior(self.posterior_)
+            self.bound_ = sum(self.bound(chunk, self.posterior_) + divergence for chunk in chunks) - divergence
+        return self
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Posterior means of the coefficients, shape (n_outputs, n_features); one output: (n_features,) or (1, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return self._shaped(np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_])
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Posterior means of the intercepts, shape (n_outputs,); 0 without an intercept."""
+        check_is_fitted(self, "posterior_")
+        mean = np.atleast_2d(self.posterior_.mean)
+        return mean[:, -1] if self.fit_intercept else np.zeros(len(mean))
+
+    @property
+    def alpha_(self) -> float | np.ndarray:
+        """E[α], the prior precision of the coefficients; one for each output if there are several."""
+        check_is_fitted(self, "posterior_")
+        alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
+        return float(alpha[0]) if self._n_outputs == 1 else alpha
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    @property
+    def chunk_size(self) -> int:
+        """Records per E-step call: enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
+        return self.__dict__.get("_chunk_size") or max(1024, 4 * self.__dict__.get("n_features_in_", 0))
+
+    @chunk_size.setter
+    def chunk_size(self, value: int) -> None:
+        self._chunk_size = value
+
+    def _private_data(self, X, y) -> InMemoryData:
+        if np.ndim(y) == 2 and np.shape(y)[1] == 1:
+            y = np.asarray(y).ravel() if isinstance(y, np.ndarray) else y.iloc[:, 0]
+        if np.ndim(y) != 1:
+            raise ValueError(f"y must have one label for each row of X, shape (n_records,), got shape {np.shape(y)}.")
+        return super()._private_data(X, y)
+
+    def _plain_data(self, X, y) -> InMemoryData:
+        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        y = column_or_1d(y)
+        self.check_values(X, y)
+        return InMemoryData(X, y)
+
+    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        empty = np.zeros((0, self._n_outputs))
+        means, variances = [empty], [empty]
+        for chunk in InMemoryData(X).chunks(np.arange, self.chunk_size):
+            rows = self._design(chunk)
+            mean, spread = self._in_coordinates(self.posterior_, sp.issparse(rows))
+            statistics = RegressionStatistics(
+                rows, np.ones(1), np.zeros(1), mean, spread, centred=True, dtype=self.dtype
+            )
+            means.append(statistics.predictor)
+            variances.append(statistics.variance)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def _design(self, X, sparse: bool = False):
+        largest = np.inf if self.feature_norm is None else float(self.feature_norm)
+        return design_rows(X, largest, self._intercept_constant(), sparse)
+
+    def _shaped(self, coef: np.ndarray) -> np.ndarray:
+        return coef[0] if self._n_outputs == 1 else coef
+
+    def _declared(self) -> tuple[str, ...]:
+        return ()
+
+    def _log_base_measure(self, y: np.ndarray) -> float:
+        """Σ_n of the log of the likelihood's factor that does not depend on w."""
+        return 0.0
+
+    def _n_coefficients(self) -> int:
+        return self.n_features_in_ + bool(self.fit_intercept)
+
+    def _ball(self) -> float:
+        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+
+    def _intercept_constant(self) -> float:
+        """The constant column that stands for the intercept in the sum; it takes part in the norm of a record."""
+        if not self.fit_intercept:
+            return 0.0
+        return 1.0 if self.feature_norm is None else _INTERCEPT_SHARE * float(self.feature_norm)
+
+    def _scales(self) -> dict[str, float]:
+        scales = _SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL
+        return {name: scale * self._ball() ** _POWER[name] for name, scale in scales.items()}
+
+    def _units(self) -> np.ndarray:
+        """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""
+        units = np.ones(self._n_coefficients())
+        if self.fit_intercept:
+            units[-1] = 1.0 / self._intercept_constant()
+        return units
+
+    def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
+        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
+        units = self._units()
+        mean = np.atleast_2d(posterior.mean) * units
+        if self.covariance == "diagonal":
+            return mean, np.atleast_2d(posterior.var) * units**2
+        if sparse:
+            return mean, posterior.cov.reshape(-1, len(units), len(units)) * units[:, None] * units
+        factor = posterior.factor.reshape(-1, len(units), len(units))
+        return mean, factor / units[:, None]
+
+    def _posterior(self, mean: np.ndarray, precision: np.ndarray):
+        """From the coordinates of the design to natural ones, and q(α) updated."""
+        units, one = self._units(), self._n_outputs == 1
+        outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
+        mean, precision = mean / units, precision * outer
+        family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
+        posterior = family(mean[0] if one else mean, precision[0] if one else precision)
+        posterior.alpha_shape, posterior.alpha_rate = self._alpha(posterior)
+        return posterior
+
+    def _alpha(self, posterior) -> tuple[np.ndarray, np.ndarray]:
+        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept."""
+        if not isinstance(self.prior, tuple):
+            return np.full(self._n_outputs, float(self.prior)), np.ones(self._n_outputs)
+        d = self.n_features_in_
+        squares = np.atleast_2d(posterior.mean**2 + posterior.var)[:, :d].sum(axis=1)
+        return np.full(self._n_outputs, self.prior[0] + 0.5 * d), self.prior[1] + 0.5 * squares
+
+    def _prior_alpha(self) -> np.ndarray:
+        alpha = self.prior[0] / self.prior[1] if isinstance(self.prior, tuple) else self.prior
+        return np.full(self._n_outputs, float(alpha))
+
+    def _prior_precision(self, alpha: float) -> np.ndarray:
+        """Of the coordinates of the design."""
+        precision = np.full(self._n_coefficients(), alpha)
+        if self.fit_intercept:
+            precision[-1] = (self._intercept_constant() / INTERCEPT_STD) ** 2
+        return precision
+
+    def _divergence_from_prior(self, posterior) -> float:
+        """KL of q(w) q(α) from the prior."""
+        d = self.n_features_in_
+        alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        squares = np.atleast_2d(posterior.mean**2 + posterior.var)
+        if isinstance(self.prior, tuple):
+            divergence = alpha.kl(Gamma(*self.prior))
+            mean, expected_log = alpha.mean, alpha.expected_log
+        else:
+            divergence, mean, expected_log = 0.0, float(self.prior), np.log(self.prior)
+        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * squares[:, :d].sum(axis=1))
+        if self.fit_intercept:
+            log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
+        return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
+
+
+def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return cho_solve(cho_factor(matrix, lower=True), vector)
+
+
+def _check_prior(prior) -> None:
+    values = prior if isinstance(prior, tuple) else (prior,)
+    if len(values) > 2 or (isinstance(prior, tuple) and len(values) != 2):
+        raise ValueError(f"`prior` must be (shape, rate) of a Gamma distribution, or a fixed precision, got {prior!r}.")
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-10 <= value <= 1e10:
+            raise ValueError(f"`prior` must hold numbers between 1e-10 and 1e10, got {prior!r}.")

@@ -1,0 +1,83 @@
+"""Positive definite views of noisy precisions. Public numbers only; how well they do: docs/logistic.md.
+
+All in units in which a row has norm at most 1. Symmetric noise of deviation s has eigenvalues up to √(2d) s: below half of
+that, an eigenvalue of the sum says nothing, and is not believed to be smaller. And a coefficient is not believed to be known
+better than a step can move it: the noise of a step is kept below a share of the prior's scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["diagonal_step", "diagonal_view", "positive_definite", "precision_view"]
+
+# What the prior's scale is to be, at least, in standard deviations of the noise that a step has in a coefficient.
+_SCALE_TO_NOISE = 6.0
+# Least eigenvalue, in units of s √(d/2), half of what noise alone would reach.
+_NOISE_LEVEL = 1.0
+# Least share of its precision that a coefficient keeps when the common direction is taken out.
+_LEAST_SHARE = 0.3
+
+
+def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: float, alpha: float) -> np.ndarray:
+    """A positive definite matrix near a noisy one.
+
+    Parameters
+    ----------
+    precision : ndarray of shape (d, d)
+        Σ ω x x' and symmetric noise.
+    noise_std, gradient_noise_std : float
+        Of the noise on its diagonal (÷ √2 elsewhere), and in the averaged Σ r x.
+    alpha : float
+        E[α]: the prior's scale is α^-½.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Tends to ``precision`` as the noise vanishes, and is that without noise.
+    """
+    precision = 0.5 * (precision + precision.T)
+    if noise_std == 0.0:
+        return precision
+    eigenvalues, vectors = np.linalg.eigh(precision)
+    half = vectors * np.sqrt(np.maximum(eigenvalues, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision))))
+    view = half @ half.T
+    diagonal = np.diagonal(view)
+    return view + np.diag(diagonal_view(diagonal, gradient_noise_std, alpha) - diagonal)
+
+
+def diagonal_view(precision: np.ndarray, gradient_noise_std: float, alpha: float) -> np.ndarray:
+    """Precisions coefficient by coefficient, shape (d,), so large that a step's noise s/D is a share of the prior's scale."""
+    return np.maximum(precision, max(_SCALE_TO_NOISE * gradient_noise_std * np.sqrt(alpha), 1e-300))
+
+
+def diagonal_step(
+    gradient: np.ndarray, precision: np.ndarray, cross: np.ndarray, weight: float, least_weight: float
+) -> np.ndarray:
+    """B⁻¹ gradient for B = diag(precision) with the direction that all features share made up for.
+
+    Features that are not centred have a common direction, in which diag(precision) alone would overshoot up to d times. If
+    they are independent otherwise, Σ ω x x' = diag(D - m²/M) + m m'/M with m = Σ ω x and M = Σ ω.
+
+    Parameters
+    ----------
+    gradient, precision, cross : ndarray of shape (d,)
+        ``precision`` includes the prior's; ``cross`` is m.
+    weight, least_weight : float
+        M, and what it is not taken below.
+    """
+    weight = max(weight, least_weight, 1e-300)
+    own = np.maximum(precision - cross**2 / weight, _LEAST_SHARE * precision)
+    solved, direction = gradient / own, cross / own
+    return solved - direction * (cross @ solved) / (weight + cross @ direction)  # Sherman and Morrison
+
+
+def positive_definite(matrix: np.ndarray) -> np.ndarray:
+    """The matrix itself where it is positive definite to rounding, else with its eigenvalues made so."""
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        eigenvalues, vectors = np.linalg.eigh(matrix)
+        least = max(1e-12 * np.abs(eigenvalues).max(), 1e-300)
+        return (vectors * np.maximum(eigenvalues, least)) @ vectors.T
+    return matrix
