@@ -20,8 +20,9 @@ from typing import Self
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpotri
 from scipy.special import ndtri
+
+from vips import _blas
 
 __all__ = ["DiagonalGaussian", "Gaussian"]
 
@@ -139,19 +140,24 @@ class Gaussian(_AnyGaussian):
     def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
         """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is kept as it is given."""
         mean, cov, factor = _checked(mean, cov, "cov")
-        family = cls(mean, _inverse(factor))
+        family = cls(mean, _each(_blas.inverse_from_factor, factor))
         family.cov = cov
         return family
 
     @cached_property
     def cov(self) -> np.ndarray:
         """Λ⁻¹, shape (..., d, d)."""
-        return _read_only(_inverse(self.factor))
+        return _read_only(_each(_blas.inverse_from_factor, self.factor))
+
+    @cached_property
+    def inverse_factor(self) -> np.ndarray:
+        """L⁻¹, lower triangular, shape (..., d, d): xᵀ Λ⁻¹ x = ‖L⁻¹x‖²."""
+        return _read_only(_each(_blas.lower_inverse, self.factor))
 
     @property
     def var(self) -> np.ndarray:
         """Variances of the marginals, shape (..., d)."""
-        return np.diagonal(self.cov, axis1=-2, axis2=-1)
+        return np.square(self.inverse_factor).sum(axis=-2)
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws, shape (size, ..., d)."""
@@ -258,18 +264,17 @@ def _checked(mean: np.ndarray, matrix: np.ndarray, name: str) -> tuple[np.ndarra
     if not (asymmetry <= 1e-8 * size).all():
         raise ValueError(f"`{name}` must be symmetric.")
     try:
-        factor = np.linalg.cholesky(symmetric)
+        factor = _each(_blas.cholesky, symmetric)
     except np.linalg.LinAlgError:
         raise ValueError(f"`{name}` must be positive definite: its Cholesky factorisation fails.") from None
     return _read_only(mean), _read_only(symmetric), factor
 
 
-def _inverse(factor: np.ndarray) -> np.ndarray:
-    """(LLᵀ)⁻¹ for lower triangular L of shape (..., d, d)."""
-    inverse = np.empty(factor.shape)
-    for index in np.ndindex(factor.shape[:-2]):
-        upper, info = dpotri(factor[index].T, lower=0)  # of the transpose, because LAPACK stores by columns
-        if info != 0:
-            raise ValueError("The matrix is singular to working precision.")
-        np.add(upper, np.triu(upper, 1).T, out=inverse[index])
-    return inverse
+def _each(function, matrices: np.ndarray) -> np.ndarray:
+    """A function of matrices, over leading axes."""
+    if matrices.ndim == 2:
+        return function(matrices)
+    result = np.empty(matrices.shape)
+    for index in np.ndindex(matrices.shape[:-2]):
+        result[index] = function(matrices[index])
+    return result

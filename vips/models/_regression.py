@@ -22,9 +22,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_solve
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
+from vips._blas import cholesky
 from vips.data import InMemoryData, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
@@ -179,9 +180,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics:
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
         exact = self._plan().noise == "discrete"
-        rows = self._design(records.X, exact)
+        rows, lengths = self._design(records.X, exact)
         return RegressionStatistics(
             rows,
+            lengths,
             *self._terms(records.y),
             *self._in_coordinates(posterior, sp.issparse(rows)),
             centred=self.statistics == "centred",
@@ -362,11 +364,9 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         empty = np.zeros((0, self._n_outputs))
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(np.arange, self.chunk_size):
-            rows = self._design(chunk)
-            mean, spread = self._in_coordinates(self.posterior_, sp.issparse(rows))
-            statistics = RegressionStatistics(
-                rows, np.ones(1), np.zeros(1), mean, spread, centred=True, dtype=self.dtype
-            )
+            rows, lengths = self._design(chunk)
+            coordinates = self._in_coordinates(self.posterior_, sp.issparse(rows))
+            statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)
             means.append(statistics.predictor)
             variances.append(statistics.variance)
         return np.concatenate(means), np.concatenate(variances)
@@ -416,8 +416,8 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             return mean, np.atleast_2d(posterior.var) * units**2
         if sparse:
             return mean, posterior.cov.reshape(-1, len(units), len(units)) * units[:, None] * units
-        factor = posterior.factor.reshape(-1, len(units), len(units))
-        return mean, factor / units[:, None]
+        # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
+        return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray):
         """From the coordinates of the design to natural ones, and q(α) updated."""
@@ -465,7 +465,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    return cho_solve(cho_factor(matrix, lower=True), vector)
+    return cho_solve((cholesky(matrix), True), vector)
 
 
 def _check_prior(prior) -> None:

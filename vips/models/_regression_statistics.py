@@ -20,8 +20,8 @@ from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.linalg.blas import dsyrk, dtrsm
 
+from vips._blas import gram, mirrored, product, squared_images
 from vips._threads import run_ranges
 from vips.expfam import polya_gamma_mean
 from vips.model import Block, RecordStatistics, row_norms
@@ -30,7 +30,7 @@ from vips.privacy import Lattice
 
 __all__ = ["RegressionStatistics", "design_rows"]
 
-# Norms are float64 sums over at most a few thousand products of positive terms.
+# Norms are float64 sums of positive terms; a row that was scaled to norm F has it up to a few roundings.
 _ROUNDING = 1.0 + 1e-9
 
 
@@ -47,8 +47,10 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
 
     Returns
     -------
-    float64 array, or CSR with sorted, unrepeated columns, of shape (n_records, n_features + 1 or n_features)
+    rows : float64 array, or CSR with sorted, unrepeated columns, of shape (n_records, n_features + 1 or n_features)
         A row depends on that row of X alone. A row whose norm overflows is NaN.
+    lengths : ndarray of shape (n_records,)
+        Norms of ``rows``, to rounding.
     """
     if sp.issparse(X) or sparse:
         return _sparse_design(X, feature_norm, intercept)
@@ -59,11 +61,12 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     norms = row_norms(rows[:, :n_features])
     long = np.flatnonzero(~(norms <= feature_norm))
     if len(long):
-        rows[long, :n_features] *= _shrinkage(norms[long], feature_norm)[:, None]
-    return rows
+        scale, norms[long] = _scaled_down(norms[long], feature_norm)
+        rows[long, :n_features] *= scale[:, None]
+    return rows, np.hypot(norms, intercept)
 
 
-def _sparse_design(X, feature_norm: float, intercept: float) -> sp.csr_array:
+def _sparse_design(X, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
     X = sp.csr_array(X)
     if not X.has_canonical_format:
         X = X.copy()
@@ -74,23 +77,22 @@ def _sparse_design(X, feature_norm: float, intercept: float) -> sp.csr_array:
     kernels.row_norms(X.indptr, data, norms)
     long = ~(norms <= feature_norm)
     if long.any():
-        data *= np.repeat(np.where(long, _shrinkage(norms, feature_norm), 1.0), np.diff(X.indptr))
+        scale = np.ones(n_records)
+        scale[long], norms[long] = _scaled_down(norms[long], feature_norm)
+        data *= np.repeat(scale, np.diff(X.indptr))
+    lengths = np.hypot(norms, intercept)
     if intercept == 0.0:
-        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape)
+        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape), lengths
     ends = X.indptr[1:]
-    return sp.csr_array(
-        (
-            np.insert(data, ends, intercept),
-            np.insert(X.indices, ends, n_features),
-            X.indptr + np.arange(n_records + 1, dtype=X.indptr.dtype),
-        ),
-        shape=(n_records, n_features + 1),
-    )
+    columns = np.insert(X.indices, ends, n_features)
+    indptr = X.indptr + np.arange(n_records + 1, dtype=X.indptr.dtype)
+    return sp.csr_array((np.insert(data, ends, intercept), columns, indptr), shape=(n_records, n_features + 1)), lengths
 
 
-def _shrinkage(norms: np.ndarray, feature_norm: float) -> np.ndarray:
-    """F / ‖x‖, NaN where the norm is not finite: such a row counts for nothing."""
-    return np.where(np.isfinite(norms), feature_norm / norms, np.nan)
+def _scaled_down(norms: np.ndarray, feature_norm: float) -> tuple[np.ndarray, np.ndarray]:
+    """F / ‖x‖ and F, or NaN where the norm is not finite: such a row counts for nothing."""
+    finite = np.isfinite(norms)
+    return np.where(finite, feature_norm / norms, np.nan), np.where(finite, feature_norm, np.nan)
 
 
 class RegressionStatistics(RecordStatistics):
@@ -98,25 +100,25 @@ class RegressionStatistics(RecordStatistics):
 
     Parameters
     ----------
-    rows : array or CSR of shape (n_records, d)
+    rows, lengths : array or CSR of shape (n_records, d), ndarray of shape (n_records,)
         From :func:`design_rows`.
     shape, linear : array of shape (n_records, n_outputs)
         b and κ. Where b is 0 the output has no term for this record.
     mean : ndarray of shape (n_outputs, d)
         μ, in the coordinates of ``rows``.
     spread : ndarray of shape (n_outputs, d, d) or (n_outputs, d)
-        Of the posterior in the same coordinates: variances (n_outputs, d); for an array of rows the Cholesky factors L of
-        the precisions, for CSR rows the covariances Σ.
+        Of the posterior in the same coordinates: variances (n_outputs, d); for an array of rows the inverses of the
+        precisions' Cholesky factors L, for CSR rows the covariances Σ.
     centred : bool
         Whether the linear statistic is the residual.
     dtype : float32 or float64
         Of the quadratic forms over CSR rows.
     """
 
-    def __init__(self, rows, shape, linear, mean, spread, centred: bool, dtype) -> None:
-        self._rows = rows
+    def __init__(self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype) -> None:
+        self._rows, self._lengths = rows, lengths
         self._diagonal = spread.ndim == 2
-        self.predictor = rows @ mean.T  # ψ
+        self.predictor = _times(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
@@ -128,7 +130,7 @@ class RegressionStatistics(RecordStatistics):
         if self._diagonal:
             return (rows * rows) @ spread.T
         if not sp.issparse(rows):
-            return np.stack([_squared_solution(factor, rows) for factor in spread], axis=1)
+            return np.stack([squared_images(inverse, rows) for inverse in spread], axis=1)
         forms = np.empty((len(spread), rows.shape[0]), dtype)
         data, spread = rows.data.astype(dtype, copy=False), spread.astype(dtype, copy=False)
         for covariance, form in zip(spread, forms, strict=True):
@@ -140,39 +142,36 @@ class RegressionStatistics(RecordStatistics):
         return np.maximum(forms.T.astype(np.float64), 0.0)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        if sp.issparse(self._rows):
-            squares = np.square(self._rows.data)
-            length, fourth = (_row_sums(values, self._rows.indptr) for values in (squares, np.square(squares)))
-        else:
-            squares = np.square(self._rows)
-            length = squares.sum(axis=1)
-            fourth = np.einsum("ij,ij->i", squares, squares) if self._diagonal else None
         scale = {name: block.scale for name, block in blocks.items()}
-        outer = np.sqrt(fourth) if self._diagonal else length
         norms = np.hypot(
-            np.sqrt(length) * _row_norms(self.residual) / scale["linear"],
-            outer * _row_norms(self.precision) / scale["precision"],
+            self._lengths * _row_norms(self.residual) / scale["linear"],
+            self._outer_norms() * _row_norms(self.precision) / scale["precision"],
         )
         if self._diagonal:
-            common = np.hypot(np.sqrt(length) / scale["cross"], 1.0 / scale["weight"])
+            common = np.hypot(self._lengths / scale["cross"], 1.0 / scale["weight"])
             norms = np.hypot(norms, common * _row_norms(self.precision))
         return norms * _ROUNDING
 
+    def _outer_norms(self) -> np.ndarray:
+        """‖x xᵀ‖, of its diagonal if only that is summed."""
+        if not self._diagonal:
+            return np.square(self._lengths)
+        if not sp.issparse(self._rows):
+            return _row_norms(np.square(self._rows))
+        return np.sqrt(_row_sums(self._rows.data**4, self._rows.indptr))
+
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         rows, weights, residual, precision = self._present(weights)
-        linear = (rows.T @ (weights[:, None] * residual)).T
+        linear = _times(rows.T, weights[:, None] * residual).T
         weighted = weights[:, None] * precision
         if self._diagonal:
-            sums = {"precision": ((rows * rows).T @ weighted).T, "cross": (rows.T @ weighted).T}
+            sums = {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
             return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums)
-        outer = np.zeros((precision.shape[1], rows.shape[1], rows.shape[1]))
-        for j, total in enumerate(outer):
-            if sp.issparse(rows):
-                self._add_outer(rows, weighted[:, j], total)
-            else:
-                scaled = rows * np.sqrt(weighted[:, j])[:, None]
-                total += dsyrk(1.0, scaled.T, lower=0)
-        return self._shaped({"linear": linear, "precision": _from_triangles(outer, lower=sp.issparse(rows))})
+        if sp.issparse(rows):
+            outer = np.stack([self._outer_sum(rows, own) for own in weighted.T])
+        else:
+            outer = np.stack([gram(rows * np.sqrt(own)[:, None]) for own in weighted.T])
+        return self._shaped({"linear": linear, "precision": outer})
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """Needs CSR rows: their E-step is a function of each record alone, to the last bit."""
@@ -191,10 +190,8 @@ class RegressionStatistics(RecordStatistics):
             cross = rounded(rows.data, precision, "cross")
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
             return self._shaped({"linear": linear, "precision": squares, "cross": cross, "weight": weight})
-        outer = np.zeros((precision.shape[1], n_columns, n_columns))  # whole numbers far below 2⁵³
-        for j, total in enumerate(outer):
-            self._add_outer(rows, weights * precision[:, j], total, unit["precision"])
-        return self._shaped({"linear": linear, "precision": _from_triangles(outer, lower=True).astype(np.int64)})
+        outer = [self._outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
+        return self._shaped({"linear": linear, "precision": np.stack(outer)})
 
     def bounds(self, shape, linear) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).
@@ -215,8 +212,10 @@ class RegressionStatistics(RecordStatistics):
         return self._rows[present], weights[present], self.residual[present], self.precision[present]
 
     @staticmethod
-    def _add_outer(rows, weights, total, unit: float | None = None) -> None:
-        """Add Σ_n w_n x_n x_nᵀ to the lower triangle of ``total``."""
+    def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:
+        """Σ_n w_n x_n x_nᵀ; with a ``unit`` each record's share in whole units: numbers far below 2⁵³, so exact."""
+        d = rows.shape[1]
+        total = np.zeros((d, d))
         arguments = (rows.indptr, rows.indices, rows.data, weights)
 
         def add(first: int, last: int) -> None:
@@ -225,16 +224,13 @@ class RegressionStatistics(RecordStatistics):
             else:
                 kernels.add_outer_rounded(*arguments, unit, first, last, total)
 
-        work = np.bincount(rows.indices, minlength=rows.shape[1])
+        work = np.bincount(rows.indices, minlength=d)
         run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
+        return mirrored(total)
 
 
-def _squared_solution(factor: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """‖L⁻¹ x_n‖² for lower triangular L: half the work of x_nᵀ Σ x_n."""
-    if not len(rows):
-        return np.empty(0)
-    solved = dtrsm(1.0, factor.T, rows.T, lower=0, trans_a=1)  # (d, n_records), without a copy of either
-    return np.einsum("ij,ij->j", solved, solved)
+def _times(matrix, other: np.ndarray) -> np.ndarray:
+    return matrix @ other if sp.issparse(matrix) else product(matrix, other)
 
 
 def _row_norms(array: np.ndarray) -> np.ndarray:
@@ -244,15 +240,3 @@ def _row_norms(array: np.ndarray) -> np.ndarray:
 def _row_sums(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
     """Of CSR data. A row's sum is a function of that row alone; that of an empty one is 0, whatever the next row holds."""
     return np.where(np.diff(indptr) > 0, np.add.reduceat(np.append(values, 0.0), indptr[:-1]), 0.0)
-
-
-def _from_triangles(matrices: np.ndarray, lower: bool) -> np.ndarray:
-    """Symmetric matrices from one of their triangles, in place."""
-    d = matrices.shape[-1]
-    for matrix in matrices:
-        for i in range(d):
-            if lower:
-                matrix[:i, i] = matrix[i, :i]
-            else:
-                matrix[i, :i] = matrix[:i, i]
-    return matrices

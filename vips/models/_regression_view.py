@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips._blas import cholesky, eigh, gram
+
 __all__ = ["diagonal_step", "diagonal_view", "positive_definite", "precision_view"]
 
 # What the prior's scale is to be, at least, in standard deviations of the noise that a step has in a coefficient.
@@ -39,9 +41,8 @@ def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: 
     precision = 0.5 * (precision + precision.T)
     if noise_std == 0.0:
         return precision
-    eigenvalues, vectors = np.linalg.eigh(precision)
-    half = vectors * np.sqrt(np.maximum(eigenvalues, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision))))
-    view = half @ half.T
+    eigenvalues, vectors = eigh(precision)
+    view = _from_eigenvalues(np.maximum(eigenvalues, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision))), vectors)
     diagonal = np.diagonal(view)
     return view + np.diag(diagonal_view(diagonal, gradient_noise_std, alpha) - diagonal)
 
@@ -75,9 +76,12 @@ def diagonal_step(
 def positive_definite(matrix: np.ndarray) -> np.ndarray:
     """The matrix itself where it is positive definite to rounding, else with its eigenvalues made so."""
     try:
-        np.linalg.cholesky(matrix)
+        cholesky(matrix)
     except np.linalg.LinAlgError:
-        eigenvalues, vectors = np.linalg.eigh(matrix)
-        least = max(1e-12 * np.abs(eigenvalues).max(), 1e-300)
-        return (vectors * np.maximum(eigenvalues, least)) @ vectors.T
+        eigenvalues, vectors = eigh(matrix)
+        return _from_eigenvalues(np.maximum(eigenvalues, max(1e-12 * np.abs(eigenvalues).max(), 1e-300)), vectors)
     return matrix
+
+
+def _from_eigenvalues(eigenvalues: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return gram(np.ascontiguousarray((vectors * np.sqrt(eigenvalues)).T))

@@ -1,0 +1,85 @@
+"""Matrix products and factorisations, all from SciPy's BLAS.
+
+NumPy and SciPy wheels each bring a BLAS of their own, with threads of its own that spin while they wait: used in turns on
+matrices of a hundred columns, they slow each other down several times.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm
+from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
+
+__all__ = ["cholesky", "eigh", "gram", "inverse_from_factor", "lower_inverse", "mirrored", "product", "squared_images"]
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B, shape (n, m), for float64 arrays of shape (n, k) and (k, m); A, the large one, is not copied."""
+    if not (a.size and b.size):
+        return np.zeros((a.shape[0], b.shape[1]))
+    by_columns = a.flags.f_contiguous  # BLAS stores by columns: (A B)' = B'A'
+    if b.shape[1] == 1:
+        return dgemv(1.0, a if by_columns else a.T, np.ascontiguousarray(b[:, 0]), trans=not by_columns)[:, None]
+    return dgemm(1.0, b.T, a if by_columns else a.T, trans_b=by_columns).T
+
+
+def gram(rows: np.ndarray) -> np.ndarray:
+    """XᵀX, shape (d, d), for rows of shape (n, d): half the work of a product."""
+    d = rows.shape[1]
+    if not len(rows):
+        return np.zeros((d, d))
+    return mirrored(dsyrk(1.0, rows.T, lower=0).T)
+
+
+def squared_images(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """‖L x_n‖² of rows of shape (n, d), for lower triangular L: half the work of a product."""
+    if not len(rows):
+        return np.zeros(0)
+    images = dtrmm(1.0, lower.T, rows.T, lower=0, trans_a=1)
+    return np.einsum("ij,ij->j", images, images)
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """Lower triangular L with LLᵀ the matrix.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite to rounding.
+    """
+    upper, info = dpotrf(matrix.T, lower=0)
+    if info != 0:
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+    return upper.T
+
+
+def lower_inverse(factor: np.ndarray) -> np.ndarray:
+    """L⁻¹ for lower triangular L."""
+    return _checked(dtrtri(factor.T, lower=0)).T
+
+
+def inverse_from_factor(factor: np.ndarray) -> np.ndarray:
+    """(LLᵀ)⁻¹ for lower triangular L."""
+    return mirrored(_checked(dpotri(factor.T, lower=0)).T)
+
+
+def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and eigenvectors by columns of a symmetric matrix."""
+    values, vectors, info = dsyevd(matrix)
+    if info != 0:
+        raise np.linalg.LinAlgError("The eigenvalues did not converge.")
+    return values, vectors
+
+
+def mirrored(lower: np.ndarray) -> np.ndarray:
+    """A symmetric matrix from its lower triangle, in place."""
+    for i in range(1, len(lower)):
+        lower[:i, i] = lower[i, :i]
+    return lower
+
+
+def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:
+    matrix, info = answer
+    if info != 0:
+        raise np.linalg.LinAlgError("The matrix is singular to working precision.")
+    return matrix
