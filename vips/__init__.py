@@ -1,6 +1,7 @@
 """vips: private variational Bayes for conjugate-exponential models."""
 
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
+from vips.models.count_regression import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from vips.models.lda import LatentDirichletAllocation
 from vips.models.logistic_regression import BayesianLogisticRegression
 from vips.privacy import PrivacyPlan, PrivacyReport, PrivacyWarning
@@ -13,7 +14,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AuditReport",
+    "BayesianBinomialRegression",
     "BayesianLogisticRegression",
+    "BayesianNegativeBinomialRegression",
     "Block",
     "ConjugateExponentialModel",
     "DenseStatistics",

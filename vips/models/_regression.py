@@ -23,6 +23,7 @@ from collections.abc import Mapping
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
+from scipy.special import expit, logit, ndtr
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from vips._blas import cholesky
@@ -35,7 +36,7 @@ from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import PrivacyLedger
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "PolyaGammaRegression"]
+__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "PolyaGammaRegression", "posterior_probabilities"]
 
 
 # Standard deviation of the intercept under its prior: wide, so that the prior of the coefficients does not shrink it.
@@ -50,6 +51,8 @@ _POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' 
 # Least step size of the residuals: what is averaged is about the last five.
 _LEAST_STEP = 0.2
 _LOG_2PI = np.log(2.0 * np.pi)
+_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
+_QUANTILES, _QUANTILE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 
 
 class _Learnt:
@@ -398,8 +401,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         return 1.0 if self.feature_norm is None else _INTERCEPT_SHARE * float(self.feature_norm)
 
     def _scales(self) -> dict[str, float]:
-        scales = _SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL
-        return {name: scale * self._ball() ** _POWER[name] for name, scale in scales.items()}
+        """Residuals of a count with b trials are of the order √b, precisions of the order b."""
+        scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self._largest_shape()
+        trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
+        return {name: scale * trials[name] * self._ball() ** _POWER[name] for name, scale in scales.items()}
 
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""
@@ -462,6 +467,21 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         if self.fit_intercept:
             log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
         return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
+
+
+def posterior_probabilities(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
+    """∫ σ(a) N(a | mean, variance) da to 1e-5, of the shape of ``means``.
+
+    By Gauss-Hermite quadrature; for standard deviations above 2, where that loses accuracy, as the average of Φ((mean - l) /
+    deviation) over a logistic variable l, by Gauss-Legendre quadrature of its quantiles.
+    """
+    deviations = np.sqrt(variances)
+    narrow, wide = np.zeros(means.shape), np.zeros(means.shape)
+    for node, weight in zip(_NODES, _NODE_WEIGHTS / _NODE_WEIGHTS.sum(), strict=True):
+        narrow += weight * expit(means + node * deviations)
+    for node, weight in zip(logit(0.5 + 0.5 * _QUANTILES), 0.5 * _QUANTILE_WEIGHTS, strict=True):
+        wide += weight * ndtr((means - node) / np.maximum(deviations, 1.0))
+    return np.where(deviations > 2.0, wide, narrow)
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:

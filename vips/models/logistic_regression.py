@@ -21,18 +21,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.special import expit
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from vips.models._regression import PolyaGammaRegression
+from vips.models._regression import PolyaGammaRegression, posterior_probabilities
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianLogisticRegression"]
-
-# 32 nodes integrate σ against Gaussians of standard deviation up to 10 to 1e-3, up to 3 to 1e-8.
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
 class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
@@ -138,11 +134,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         ndarray of shape (n_records, n_classes)
             Rows sum to 1.
         """
-        means, variances = self._predictors(X)
-        stick = np.zeros(means.shape)
-        deviations = np.sqrt(variances)
-        for node, weight in zip(_NODES, _NODE_WEIGHTS / _NODE_WEIGHTS.sum(), strict=True):
-            stick += weight * expit(means + node * deviations)
+        stick = posterior_probabilities(*self._predictors(X))
         if stick.shape[1] == 1:
             return np.hstack([1.0 - stick, stick])
         rest = np.cumprod(1.0 - stick, axis=1)
