@@ -8,7 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips import Block, ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, RobbinsMonro
+from vips import (
+    BayesianBinomialRegression,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    Block,
+    ConjugateExponentialModel,
+    DenseStatistics,
+    LatentDirichletAllocation,
+    Records,
+    RobbinsMonro,
+)
 
 
 class BetaBernoulli(ConjugateExponentialModel):
@@ -133,6 +143,41 @@ def _hostile(width):
     }
 
 
+@dataclass(frozen=True)
+class Table(Records):
+    """Records with labels, which the laws pick rows from."""
+
+    def __getitem__(self, rows):
+        return Table(self.X[rows], self.y[rows])
+
+
+def _labelled(largest_label, sparse=False):
+    def make(n, rng):
+        X = rng.normal(size=(n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.7)
+        return Table(sp.csr_array(X) if sparse else X, rng.integers(0, largest_label + 1, n).astype(float))
+
+    return make
+
+
+def _hostile_labelled(label):
+    """Hostile features under a valid label, and hostile labels."""
+    rows = {name: np.append(row, label) for name, row in _hostile(N_FEATURES).items()}
+    labels = {"nan": np.nan, "minus": -1.0, "fraction": 0.5, "huge": 1e300, "other": 77.0}
+    return rows | {f"label {name}": np.append(np.ones(N_FEATURES), value) for name, value in labels.items()}
+
+
+def _regression_case(name, model, largest_label=1, sparse=False, **settings):
+    extreme = np.append(np.linspace(-1e4, 1e4, N_FEATURES), largest_label)
+    return Case(
+        name,
+        lambda **arguments: model(**{"feature_norm": 1.5} | settings | arguments),
+        _labelled(largest_label, sparse),
+        _hostile_labelled(float(largest_label)),
+        extreme,
+        0.05,
+    )
+
+
 CASES = [
     Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),
     Case("second moments", SecondMoments, _vectors, _hostile(N_FEATURES), np.full(N_FEATURES, 1e4), 2.0),
@@ -172,4 +217,13 @@ CASES = [
         np.eye(1, N_WORDS)[0] * 50,
         3.0,
     ),
+    _regression_case("logistic", BayesianLogisticRegression),
+    _regression_case(
+        "logistic paper, no intercept", BayesianLogisticRegression, statistics="paper", fit_intercept=False
+    ),
+    _regression_case("logistic sparse, three classes", BayesianLogisticRegression, 2, sparse=True, classes=(0, 1, 2)),
+    _regression_case("logistic diagonal", BayesianLogisticRegression, covariance="diagonal", prior=2.0),
+    _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
+    _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
+    _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
 ]

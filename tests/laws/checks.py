@@ -19,8 +19,20 @@ FULL = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, sampling=
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 
+def as_data(records):
+    """What the engine samples from. Labelled records are a ``Table``; a row for one ends in its label."""
+    return check_data(records.X, records.y) if hasattr(records, "y") else check_data(records)
+
+
+def fit(model, records):
+    return model.fit(records.X, records.y) if hasattr(records, "y") else model.fit(records)
+
+
 def stack(records, row, first=False):
     """``records`` with one more row at the end, or at the beginning."""
+    if hasattr(records, "y"):
+        labels = [row[-1:], records.y] if first else [records.y, row[-1:]]
+        return replace(records, X=stack(records.X, row[:-1], first), y=np.concatenate(labels))
     row = sp.csr_array(row[None]) if sp.issparse(records) else row[None]
     parts = [row, records.astype(float)] if first else [records.astype(float), row]
     return sp.csr_array(sp.vstack(parts, format="csr")) if sp.issparse(records) else np.vstack(parts)
@@ -43,8 +55,13 @@ def prepared(case, n, seed=0, **plan_changes):
 
 def clipped_sum(case, model, plan, records, posterior):
     """The engine's sum of step 1 as one vector of scaled, isometric coordinates (the Frobenius norm is isometric)."""
-    total = engine.clipped_sum(model, model.blocks(), check_data(records), posterior, plan, plan.randomness(0), 1)
+    total = engine.clipped_sum(model, model.blocks(), as_data(records), posterior, plan, plan.randomness(0), 1)
     return np.concatenate([np.ravel(total[name]) / block.scale for name, block in model.blocks().items()])
+
+
+def step_size(model, t, name):
+    rho = model.step_size(t)
+    return rho[name] if isinstance(rho, dict) else rho
 
 
 def as_vector(total, blocks):
@@ -132,7 +149,7 @@ def hardened_sums_are_exact(case):
 
     def sums(rows, chunk_size=1000):
         model.chunk_size = chunk_size
-        found = engine.clipped_sum(model, blocks, check_data(rows), posterior, plan, plan.randomness(0), 1)
+        found = engine.clipped_sum(model, blocks, as_data(rows), posterior, plan, plan.randomness(0), 1)
         assert all(value.dtype == np.int64 for value in found.values()), "sums are not whole numbers"
         return found
 
@@ -159,12 +176,12 @@ def hardened_sums_are_exact(case):
 
 def _units(units, block):
     """Coordinates of a block in whole units: of a symmetric one, the upper triangle."""
-    return units[np.triu_indices(block.shape[-1])] if block.symmetric else np.ravel(units)
+    return np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units)
 
 
 def _n_units(block):
-    size = block.shape[-1] if block.shape else 1
-    return size * (size + 1) // 2 if block.symmetric else int(np.prod(block.shape))
+    size = int(np.prod(block.shape))
+    return size * (block.shape[-1] + 1) // (2 * block.shape[-1]) if block.symmetric else size
 
 
 # -- the loop ---------------------------------------------------------------------------------------------------
@@ -211,8 +228,9 @@ def replay(case, records, n_steps=4):
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = recording(case.make_model(privacy=plan, random_state=0)).fit(records)
+        model = fit(recording(case.make_model(privacy=plan, random_state=0)), records)
     learnt = {name: value for name, value in vars(model).items() if name.endswith("_")}
+    learnt = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in learnt.items()}
     posterior = learnt.pop("posterior_")
     arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
     report = learnt.pop("privacy_").to_dict()
@@ -251,7 +269,7 @@ def pure_noise(case, n_fits=40, seed=0, plan=None, model=None):
     for _ in range(n_fits):
         fitted = clone(model) if model is not None else case.make_model(privacy=plan, random_state=seed)
         recorder = Recorder(fitted)
-        recorder.model.fit(empty)
+        fit(recorder.model, empty)
         paths.append(recorder.averages)
         ends.append(recorder.averages[-1])
         stds = recorder.noise_std[-1]
@@ -262,20 +280,20 @@ def noise_has_the_stated_size(case):
     ends, stds, _ = pure_noise(case, n_fits=400)
     plan = replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0)
     model, *_ = prepared(case, 2)
-    variance = 0.0
-    for t in range(1, plan.n_steps + 1):
-        rho = model.step_size(t)
-        variance = (1.0 - rho) ** 2 * variance + rho**2 * (2.0 * case.clip_norm / plan.sampling_rate) ** 2
     for name, block in model.blocks().items():
+        variance = 0.0
+        for t in range(1, plan.n_steps + 1):
+            rho = step_size(model, t, name)
+            variance = (1.0 - rho) ** 2 * variance + rho**2 * (2.0 * case.clip_norm / plan.sampling_rate) ** 2
         values = np.array([end[name] for end in ends])
         expected = np.sqrt(variance) * block.scale
         np.testing.assert_allclose(stds[name], expected, rtol=1e-12)
         centred = values - values.mean(axis=0)
         if block.symmetric:
-            np.testing.assert_array_equal(values, np.swapaxes(values, 1, 2))
-            upper = np.triu(np.ones(block.shape, dtype=bool), 1)
-            _check_std(centred[:, upper], expected / np.sqrt(2.0))
-            _check_std(np.diagonal(centred, axis1=1, axis2=2), expected)
+            np.testing.assert_array_equal(values, np.swapaxes(values, -1, -2))
+            upper = np.triu_indices(block.shape[-1], 1)
+            _check_std(centred[..., *upper], expected / np.sqrt(2.0))
+            _check_std(np.diagonal(centred, axis1=-2, axis2=-1), expected)
         else:
             _check_std(centred, expected)
 
@@ -355,7 +373,8 @@ def _coordinates(noise, block):
     if not block.symmetric:
         return np.ravel(noise)
     upper = np.triu_indices(block.shape[-1], 1)
-    return np.concatenate([np.diagonal(noise), np.sqrt(2.0) * noise[upper]])
+    parts = np.diagonal(noise, axis1=-2, axis2=-1), np.sqrt(2.0) * noise[..., *upper]
+    return np.concatenate([np.ravel(part) for part in parts])
 
 
 def noise_is_never_shared(case):
@@ -382,8 +401,8 @@ def _noise_of_steps(path, blocks, case):
     model, *_ = prepared(case, 2)
     steps = []
     for t in range(1, len(path)):
-        rho = model.step_size(t)
-        step = {name: (path[t][name] - (1.0 - rho) * path[t - 1][name]) / rho for name in blocks}
+        rho = {name: step_size(model, t, name) for name in blocks}
+        step = {name: (path[t][name] - (1.0 - rho[name]) * path[t - 1][name]) / rho[name] for name in blocks}
         steps.append(as_vector({name: step[name] / block.scale for name, block in blocks.items()}, blocks))
     return steps
 
@@ -398,7 +417,7 @@ def totals_are_sums(case):
         model = case.make_model(privacy=plan, random_state=0)
         model.step_size = lambda t: 1.0
         recorder = Recorder(model)
-        recorder.model.fit(data)
+        fit(recorder.model, data)
         ends.append(recorder.averages[-1])
     for name in ends[0]:
         np.testing.assert_allclose(ends[1][name], 2.0 * ends[0][name], rtol=1e-6, atol=1e-9)
@@ -411,10 +430,10 @@ def totals_are_sums(case):
         model.n_features_in_ = records.shape[1]
         posterior = _fixed_posterior(model)
         randomness = plan.randomness(seed)
-        total = engine.clipped_sum(model, blocks, check_data(records), posterior, plan, randomness, 1)
+        total = engine.clipped_sum(model, blocks, as_data(records), posterior, plan, randomness, 1)
         seen.append(as_vector(total, blocks).sum() / rate)
     full = replace(plan, sampling_rate=1.0)
-    whole = engine.clipped_sum(model, blocks, check_data(records), posterior, full, full.randomness(0), 1)
+    whole = engine.clipped_sum(model, blocks, as_data(records), posterior, full, full.randomness(0), 1)
     error = np.mean(seen) - as_vector(whole, blocks).sum()
     assert abs(error) < 5.0 * np.std(seen) / np.sqrt(len(seen)) + 1e-9, "noisy / q is biased for the full total"
     assert np.std(seen) > 0.0
@@ -427,6 +446,8 @@ def _fixed_posterior(model):
 
 
 def stack_all(first, second):
+    if hasattr(first, "y"):
+        return replace(first, X=stack_all(first.X, second.X), y=np.concatenate([first.y, second.y]))
     return sp.csr_array(sp.vstack([first, second], format="csr")) if sp.issparse(first) else np.vstack([first, second])
 
 
@@ -440,7 +461,7 @@ def samples_are_poisson(case):
         original = model.valid_records
         seen = []
         model.valid_records = lambda chunk, original=original, seen=seen: seen.append(chunk.shape[0]) or original(chunk)
-        model.fit(records)
+        fit(model, records)
         sizes.append(seen)
     sizes = np.array(sizes, dtype=float)
     assert sizes.shape == (80, plan.n_steps)
@@ -456,7 +477,7 @@ def one_event_per_step(case):
     import dp_accounting
 
     plan = replace(SAMPLED, clip_norm=case.clip_norm)
-    model = case.make_model(privacy=plan, random_state=0).fit(case.make_records(20, np.random.default_rng(0)))
+    model = fit(case.make_model(privacy=plan, random_state=0), case.make_records(20, np.random.default_rng(0)))
     step = dp_accounting.PoissonSampledDpEvent(0.4, dp_accounting.GaussianDpEvent(1.0))
     assert model.privacy_.event() == dp_accounting.SelfComposedDpEvent(step, 3)
     accountant = dp_accounting.pld.PLDAccountant().compose(dp_accounting.SelfComposedDpEvent(step, 3))
@@ -471,7 +492,7 @@ def chunks_change_nothing(case):
         model = case.make_model(privacy=plan, random_state=3)
         model.chunk_size = chunk_size
         recorder = Recorder(model)
-        recorder.model.fit(records)
+        fit(recorder.model, records)
         ends.append(as_vector(recorder.averages[-1], recorder.averages[-1]))
     np.testing.assert_allclose(ends[1], ends[0], rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(ends[2], ends[0], rtol=1e-5, atol=1e-4)

@@ -49,14 +49,19 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     blocks = model.blocks()
     discrete = replace(plan, noise="discrete")
     lattice = discrete.lattice(blocks)
-    container = sp.csr_array if sp.issparse(records) else np.asarray
+    labelled = hasattr(records, "y")
+    as_rows = sp.csr_array if sp.issparse(records.X if labelled else records) else np.asarray
+    width = records.shape[1] + labelled
+
+    def container(rows):
+        return replace(records, X=as_rows(rows[:, :-1]), y=rows[:, -1]) if labelled else as_rows(rows)
 
     def total(rows, plan):
         found = checks.clipped_sum(case, model, plan, container(rows), posterior)
         return found if plan.noise == "gaussian" else _isometric(found, blocks)
 
     @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(neighbours(records.shape[1]))
+    @given(neighbours(width))
     def check(drawn):
         rows, row, times = drawn
         rows = np.repeat(rows, times, axis=0)
@@ -77,5 +82,6 @@ def _isometric(found, blocks):
         size = int(np.prod(block.shape))
         units = found[start : start + size] * block.scale
         start += size
-        parts.append(units.reshape(block.shape)[np.triu_indices(block.shape[-1])] if block.symmetric else units)
+        units = units.reshape(block.shape)
+        parts.append(np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units))
     return np.concatenate(parts)

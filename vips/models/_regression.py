@@ -470,7 +470,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
 
 
 def posterior_probabilities(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """∫ σ(a) N(a | mean, variance) da to 1e-5, of the shape of ``means``.
+    """∫ σ(a) N(a | mean, variance) da to 2e-5, of the shape of ``means``.
 
     By Gauss-Hermite quadrature; for standard deviations above 2, where that loses accuracy, as the average of Φ((mean - l) /
     deviation) over a logistic variable l, by Gauss-Legendre quadrature of its quantiles.

@@ -174,7 +174,9 @@ class RegressionStatistics(RecordStatistics):
         return self._shaped({"linear": linear, "precision": outer})
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        """Needs CSR rows: their E-step is a function of each record alone, to the last bit."""
+        """As in the base class; fast for CSR rows, whose E-step is a function of each record alone, to the last bit."""
+        if not sp.issparse(self._rows):
+            return super().rounded_sum(weights, blocks, lattice)
         rows, weights, residual, precision = self._present(weights)
         indptr, columns, n_columns = rows.indptr, rows.indices, rows.shape[1]
         record = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))

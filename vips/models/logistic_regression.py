@@ -171,7 +171,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def check_features(self) -> None:
         super().check_features()
         if not hasattr(self, "classes_"):  # of a private fit
-            self.classes_ = np.array([0, 1]) if self.classes is None else np.unique(self.classes)
+            self.classes_ = self._labels()
 
     def check_values(self, X, y) -> None:
         check_classification_targets(y)
@@ -186,8 +186,13 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     @property
     def _n_outputs(self) -> int:
-        classes = self.__dict__.get("classes_", self.classes)
-        return 1 if classes is None else len(classes) - 1
+        return len(self._labels()) - 1
+
+    def _labels(self) -> np.ndarray:
+        """Sorted; before the labels of a non-private fit are known, and in a private one, those that are declared."""
+        if hasattr(self, "classes_"):
+            return self.classes_
+        return np.array([0, 1]) if self.classes is None else np.unique(self.classes)
 
     def _largest_shape(self) -> float:
         return 1.0
@@ -197,7 +202,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
-        classes = self.classes_
+        classes = self._labels()
         place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         known = (classes[place] == y)[:, None]
         if len(classes) == 2:
@@ -207,7 +212,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
 
     def _declared(self) -> tuple[str, ...]:
-        return (f"classes: {', '.join(str(label) for label in self.classes_)}",)
+        return (f"classes: {', '.join(str(label) for label in self._labels())}",)
 
 
 def _check_classes(classes) -> None:
