@@ -18,29 +18,27 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
-from scipy.special import expit, logit, ndtr
+from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from vips._blas import cholesky
 from vips.data import InMemoryData, Records, rows_without
-from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.expfam import polya_gamma_mean
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
-from vips.models._regression_statistics import RegressionStatistics, design_rows
+from vips.models._regression_posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
+from vips.models._regression_statistics import RegressionStatistics, design_rows, outer_sums
 from vips.models._regression_view import diagonal_step, diagonal_view, positive_definite, precision_view
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import PrivacyLedger
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["CoefficientPosterior", "DiagonalCoefficientPosterior", "PolyaGammaRegression", "posterior_probabilities"]
+__all__ = ["PolyaGammaRegression"]
 
 
-# Standard deviation of the intercept under its prior: wide, so that the prior of the coefficients does not shrink it.
-INTERCEPT_STD = 10.0
 # Share of `feature_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
 # Clip norm and block scales, in units in which a row has norm at most 1; how they were chosen: docs/logistic.md.
@@ -50,50 +48,6 @@ _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0
 _POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
 # Least step size of the residuals: what is averaged is about the last five.
 _LEAST_STEP = 0.2
-_LOG_2PI = np.log(2.0 * np.pi)
-_NODES, _NODE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
-_QUANTILES, _QUANTILE_WEIGHTS = np.polynomial.legendre.leggauss(32)
-
-
-class _Learnt:
-    """What a step hands to the next one beside the coefficients; all of it released.
-
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,).
-    """
-
-    alpha_shape: np.ndarray
-    alpha_rate: np.ndarray
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return super().to_arrays() | {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        return cls(arrays["mean"], arrays["precision"], arrays["alpha_shape"], arrays["alpha_rate"])
-
-
-class CoefficientPosterior(_Learnt, Gaussian):
-    """Posterior of the coefficients, and of the intercept in the last place if there is one.
-
-    Parameters
-    ----------
-    mean : array of shape (d,) or (n_outputs, d)
-    precision : array of shape (d, d) or (n_outputs, d, d)
-    alpha_shape, alpha_rate : array of shape (n_outputs,)
-        Of the Gamma posterior of the prior precision α.
-    """
-
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
-        super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
-
-
-class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
-    """As :class:`CoefficientPosterior`, with independent coefficients: precision of the shape of the mean."""
-
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
-        super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
 
 
 class PolyaGammaRegression(ConjugateExponentialModel):
@@ -114,8 +68,8 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         """Public bound on b."""
 
     @abstractmethod
-    def _largest_residual(self) -> float:
-        """Public bound on |r| (and on |κ|)."""
+    def _largest_linear(self) -> float:
+        """Public bound on |κ|."""
 
     @abstractmethod
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +87,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
                 "reveal the largest. Declare one, e.g. feature_norm=1.0 for rows that vips.preprocessing.TableEncoder made; "
                 "longer rows are scaled down to it."
             )
-        _check_prior(self.prior)
+        CoefficientPrior.check(self.prior)
         for name, values in (("covariance", ("full", "diagonal")), ("statistics", ("centred", "paper"))):
             if getattr(self, name) not in values:
                 raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
@@ -163,12 +117,15 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         }
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No record: the first posterior is the prior, but for the intercept, which starts with a variance of 1. (From its
-        prior's, 100, the first step would be far too long: it would take every record to be nearly certain.)"""
+        """No record: the first posterior is the prior. But where that is wide (the intercept's is), a first step that is not
+        the textbook's would be far too long: every record would be taken to be nearly certain. There Σ starts with a variance
+        of 1 for a row of norm ``feature_norm``."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        if self.fit_intercept:
-            last = (..., -1, -1) if self.covariance == "full" else (..., -1)
-            initial["precision"][last] = self._intercept_constant() ** 2
+        if self._is_textbook():
+            return initial
+        prior = self._coefficient_prior()
+        wanting = np.maximum(self._ball() ** 2 - prior.precision(prior.initial_alpha(1)[0]) / self._units() ** 2, 0.0)
+        initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
         return initial
 
     def valid_records(self, records: Records) -> np.ndarray:
@@ -198,15 +155,18 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         d, ball, full = self._n_coefficients(), self._ball(), self.covariance == "full"
         noise = {name: noise_std[name] / ball ** _POWER[name] for name in noise_std}
         total = {name: np.asarray(average[name]) / ball ** _POWER[name] for name in average}  # rows of norm 1 at most
-        alpha = self._prior_alpha() if previous is None else previous.alpha_shape / previous.alpha_rate
+        prior_of = self._coefficient_prior()
+        alpha = prior_of.initial_alpha(self._n_outputs)
+        if previous is not None:
+            alpha = previous.alpha_shape / previous.alpha_rate
         old = np.zeros((self._n_outputs, d))
         if previous is not None:
             old += np.atleast_2d(previous.mean) * self._units() * ball
         mean, precision = np.empty((self._n_outputs, d)), np.empty((self._n_outputs, d, *[d] * full))
         for j in range(self._n_outputs):
             own = {name: value[j] if self._n_outputs > 1 else value for name, value in total.items()}
-            unit_alpha = alpha[j] * ball**-2.0
-            prior = self._prior_precision(alpha[j]) * ball**-2.0
+            unit_alpha = alpha[j] / ball**2
+            prior = prior_of.precision(alpha[j]) / (self._units() * ball) ** 2
             if not full:
                 precision[j] = prior + diagonal_view(own["precision"], noise["linear"], unit_alpha)
             else:
@@ -230,11 +190,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         in a non-private full-batch one."""
         if self.schedule is not None:
             return self.schedule(t)
-        full_batch = self._plan().sampling_rate == 1.0
-        if not self.is_private and full_batch and self.covariance == "full":
+        if self._is_textbook():
             return 1.0
         recent = PolynomialAveraging(power=1.0)(t)
-        others = 1.0 / t if self.is_private else 1.0 if full_batch else recent
+        others = 1.0 / t if self.is_private else 1.0 if self._plan().sampling_rate == 1.0 else recent
         return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
 
     def default_clip(self) -> float:
@@ -242,17 +201,24 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         return _CLIP_NORM
 
     def max_norm(self) -> float:
-        """Of a row of norm ``feature_norm`` (and the intercept's constant): |r| ≤ b and ω ≤ b/4 in every output; ``inf``
-        without a ``feature_norm``."""
+        """Of a row of norm ``feature_norm`` (and the intercept's constant) in every output; ``inf`` without a ``feature_norm``.
+
+        At c, |ω ψ| ≤ ω c = b tanh(c/2) / 2, so |r| ≤ |κ| + b tanh(c/2) / 2: the largest joint norm over c.
+        """
         if self.feature_norm is None:
             return np.inf
-        length, scale = np.hypot(self.feature_norm, self._intercept_constant()), self._scales()
-        squares = (self._largest_residual() * length / scale["linear"]) ** 2
-        omega = self._largest_shape() / 4.0
-        squares += (omega * length**2 / scale["precision"]) ** 2
+        length, scale, b = (
+            np.hypot(self.feature_norm, self._intercept_constant()),
+            self._scales(),
+            self._largest_shape(),
+        )
+        c = np.linspace(0.0, 60.0, 6001)
+        omega = polya_gamma_mean(c, b)
+        residual = self._largest_linear() + (omega * c if self.statistics == "centred" else 0.0)
+        squares = (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
         if self.covariance == "diagonal":
-            squares += (omega * length / scale["cross"]) ** 2 + (omega / scale["weight"]) ** 2
-        return float(np.sqrt(self._n_outputs * squares))
+            squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
+        return float(np.sqrt(self._n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Full batch."""
@@ -277,7 +243,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         """Evidence lower bound of these records and the coefficients, for non-private fits and tests."""
         shape, linear = self._terms(records.y)
         total = float(self.expected_statistics(records, posterior).bounds(shape, linear).sum())
-        return total + self._log_base_measure(records.y) - self._divergence_from_prior(posterior)
+        return total + self._log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
 
     # -- what users call ----------------------------------------------------------------------------------------
 
@@ -303,9 +269,50 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         if not self.is_private:
             data = InMemoryData(sp.csr_array(X) if sp.issparse(X) else np.asarray(X), column_or_1d(y))
             chunks = data.chunks(np.arange, self.chunk_size)
-            divergence = self._divergence_from_prior(self.posterior_)
+            divergence = self._coefficient_prior().divergence(self.posterior_)
             self.bound_ = sum(self.bound(chunk, self.posterior_) + divergence for chunk in chunks) - divergence
         return self
+
+    def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
+        """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
+
+        Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
+        that of the likelihood. These were within 10 % of those of exact posteriors (docs/logistic.md).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+            The fitted records.
+        y : array of shape (n_records,)
+            Their labels.
+
+        Raises
+        ------
+        ValueError
+            For a private fit: curvatures would be released without noise.
+        """
+        check_is_fitted(self)
+        if self.privacy_.plan.is_private:
+            raise ValueError(
+                "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
+                "`posterior_`."
+            )
+        mean, _ = self._in_coordinates(self.posterior_, sparse=False)
+        total = 0.0
+        for chunk in self._plain_data(X, y).chunks(np.arange, self.chunk_size):
+            rows, _ = self._design(chunk.X)
+            shape, _ = self._terms(chunk.y)
+            probabilities = expit(rows @ mean.T)
+            total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
+        units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
+        precision = total * units[:, None] * units
+        for j in range(self._n_outputs):
+            alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
+            precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
+        precision = precision[0] if self._n_outputs == 1 else precision
+        return CoefficientPosterior(
+            self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
+        )
 
     @property
     def coef_(self) -> np.ndarray:
@@ -406,6 +413,13 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
         return {name: scale * trials[name] * self._ball() ** _POWER[name] for name, scale in scales.items()}
 
+    def _is_textbook(self) -> bool:
+        """Whether each step is an exact coordinate update."""
+        return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
+
+    def _coefficient_prior(self) -> CoefficientPrior:
+        return CoefficientPrior(self.prior, self.n_features_in_, bool(self.fit_intercept))
+
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""
         units = np.ones(self._n_coefficients())
@@ -431,67 +445,9 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         mean, precision = mean / units, precision * outer
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
         posterior = family(mean[0] if one else mean, precision[0] if one else precision)
-        posterior.alpha_shape, posterior.alpha_rate = self._alpha(posterior)
+        posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(posterior)
         return posterior
-
-    def _alpha(self, posterior) -> tuple[np.ndarray, np.ndarray]:
-        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept."""
-        if not isinstance(self.prior, tuple):
-            return np.full(self._n_outputs, float(self.prior)), np.ones(self._n_outputs)
-        d = self.n_features_in_
-        squares = np.atleast_2d(posterior.mean**2 + posterior.var)[:, :d].sum(axis=1)
-        return np.full(self._n_outputs, self.prior[0] + 0.5 * d), self.prior[1] + 0.5 * squares
-
-    def _prior_alpha(self) -> np.ndarray:
-        alpha = self.prior[0] / self.prior[1] if isinstance(self.prior, tuple) else self.prior
-        return np.full(self._n_outputs, float(alpha))
-
-    def _prior_precision(self, alpha: float) -> np.ndarray:
-        """Of the coordinates of the design."""
-        precision = np.full(self._n_coefficients(), alpha)
-        if self.fit_intercept:
-            precision[-1] = (self._intercept_constant() / INTERCEPT_STD) ** 2
-        return precision
-
-    def _divergence_from_prior(self, posterior) -> float:
-        """KL of q(w) q(α) from the prior."""
-        d = self.n_features_in_
-        alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
-        squares = np.atleast_2d(posterior.mean**2 + posterior.var)
-        if isinstance(self.prior, tuple):
-            divergence = alpha.kl(Gamma(*self.prior))
-            mean, expected_log = alpha.mean, alpha.expected_log
-        else:
-            divergence, mean, expected_log = 0.0, float(self.prior), np.log(self.prior)
-        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * squares[:, :d].sum(axis=1))
-        if self.fit_intercept:
-            log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
-        return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
-
-
-def posterior_probabilities(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
-    """∫ σ(a) N(a | mean, variance) da to 2e-5, of the shape of ``means``.
-
-    By Gauss-Hermite quadrature; for standard deviations above 2, where that loses accuracy, as the average of Φ((mean - l) /
-    deviation) over a logistic variable l, by Gauss-Legendre quadrature of its quantiles.
-    """
-    deviations = np.sqrt(variances)
-    narrow, wide = np.zeros(means.shape), np.zeros(means.shape)
-    for node, weight in zip(_NODES, _NODE_WEIGHTS / _NODE_WEIGHTS.sum(), strict=True):
-        narrow += weight * expit(means + node * deviations)
-    for node, weight in zip(logit(0.5 + 0.5 * _QUANTILES), 0.5 * _QUANTILE_WEIGHTS, strict=True):
-        wide += weight * ndtr((means - node) / np.maximum(deviations, 1.0))
-    return np.where(deviations > 2.0, wide, narrow)
 
 
 def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
     return cho_solve((cholesky(matrix), True), vector)
-
-
-def _check_prior(prior) -> None:
-    values = prior if isinstance(prior, tuple) else (prior,)
-    if len(values) > 2 or (isinstance(prior, tuple) and len(values) != 2):
-        raise ValueError(f"`prior` must be (shape, rate) of a Gamma distribution, or a fixed precision, got {prior!r}.")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float | np.number) or not 1e-10 <= value <= 1e10:
-            raise ValueError(f"`prior` must hold numbers between 1e-10 and 1e10, got {prior!r}.")

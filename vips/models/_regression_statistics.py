@@ -28,7 +28,7 @@ from vips.model import Block, RecordStatistics, row_norms
 from vips.models import _regression_kernels as kernels
 from vips.privacy import Lattice
 
-__all__ = ["RegressionStatistics", "design_rows"]
+__all__ = ["RegressionStatistics", "design_rows", "outer_sums"]
 
 # Norms are float64 sums of positive terms; a row that was scaled to norm F has it up to a few roundings.
 _ROUNDING = 1.0 + 1e-9
@@ -167,11 +167,7 @@ class RegressionStatistics(RecordStatistics):
         if self._diagonal:
             sums = {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
             return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums)
-        if sp.issparse(rows):
-            outer = np.stack([self._outer_sum(rows, own) for own in weighted.T])
-        else:
-            outer = np.stack([gram(rows * np.sqrt(own)[:, None]) for own in weighted.T])
-        return self._shaped({"linear": linear, "precision": outer})
+        return self._shaped({"linear": linear, "precision": outer_sums(rows, weighted)})
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """As in the base class; fast for CSR rows, whose E-step is a function of each record alone, to the last bit."""
@@ -192,7 +188,7 @@ class RegressionStatistics(RecordStatistics):
             cross = rounded(rows.data, precision, "cross")
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
             return self._shaped({"linear": linear, "precision": squares, "cross": cross, "weight": weight})
-        outer = [self._outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
+        outer = [_outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
         return self._shaped({"linear": linear, "precision": np.stack(outer)})
 
     def bounds(self, shape, linear) -> np.ndarray:
@@ -213,22 +209,29 @@ class RegressionStatistics(RecordStatistics):
             return self._rows, weights, self.residual, self.precision
         return self._rows[present], weights[present], self.residual[present], self.precision[present]
 
-    @staticmethod
-    def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:
-        """Σ_n w_n x_n x_nᵀ; with a ``unit`` each record's share in whole units: numbers far below 2⁵³, so exact."""
-        d = rows.shape[1]
-        total = np.zeros((d, d))
-        arguments = (rows.indptr, rows.indices, rows.data, weights)
 
-        def add(first: int, last: int) -> None:
-            if unit is None:
-                kernels.add_outer(*arguments, first, last, total)
-            else:
-                kernels.add_outer_rounded(*arguments, unit, first, last, total)
+def outer_sums(rows, weights: np.ndarray) -> np.ndarray:
+    """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights ≥ 0 of shape (n_records, n_outputs)."""
+    if sp.issparse(rows):
+        return np.stack([_outer_sum(rows, own) for own in weights.T])
+    return np.stack([gram(rows * np.sqrt(own)[:, None]) for own in weights.T])
 
-        work = np.bincount(rows.indices, minlength=d)
-        run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
-        return mirrored(total)
+
+def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:
+    """Σ_n w_n x_n x_nᵀ; with a ``unit`` each record's share in whole units: numbers far below 2⁵³, so exact."""
+    d = rows.shape[1]
+    total = np.zeros((d, d))
+    arguments = (rows.indptr, rows.indices, rows.data, np.ascontiguousarray(weights))
+
+    def add(first: int, last: int) -> None:
+        if unit is None:
+            kernels.add_outer(*arguments, first, last, total)
+        else:
+            kernels.add_outer_rounded(*arguments, unit, first, last, total)
+
+    work = np.bincount(rows.indices, minlength=d)
+    run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
+    return mirrored(total)
 
 
 def _times(matrix, other: np.ndarray) -> np.ndarray:

@@ -15,7 +15,8 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.base import RegressorMixin
 
-from vips.models._regression import PolyaGammaRegression, posterior_probabilities
+from vips.models._regression import PolyaGammaRegression
+from vips.models._regression_posterior import posterior_probabilities
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
@@ -119,8 +120,8 @@ class BayesianBinomialRegression(_CountRegression):
     def _largest_shape(self) -> float:
         return float(self.n_trials)
 
-    def _largest_residual(self) -> float:
-        return float(self.n_trials)  # |κ| and |ω ψ| are n/2 at most
+    def _largest_linear(self) -> float:
+        return 0.5 * self.n_trials
 
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         y = self._counts(y)
@@ -207,8 +208,9 @@ class BayesianNegativeBinomialRegression(_CountRegression):
     def _largest_shape(self) -> float:
         return 1.0 if self.max_count is None else self.max_count + float(self.dispersion)
 
-    def _largest_residual(self) -> float:
-        return self._largest_shape()  # |κ| and |ω ψ| are b/2 at most
+    def _largest_linear(self) -> float:
+        r = float(self.dispersion)
+        return 0.5 * (r if self.max_count is None else max(r, self.max_count - r))
 
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         y = np.minimum(self._counts(y), self._largest_count())

@@ -25,7 +25,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from vips.models._regression import PolyaGammaRegression, posterior_probabilities
+from vips.models._regression import PolyaGammaRegression
+from vips.models._regression_posterior import posterior_probabilities
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianLogisticRegression"]
@@ -197,8 +198,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def _largest_shape(self) -> float:
         return 1.0
 
-    def _largest_residual(self) -> float:
-        return 1.0
+    def _largest_linear(self) -> float:
+        return 0.5
 
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
