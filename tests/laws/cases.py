@@ -132,6 +132,7 @@ def _hostile(width):
         "negative": minus,
         "zero": np.zeros(width),
         "huge": np.full(width, 1e300),
+        "norm overflows": np.full(width, 1.7e308),
         "one huge": np.eye(1, width)[0] * 1e160,
         "large": np.full(width, 1e9),
         "tiny": np.full(width, 1e-310),
@@ -222,6 +223,7 @@ CASES = [
         "logistic paper, no intercept", BayesianLogisticRegression, statistics="paper", fit_intercept=False
     ),
     _regression_case("logistic sparse, three classes", BayesianLogisticRegression, 2, sparse=True, classes=(0, 1, 2)),
+    _regression_case("logistic sparse", BayesianLogisticRegression, sparse=True, dtype=np.float32),
     _regression_case("logistic diagonal", BayesianLogisticRegression, covariance="diagonal", prior=2.0),
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),

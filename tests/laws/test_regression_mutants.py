@@ -1,0 +1,192 @@
+"""Deliberately broken copies of the regressions. Each must be noticed by the law named beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws import checks
+from tests.laws.cases import CASES, Table
+from vips import BayesianLogisticRegression, PrivacyPlan
+from vips.models import _regression, _regression_kernels, _regression_statistics
+from vips.models._regression_statistics import RegressionStatistics
+
+BY_NAME = {case.name: case for case in CASES}
+THREE = "logistic sparse, three classes"
+
+
+def precision_not_in_the_norm(patch):
+    patch.setattr(RegressionStatistics, "_outer_norms", lambda self: np.zeros(len(self._lengths)))
+
+
+def intercept_not_in_the_norm(patch):
+    original = _regression_statistics.design_rows
+
+    def mutant(X, feature_norm, intercept, sparse):
+        rows, lengths = original(X, feature_norm, intercept, sparse)
+        return rows, np.sqrt(np.maximum(lengths**2 - intercept**2, 0.0))
+
+    patch.setattr(_regression, "design_rows", mutant)
+
+
+def cross_not_in_the_norm(patch):
+    original = RegressionStatistics.norms
+
+    def mutant(self, blocks):
+        diagonal, self._diagonal = self._diagonal, False
+        try:
+            return original(self, blocks)
+        finally:
+            self._diagonal = diagonal
+
+    patch.setattr(RegressionStatistics, "norms", mutant)
+
+
+def norm_of_the_first_output(patch):
+    patch.setattr(_regression_statistics, "_row_norms", lambda array: np.abs(array[:, 0]))
+
+
+def one_record_sets_the_scale(patch):
+    """Features divided by the largest norm, as in the paper."""
+    original = _regression.design_rows
+
+    def mutant(X, feature_norm, intercept, sparse):
+        rows, lengths = original(X, feature_norm, intercept, sparse)
+        largest = max(np.max(lengths, initial=0.0), 1e-9)
+        return rows / largest, lengths / largest
+
+    patch.setattr(_regression, "design_rows", mutant)
+
+
+def centred_at_the_chunk(patch):
+    original = _regression.design_rows
+
+    def mutant(X, feature_norm, intercept, sparse):
+        rows, lengths = original(X, feature_norm, intercept, sparse)
+        return rows - rows.mean(axis=0), lengths
+
+    patch.setattr(_regression, "design_rows", mutant)
+
+
+def bad_rows_kept(patch):
+    """A row that overflows becomes 0 · NaN in the product instead of being left out."""
+    patch.setattr(
+        RegressionStatistics,
+        "_present",
+        lambda self, weights: (self._rows, weights, self.residual, self.precision),
+    )
+
+
+def undeclared_label_raises(patch):
+    original = BayesianLogisticRegression._terms
+
+    def mutant(self, y):
+        if not np.isin(y, self._labels()).all():
+            raise ValueError("unknown label")
+        return original(self, y)
+
+    patch.setattr(BayesianLogisticRegression, "_terms", mutant)
+
+
+def classes_from_the_data(patch):
+    original = BayesianLogisticRegression._private_data
+
+    def mutant(self, X, y):
+        self.classes_ = np.unique(y)
+        return original(self, X, y)
+
+    patch.setattr(BayesianLogisticRegression, "_private_data", mutant)
+
+
+def step_size_by_the_residuals(patch):
+    """A trust region on the size of the private residuals."""
+    original = BayesianLogisticRegression.expected_statistics
+
+    def mutant(self, records, posterior):
+        statistics = original(self, records, posterior)
+        self._pace = 1.0 / (1.0 + np.abs(statistics.residual).sum())
+        return statistics
+
+    patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)
+    patch.setattr(BayesianLogisticRegression, "step_size", lambda self, t: self.__dict__.get("_pace", 1.0))
+
+
+def off_diagonal_rounded_without_root_two(patch):
+    def mutant(indptr, indices, data, weights, unit, first, last, total):
+        for n in range(len(indptr) - 1):
+            for a in range(indptr[n], indptr[n + 1]):
+                if first <= indices[a] < last:
+                    for b in range(indptr[n], a + 1):
+                        total[indices[a], indices[b]] += np.rint(weights[n] * data[a] * data[b] / unit)
+
+    patch.setattr(_regression_kernels, "add_outer_rounded", mutant)
+
+
+def hardened_sums_by_blas(patch):
+    """Rounded after the sum, not before."""
+
+    def mutant(self, weights, blocks, lattice):
+        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
+
+    patch.setattr(RegressionStatistics, "rounded_sum", mutant)
+
+
+MUTANTS = [
+    (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic"),
+    (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", "logistic"),
+    (intercept_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic"),
+    (intercept_not_in_the_norm, "neighbours_stay_within_the_sensitivity", "logistic"),
+    (cross_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic diagonal"),
+    (norm_of_the_first_output, "norms_are_joint_and_never_too_small", THREE),
+    (norm_of_the_first_output, "neighbours_stay_within_the_sensitivity", THREE),
+    (one_record_sets_the_scale, "records_do_not_see_each_other", "logistic"),
+    (centred_at_the_chunk, "records_do_not_see_each_other", "logistic"),
+    (bad_rows_kept, "defective_records_change_nothing_else", "binomial"),
+    (undeclared_label_raises, "defective_records_change_nothing_else", "logistic"),
+    (classes_from_the_data, "everything_else_is_public", "logistic"),
+    (step_size_by_the_residuals, "everything_else_is_public", "logistic"),
+    (off_diagonal_rounded_without_root_two, "hardened_sums_are_exact", "logistic sparse"),
+    (hardened_sums_by_blas, "hardened_sums_are_exact", "logistic"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law", "case"), MUTANTS, ids=[f"{mutant.__name__}-{case}-{law}" for mutant, law, case in MUTANTS]
+)
+def test_mutant_is_noticed(mutant, law, case, monkeypatch):
+    getattr(checks, law)(BY_NAME[case])
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)) as noticed:
+        getattr(checks, law)(BY_NAME[case])
+    if not isinstance(noticed.value, AssertionError):  # a law is about what must not be raised, too
+        assert mutant in (undeclared_label_raises, classes_from_the_data)
+
+
+def _clip_of_repeated_columns():
+    """A row that stores one column 50 times is one vector, of norm 50."""
+    case = BY_NAME["logistic sparse diagonal"]
+    model, plan, _, posterior = checks.prepared(case, 2)
+    X = sp.csr_array((np.full(50, 0.5), np.zeros(50, dtype=np.int32), [0, 50]), shape=(1, 5))
+    total = checks.clipped_sum(case, model, plan, Table(X, np.ones(1)), posterior)
+    assert np.linalg.norm(total) <= plan.clip_norm * (1.0 + 1e-9)
+
+
+def test_columns_stored_twice_do_not_escape_the_clip(monkeypatch):
+    _clip_of_repeated_columns()
+    monkeypatch.setattr(sp.csr_array, "sum_duplicates", lambda self: None)
+    with pytest.raises(AssertionError):
+        _clip_of_repeated_columns()
+
+
+def test_columns_that_do_not_exist_make_a_record_defective():
+    plan = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=2)
+    X = sp.csr_array(np.eye(3))
+    torn = sp.csr_array((np.ones(4), np.array([0, 1, 2, 2], dtype=np.int32), [0, 1, 2, 3, 4]), shape=(4, 3))
+    torn.indices[3] = 1_000_000
+    fits = [
+        BayesianLogisticRegression(privacy=plan, feature_norm=1.0, fit_intercept=False).fit(rows, labels)
+        for rows, labels in ((X, [1.0, 0.0, 1.0]), (torn, [1.0, 0.0, 1.0, 1.0]))
+        for labels in [np.array(labels)]
+    ]
+    np.testing.assert_allclose(fits[0].posterior_.mean, fits[1].posterior_.mean, rtol=1e-6)
