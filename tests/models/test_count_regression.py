@@ -1,0 +1,104 @@
+import numpy as np
+import pytest
+from scipy.special import expit, logsumexp
+from scipy.stats import nbinom, norm
+
+from vips import BayesianBinomialRegression, BayesianLogisticRegression, BayesianNegativeBinomialRegression, PrivacyPlan
+from vips.reference import gibbs_logistic
+
+
+def covariates(n, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, 2))
+
+
+def test_one_trial_is_logistic_regression():
+    X = covariates(100)
+    y = (np.random.default_rng(1).random(100) < expit(X[:, 0])).astype(int)
+    binomial, logistic = BayesianBinomialRegression().fit(X, y), BayesianLogisticRegression().fit(X, y)
+    np.testing.assert_allclose(binomial.posterior_.mean, logistic.posterior_.mean, rtol=1e-12)
+    assert binomial.bound_ == pytest.approx(logistic.bound_)
+    np.testing.assert_allclose(binomial.predict(X), logistic.predict_proba(X)[:, 1])
+
+
+def test_many_trials_are_repeated_records():
+    """Up to the binomial coefficients in the bound."""
+    X = covariates(60)
+    y = np.random.default_rng(1).binomial(4, expit(X[:, 0] - 0.5))
+    binomial = BayesianBinomialRegression(n_trials=4).fit(X, y)
+    repeated = np.repeat(X, 4, axis=0)
+    labels = (np.arange(4) < y[:, None]).astype(int).ravel()
+    logistic = BayesianLogisticRegression().fit(repeated, labels)
+    np.testing.assert_allclose(binomial.posterior_.mean, logistic.posterior_.mean, rtol=1e-10)
+    np.testing.assert_allclose(binomial.posterior_.cov, logistic.posterior_.cov, rtol=1e-9, atol=1e-12)
+    coefficients = np.log([1.0, 4.0, 6.0, 4.0, 1.0])[y].sum()
+    assert binomial.bound_ == pytest.approx(logistic.bound_ + coefficients)
+
+
+def test_binomial_posterior_against_gibbs():
+    X = covariates(200)
+    y = np.random.default_rng(2).binomial(5, expit(X @ [0.6, -0.4] + 0.2))
+    exact = gibbs_logistic(X, y, n_trials=5, fit_intercept=True, n_samples=4000, random_state=0)
+    model = BayesianBinomialRegression(n_trials=5).fit(X, y)
+    error = 4.0 / np.sqrt(exact.effective_sample_size().min())
+    assert (np.abs(model.posterior_.mean - exact.mean) < (0.1 + error) * exact.std).all()
+    np.testing.assert_allclose(model.laplace_posterior(X, y).std, exact.std, rtol=0.1)
+
+
+def test_negative_binomial_against_integration():
+    X = covariates(120)[:, :1]
+    r = 2.5
+    y = np.random.default_rng(3).negative_binomial(r, 1.0 - expit(0.7 * X[:, 0] - 0.3))
+    w, b = (axis.ravel() for axis in np.meshgrid(np.linspace(-0.5, 2, 251), np.linspace(-1.5, 1, 251), indexing="ij"))
+    psi = X @ w[None] + b
+    joint = nbinom.logpmf(y[:, None], r, 1.0 - expit(psi)).sum(axis=0)
+    joint += norm.logpdf(w) + norm.logpdf(b, scale=10.0)
+    weights = np.exp(joint - logsumexp(joint))
+    mean = np.array([weights @ w, weights @ b])
+    std = np.sqrt([weights @ (w - mean[0]) ** 2, weights @ (b - mean[1]) ** 2])
+    model = BayesianNegativeBinomialRegression(dispersion=r, prior=1.0).fit(X, y)
+    assert (np.abs(model.posterior_.mean - mean) < 0.1 * std).all()
+    np.testing.assert_allclose(model.laplace_posterior(X, y).std, std, rtol=0.1)
+    evidence = logsumexp(joint) + np.log(0.01**2)
+    assert evidence - 1.0 < model.bound_ < evidence
+    row = np.array([[0.4]])
+    exact = weights @ (r * np.exp(0.4 * w + b))
+    assert model.predict(row)[0] == pytest.approx(exact, rel=0.05)
+
+
+def test_counts_above_the_declared_one_count_as_that():
+    X = covariates(80)
+    y = np.random.default_rng(4).poisson(3.0, 80)
+    settings = {"max_count": 4, "privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=4)}
+    one = BayesianNegativeBinomialRegression(feature_norm=2.0, **settings).fit(X, y)
+    other = BayesianNegativeBinomialRegression(feature_norm=2.0, **settings).fit(X, np.minimum(y, 4))
+    np.testing.assert_allclose(one.posterior_.mean, other.posterior_.mean, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "model", [BayesianBinomialRegression(n_trials=6), BayesianNegativeBinomialRegression(dispersion=3.0, max_count=20)]
+)
+def test_private_counts_recover_the_slopes(model):
+    X = covariates(40_000)
+    psi = X @ [0.3, -0.2] + 0.1
+    rng = np.random.default_rng(5)
+    binomial = isinstance(model, BayesianBinomialRegression)
+    y = rng.binomial(6, expit(psi)) if binomial else rng.negative_binomial(3.0, 1.0 - expit(psi))
+    plan = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
+    model.set_params(privacy=plan, feature_norm=3.0).fit(X, y)
+    assert np.corrcoef(model.predict(X), expit(psi) if binomial else np.exp(psi))[0, 1] > 0.95
+    assert not hasattr(model, "bound_")
+
+
+def test_what_cannot_work_is_refused():
+    X, y = covariates(10), np.arange(10)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+    with pytest.raises(ValueError, match="`n_trials`"):
+        BayesianBinomialRegression(n_trials=0).fit(X, y)
+    with pytest.raises(ValueError, match="from 0 to 5"):
+        BayesianBinomialRegression(n_trials=5).fit(X, y)
+    with pytest.raises(ValueError, match="`dispersion`"):
+        BayesianNegativeBinomialRegression(dispersion=0.0).fit(X, y)
+    with pytest.raises(ValueError, match="`max_count` is required"):
+        BayesianNegativeBinomialRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    with pytest.raises(ValueError, match="whole numbers"):
+        BayesianNegativeBinomialRegression().fit(X, y + 0.5)
