@@ -1,16 +1,25 @@
 """Matrix products and factorisations, all from SciPy's BLAS.
 
 NumPy and SciPy wheels each bring a BLAS of their own, with threads of its own that spin while they wait: used in turns on
-matrices of a hundred columns, they slow each other down several times.
+matrices of a hundred columns, they slow each other down several times. Factorisations of small matrices use one thread: they
+wait for each other more than they compute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
 import numpy as np
 from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm
 from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
+from threadpoolctl import ThreadpoolController
 
 __all__ = ["cholesky", "eigh", "gram", "inverse_from_factor", "lower_inverse", "mirrored", "product", "squared_images"]
+
+
+_SMALL = 400  # columns
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -26,17 +35,24 @@ def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def gram(rows: np.ndarray) -> np.ndarray:
     """XᵀX, shape (d, d), for rows of shape (n, d): half the work of a product."""
     d = rows.shape[1]
-    if not len(rows):
-        return np.zeros((d, d))
-    return mirrored(dsyrk(1.0, rows.T, lower=0).T)
+    total = np.zeros((d, d), order="F")
+    for block in _blocks(rows):
+        total = dsyrk(1.0, block.T, beta=1.0, c=total, lower=0, overwrite_c=1)
+    return mirrored(total.T)
 
 
 def squared_images(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """‖L x_n‖² of rows of shape (n, d), for lower triangular L: half the work of a product."""
-    if not len(rows):
-        return np.zeros(0)
-    images = dtrmm(1.0, lower.T, rows.T, lower=0, trans_a=1)
-    return np.einsum("ij,ij->j", images, images)
+    squares = [np.zeros(0)]
+    for block in _blocks(rows):
+        images = dtrmm(1.0, lower.T, block.T, lower=0, trans_a=1)
+        squares.append(np.einsum("ij,ij->j", images, images))
+    return np.concatenate(squares)
+
+
+def _blocks(rows: np.ndarray) -> list[np.ndarray]:
+    """Few enough rows at a time to stay in the cache."""
+    return [rows[start : start + 1024] for start in range(0, len(rows), 1024)]
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
@@ -47,7 +63,8 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
     numpy.linalg.LinAlgError
         If the matrix is not positive definite to rounding.
     """
-    upper, info = dpotrf(matrix.T, lower=0)
+    with _threads_for(matrix):
+        upper, info = dpotrf(matrix.T, lower=0)
     if info != 0:
         raise np.linalg.LinAlgError("The matrix is not positive definite.")
     return upper.T
@@ -55,17 +72,20 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
 
 def lower_inverse(factor: np.ndarray) -> np.ndarray:
     """L⁻¹ for lower triangular L."""
-    return _checked(dtrtri(factor.T, lower=0)).T
+    with _threads_for(factor):
+        return _checked(dtrtri(factor.T, lower=0)).T
 
 
 def inverse_from_factor(factor: np.ndarray) -> np.ndarray:
     """(LLᵀ)⁻¹ for lower triangular L."""
-    return mirrored(_checked(dpotri(factor.T, lower=0)).T)
+    with _threads_for(factor):
+        return mirrored(_checked(dpotri(factor.T, lower=0)).T)
 
 
 def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues, ascending, and eigenvectors by columns of a symmetric matrix."""
-    values, vectors, info = dsyevd(matrix)
+    with _threads_for(matrix):
+        values, vectors, info = dsyevd(matrix)
     if info != 0:
         raise np.linalg.LinAlgError("The eigenvalues did not converge.")
     return values, vectors
@@ -76,6 +96,20 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
     for i in range(1, len(lower)):
         lower[:i, i] = lower[i, :i]
     return lower
+
+
+@contextmanager
+def _threads_for(matrix: np.ndarray) -> Iterator[None]:
+    if len(matrix) > _SMALL:
+        yield
+    else:
+        with _pools().limit(limits=1, user_api="blas"):
+            yield
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:

@@ -18,16 +18,22 @@ def n_threads() -> int:
     return numba.config.NUMBA_NUM_THREADS
 
 
-def run_ranges(kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16) -> None:
+def run_ranges(
+    kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16, least_work: float = 0.0
+) -> None:
     """Call ``kernel(start, stop)`` on ranges that cover ``0 … n`` and hold about equal work.
 
     Parameters
     ----------
     cumulative_work : ndarray of shape (n + 1,)
         Non-decreasing; the work of item i is ``cumulative_work[i + 1] - cumulative_work[i]``.
+    parts_per_thread : int
+        Ranges for each thread, taken in turn: many even out what the work did not say, few save starts.
+    least_work : float
+        Below this much work in all, one thread does it: starting another one costs about 0.1 ms.
     """
     n_items, threads = len(cumulative_work) - 1, n_threads()
-    if threads == 1 or n_items <= 1:
+    if threads == 1 or n_items <= 1 or cumulative_work[-1] - cumulative_work[0] < least_work:
         kernel(0, n_items)
         return
     shares = np.linspace(cumulative_work[0], cumulative_work[-1], threads * parts_per_thread + 1)

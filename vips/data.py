@@ -57,6 +57,8 @@ class InMemoryData:
                 yield self._select(picked[first : first + chunk_size])
 
     def _select(self, rows: np.ndarray):
+        if rows[-1] - rows[0] + 1 == len(rows):  # all of a range, as in a full batch: not copied
+            rows = slice(rows[0], rows[-1] + 1)
         X = self._X[rows]
         return X if self._y is None else Records(X, self._y[rows])
 

@@ -348,7 +348,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
     @property
     def chunk_size(self) -> int:
         """Records per E-step call: enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
-        return self.__dict__.get("_chunk_size") or max(1024, 4 * self.__dict__.get("n_features_in_", 0))
+        return self.__dict__.get("_chunk_size") or max(4096, 4 * self.__dict__.get("n_features_in_", 0))
 
     @chunk_size.setter
     def chunk_size(self, value: int) -> None:

@@ -8,9 +8,22 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_outer", "add_outer_rounded", "quadratic_forms", "row_norms"]
+__all__ = ["add_outer", "add_outer_rounded", "fill_rows", "quadratic_forms", "row_norms"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_jit
+def fill_rows(X, indptr, indices, data):
+    """CSR form of the rows of an array: stored entries are those that are not 0."""
+    k = 0
+    for n in range(X.shape[0]):
+        for i in range(X.shape[1]):
+            if X[n, i] != 0:
+                indices[k] = i
+                data[k] = X[n, i]
+                k += 1
+        indptr[n + 1] = k
 
 
 @_jit

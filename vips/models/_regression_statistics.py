@@ -30,6 +30,10 @@ from vips.privacy import Lattice
 
 __all__ = ["RegressionStatistics", "design_rows", "outer_sums"]
 
+# A chunk of an array with a smaller share of entries that are not 0 is worked on as CSR: faster, and the same but for rounding.
+_SPARSE_BELOW = 0.25
+# Stored entries for which a second thread is worth its start.
+_LEAST_WORK = 200_000
 # Norms are float64 sums of positive terms; a row that was scaled to norm F has it up to a few roundings.
 _ROUNDING = 1.0 + 1e-9
 
@@ -43,7 +47,7 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     feature_norm, intercept : float
         Public.
     sparse : bool
-        Give CSR for an array, too.
+        Give CSR in any case. Otherwise an array of mostly zeros gives CSR, and other arrays an array.
 
     Returns
     -------
@@ -52,8 +56,11 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     lengths : ndarray of shape (n_records,)
         Norms of ``rows``, to rounding.
     """
-    if sp.issparse(X) or sparse:
-        return _sparse_design(X, feature_norm, intercept)
+    if sp.issparse(X):
+        return _sparse_design(sp.csr_array(X), feature_norm, intercept)
+    n_stored = np.count_nonzero(X)
+    if sparse or n_stored < _SPARSE_BELOW * X.size:
+        return _sparse_design(_as_csr(X, n_stored), feature_norm, intercept)
     n_records, n_features = X.shape
     rows = np.empty((n_records, n_features + (intercept != 0.0)))
     rows[:, :n_features] = X
@@ -66,8 +73,14 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     return rows, np.hypot(norms, intercept)
 
 
-def _sparse_design(X, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
-    X = sp.csr_array(X)
+def _as_csr(X: np.ndarray, n_stored: int) -> sp.csr_array:
+    indptr, indices = np.zeros(len(X) + 1, np.int64), np.empty(n_stored, np.int64)
+    data = np.empty(n_stored)
+    kernels.fill_rows(X, indptr, indices, data)
+    return sp.csr_array((data, indices, indptr), shape=X.shape)
+
+
+def _sparse_design(X: sp.csr_array, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
     if not X.has_canonical_format:
         X = X.copy()
         X.sum_duplicates()
@@ -138,7 +151,7 @@ class RegressionStatistics(RecordStatistics):
             def compute(first: int, last: int, covariance=covariance, form=form) -> None:
                 kernels.quadratic_forms(rows.indptr, rows.indices, data, covariance, first, last, form)
 
-            run_ranges(compute, rows.indptr)
+            run_ranges(compute, rows.indptr, parts_per_thread=2, least_work=_LEAST_WORK)
         return np.maximum(forms.T.astype(np.float64), 0.0)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
@@ -230,7 +243,7 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
             kernels.add_outer_rounded(*arguments, unit, first, last, total)
 
     work = np.bincount(rows.indices, minlength=d)
-    run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1)
+    run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1, least_work=_LEAST_WORK)
     return mirrored(total)
 
 

@@ -59,7 +59,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         What a private fit does with a defective record (NaN, infinite, undeclared label): count it for nothing, or stop. The
         latter is outside the guarantee.
     dtype : {numpy.float32, numpy.float64}
-        Of the quadratic forms x'Σx over CSR rows; everything else is double precision.
+        Of the quadratic forms x'Σx over CSR rows and rows of mostly zeros; everything else is double precision.
     random_state : int, Generator, RandomState or None
         Seeds the sampling of non-private fits. Noise is never seeded.
 
