@@ -57,7 +57,9 @@ class InMemoryData:
                 yield self._select(picked[first : first + chunk_size])
 
     def _select(self, rows: np.ndarray):
-        if rows[-1] - rows[0] + 1 == len(rows):  # all of a range, as in a full batch: not copied
+        # all of a range, as in a full batch, is not copied. (Not so for CSR: SciPy's slices drop entries of columns that do not
+        # exist, its selections keep them, and then the record is found to be defective.)
+        if isinstance(self._X, np.ndarray) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
         X = self._X[rows]
         return X if self._y is None else Records(X, self._y[rows])

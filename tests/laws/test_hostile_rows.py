@@ -85,3 +85,25 @@ def _isometric(found, blocks):
         units = units.reshape(block.shape)
         parts.append(np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units))
     return np.concatenate(parts)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if "sparse" in case.name or case.name.startswith("lda")], ids=str
+)
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_torn_records_count_for_nothing_wherever_they_stand(case, noise):
+    """A record with a column that does not exist is defective in every chunk, whole, cut, or with other records after it."""
+    model, plan, records, posterior = checks.prepared(case, 6, noise=noise)
+    X = records.X if hasattr(records, "y") else records
+    width, total = X.shape[1], {}
+    for n_after in (0, 1, 3):
+        columns = np.array([0, width + 5] * 4 + [0] * n_after, np.int32)
+        indptr = np.array([0, 2, 4, 6, 8, *range(9, 9 + n_after)])
+        torn = sp.csr_array((np.ones(8 + n_after), columns, indptr), shape=(4 + n_after, width))
+        data = replace(records, X=torn, y=np.ones(4 + n_after)) if hasattr(records, "y") else torn
+        intact = data[np.arange(4, 4 + n_after)]
+        for chunk_size in (1, 2, 4, 100):
+            model.chunk_size = chunk_size
+            moved = checks.clipped_sum(case, model, plan, data, posterior)
+            total[n_after, chunk_size] = moved - checks.clipped_sum(case, model, plan, intact, posterior)
+    assert all(np.abs(moved).max() <= 1e-12 for moved in total.values())

@@ -100,12 +100,12 @@ def classes_from_the_data(patch):
 
 
 def step_size_by_the_residuals(patch):
-    """A trust region on the size of the private residuals."""
+    """A trust region on the size of the private statistics."""
     original = BayesianLogisticRegression.expected_statistics
 
     def mutant(self, records, posterior):
         statistics = original(self, records, posterior)
-        self._pace = 1.0 / (1.0 + np.abs(statistics.residual).sum())
+        self._pace = 1.0 / (1.0 + statistics.norms(self.blocks()).sum())
         return statistics
 
     patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)

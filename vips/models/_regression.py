@@ -30,7 +30,13 @@ from vips.data import InMemoryData, Records, rows_without
 from vips.expfam import polya_gamma_mean
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
 from vips.models._regression_posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
-from vips.models._regression_statistics import RegressionStatistics, design_rows, outer_sums
+from vips.models._regression_statistics import (
+    PartedStatistics,
+    RegressionStatistics,
+    design_rows,
+    mostly_zero,
+    outer_sums,
+)
 from vips.models._regression_view import diagonal_step, diagonal_view, positive_definite, precision_view
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import PrivacyLedger
@@ -137,17 +143,25 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             valid &= rows_without((columns < 0) | (columns >= self.n_features_in_), records.X.indptr)
         return valid
 
-    def expected_statistics(self, records: Records, posterior) -> RegressionStatistics:
+    def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
+        X, terms = records.X, self._terms(records.y)
+        if sp.issparse(X):
+            return self._statistics(X, terms, posterior)
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
-        exact = self._plan().noise == "discrete"
-        rows, lengths = self._design(records.X, exact)
+        second = np.ones(len(X), bool) if self._plan().noise == "discrete" else mostly_zero(X)
+        if second.all() or not second.any():
+            return self._statistics(X, terms, posterior, as_csr=bool(second.any()))
+        parts = [
+            self._statistics(X[rows], [term[rows] for term in terms], posterior, as_csr)
+            for rows, as_csr in ((~second, False), (second, True))
+        ]
+        return PartedStatistics(second, parts)
+
+    def _statistics(self, X, terms, posterior, as_csr: bool = False) -> RegressionStatistics:
+        rows, lengths = self._design(X, as_csr)
+        coordinates = self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
-            rows,
-            lengths,
-            *self._terms(records.y),
-            *self._in_coordinates(posterior, sp.issparse(rows)),
-            centred=self.statistics == "centred",
-            dtype=self.dtype,
+            rows, lengths, *terms, *coordinates, centred=self.statistics == "centred", dtype=self.dtype
         )
 
     def to_posterior(self, average, noise_std, previous):
@@ -240,9 +254,8 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         }
 
     def bound(self, records: Records, posterior) -> float:
-        """Evidence lower bound of these records and the coefficients, for non-private fits and tests."""
-        shape, linear = self._terms(records.y)
-        total = float(self.expected_statistics(records, posterior).bounds(shape, linear).sum())
+        """Evidence lower bound of these records and the coefficients, for non-private fits and tests: not private."""
+        total = float(self.expected_statistics(records, posterior).bounds().sum())
         return total + self._log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
 
     # -- what users call ----------------------------------------------------------------------------------------
@@ -297,15 +310,18 @@ class PolyaGammaRegression(ConjugateExponentialModel):
                 "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
                 "`posterior_`."
             )
+        X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         mean, _ = self._in_coordinates(self.posterior_, sparse=False)
         total = 0.0
-        for chunk in self._plain_data(X, y).chunks(np.arange, self.chunk_size):
+        for chunk in InMemoryData(X, y).chunks(np.arange, self.chunk_size):
             rows, _ = self._design(chunk.X)
             shape, _ = self._terms(chunk.y)
             probabilities = expit(rows @ mean.T)
             total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
         units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
         precision = total * units[:, None] * units
+        if not np.isfinite(precision).all():
+            raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self._n_outputs):
             alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
             precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
@@ -355,10 +371,15 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         self._chunk_size = value
 
     def _private_data(self, X, y) -> InMemoryData:
-        if np.ndim(y) == 2 and np.shape(y)[1] == 1:
-            y = np.asarray(y).ravel() if isinstance(y, np.ndarray) else y.iloc[:, 0]
-        if np.ndim(y) != 1:
-            raise ValueError(f"y must have one label for each row of X, shape (n_records,), got shape {np.shape(y)}.")
+        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
+            if y.ndim == 2 and y.shape[1] == 1:
+                y = y[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+            if y.ndim != 1:
+                raise ValueError(
+                    f"y must have one label for each row of X, shape (n_records,), got {y.ndim} dimensions."
+                )
+        elif sp.issparse(y):
+            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
         return super()._private_data(X, y)
 
     def _plain_data(self, X, y) -> InMemoryData:
@@ -443,6 +464,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         units, one = self._units(), self._n_outputs == 1
         outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
         mean, precision = mean / units, precision * outer
+        if self.covariance == "full":
+            precision = np.stack(
+                [positive_definite(own) for own in precision]
+            )  # what was, may not be after a rescaling
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
         posterior = family(mean[0] if one else mean, precision[0] if one else precision)
         posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(posterior)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_outer", "add_outer_rounded", "fill_rows", "quadratic_forms", "row_norms"]
+__all__ = ["add_outer", "add_outer_rounded", "count_stored", "fill_rows", "quadratic_forms", "row_norms", "row_sums"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -44,6 +44,27 @@ def row_norms(indptr, data, norms):
                 ratio = data[k] / largest
                 total += ratio * ratio
         norms[n] = largest * np.sqrt(total)
+
+
+@_jit
+def row_sums(indptr, values, sums):
+    """Of CSR data, from left to right: a row's sum is a function of that row alone, to the last bit."""
+    for n in range(len(indptr) - 1):
+        total = 0.0
+        for k in range(indptr[n], indptr[n + 1]):
+            total += values[k]
+        sums[n] = total
+
+
+@_jit
+def count_stored(X, counts):
+    """Entries of each row that are not 0."""
+    for n in range(X.shape[0]):
+        count = 0
+        for i in range(X.shape[1]):
+            if X[n, i] != 0:
+                count += 1
+        counts[n] = count
 
 
 @_jit

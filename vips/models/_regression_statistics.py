@@ -16,7 +16,7 @@ diagonal one has two more blocks, ω x and ω: (‖x‖² + 1) Σ_j ω_j².
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -28,14 +28,15 @@ from vips.model import Block, RecordStatistics, row_norms
 from vips.models import _regression_kernels as kernels
 from vips.privacy import Lattice
 
-__all__ = ["RegressionStatistics", "design_rows", "outer_sums"]
+__all__ = ["PartedStatistics", "RegressionStatistics", "design_rows", "mostly_zero", "outer_sums"]
 
-# A chunk of an array with a smaller share of entries that are not 0 is worked on as CSR: faster, and the same but for rounding.
+# A row of an array with a smaller share of entries that are not 0 is worked on as CSR. Each row decides for itself: rounding
+# differs between the two ways, and must not depend on other rows.
 _SPARSE_BELOW = 0.25
 # Stored entries for which a second thread is worth its start.
 _LEAST_WORK = 200_000
 # Norms are float64 sums of positive terms; a row that was scaled to norm F has it up to a few roundings.
-_ROUNDING = 1.0 + 1e-9
+_ROUNDING = 1.0 + 4e-9
 
 
 def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
@@ -47,7 +48,7 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     feature_norm, intercept : float
         Public.
     sparse : bool
-        Give CSR in any case. Otherwise an array of mostly zeros gives CSR, and other arrays an array.
+        Give CSR for an array, too.
 
     Returns
     -------
@@ -58,9 +59,8 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     """
     if sp.issparse(X):
         return _sparse_design(sp.csr_array(X), feature_norm, intercept)
-    n_stored = np.count_nonzero(X)
-    if sparse or n_stored < _SPARSE_BELOW * X.size:
-        return _sparse_design(_as_csr(X, n_stored), feature_norm, intercept)
+    if sparse:
+        return _sparse_design(_as_csr(X), feature_norm, intercept)
     n_records, n_features = X.shape
     rows = np.empty((n_records, n_features + (intercept != 0.0)))
     rows[:, :n_features] = X
@@ -73,7 +73,15 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     return rows, np.hypot(norms, intercept)
 
 
-def _as_csr(X: np.ndarray, n_stored: int) -> sp.csr_array:
+def mostly_zero(X: np.ndarray) -> np.ndarray:
+    """Which rows of an array are better worked on as CSR, one boolean each."""
+    counts = np.empty(len(X), np.int64)
+    kernels.count_stored(X, counts)
+    return counts < _SPARSE_BELOW * X.shape[1]
+
+
+def _as_csr(X: np.ndarray) -> sp.csr_array:
+    n_stored = np.count_nonzero(X)
     indptr, indices = np.zeros(len(X) + 1, np.int64), np.empty(n_stored, np.int64)
     data = np.empty(n_stored)
     kernels.fill_rows(X, indptr, indices, data)
@@ -108,6 +116,35 @@ def _scaled_down(norms: np.ndarray, feature_norm: float) -> tuple[np.ndarray, np
     return np.where(finite, feature_norm / norms, np.nan), np.where(finite, feature_norm, np.nan)
 
 
+class PartedStatistics(RecordStatistics):
+    """Statistics of two kinds of records: where ``second`` is True, those of ``parts[1]``, else those of ``parts[0]``."""
+
+    def __init__(self, second: np.ndarray, parts: Sequence[RecordStatistics]) -> None:
+        self._parts = [(np.flatnonzero(~second), parts[0]), (np.flatnonzero(second), parts[1])]
+        self._n_records = len(second)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return self._scattered([part.norms(blocks) for _, part in self._parts])
+
+    def bounds(self) -> np.ndarray:
+        """As of the parts."""
+        return self._scattered([part.bounds() for _, part in self._parts])
+
+    def _scattered(self, values: list[np.ndarray]) -> np.ndarray:
+        result = np.empty(self._n_records)
+        for (records, _), value in zip(self._parts, values, strict=True):
+            result[records] = value
+        return result
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        first, second = (part.weighted_sum(weights[records]) for records, part in self._parts)
+        return {name: first[name] + second[name] for name in first}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        first, second = (part.rounded_sum(weights[records], blocks, lattice) for records, part in self._parts)
+        return {name: first[name] + second[name] for name in first}
+
+
 class RegressionStatistics(RecordStatistics):
     """E-step of a chunk of records.
 
@@ -129,7 +166,7 @@ class RegressionStatistics(RecordStatistics):
     """
 
     def __init__(self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype) -> None:
-        self._rows, self._lengths = rows, lengths
+        self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
         self._diagonal = spread.ndim == 2
         self.predictor = _times(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
@@ -171,7 +208,9 @@ class RegressionStatistics(RecordStatistics):
             return np.square(self._lengths)
         if not sp.issparse(self._rows):
             return _row_norms(np.square(self._rows))
-        return np.sqrt(_row_sums(self._rows.data**4, self._rows.indptr))
+        sums = np.empty(self._rows.shape[0])
+        kernels.row_sums(self._rows.indptr, np.square(np.square(self._rows.data)), sums)
+        return np.sqrt(sums)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         rows, weights, residual, precision = self._present(weights)
@@ -204,13 +243,13 @@ class RegressionStatistics(RecordStatistics):
         outer = [_outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
         return self._shaped({"linear": linear, "precision": np.stack(outer)})
 
-    def bounds(self, shape, linear) -> np.ndarray:
+    def bounds(self) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).
 
         The augmented likelihood less KL(PG(b, c) ‖ PG(b, 0)) = b log cosh(c/2) - c² ω / 2, at the optimal c.
         """
         log_two_cosh = 0.5 * self.tilt + np.log1p(np.exp(-self.tilt))
-        return (linear * self.predictor - shape * log_two_cosh).sum(axis=1)
+        return (self._linear * self.predictor - self._shape * log_two_cosh).sum(axis=1)
 
     def _shaped(self, sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """One output has no axis for it."""
@@ -253,8 +292,3 @@ def _times(matrix, other: np.ndarray) -> np.ndarray:
 
 def _row_norms(array: np.ndarray) -> np.ndarray:
     return np.sqrt(np.square(array).sum(axis=1))
-
-
-def _row_sums(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Of CSR data. A row's sum is a function of that row alone; that of an empty one is 0, whatever the next row holds."""
-    return np.where(np.diff(indptr) > 0, np.add.reduceat(np.append(values, 0.0), indptr[:-1]), 0.0)

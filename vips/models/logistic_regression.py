@@ -168,6 +168,11 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         super().check_parameters()
         if self.classes is not None:
             _check_classes(self.classes)
+            if self.is_private and np.asarray(self.classes).dtype.kind in "US":
+                raise ValueError(
+                    "`classes` of a private fit must be numbers or booleans, as its y must: what strings are converted to "
+                    'would depend on the records. Write e.g. fit(X, y == "yes").'
+                )
 
     def check_features(self) -> None:
         super().check_features()

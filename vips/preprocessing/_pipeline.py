@@ -68,7 +68,7 @@ class PublicPipeline(Pipeline):
     >>> model = LatentDirichletAllocation(2, vocabulary=5, privacy=plan)
     >>> pipeline = make_public_pipeline(FunctionTransformer(np.abs), model).fit(np.ones((10, 5)))
     >>> pipeline.privacy_.preprocessing
-    'each row alone, nothing learnt from the records: FunctionTransformer'
+    'in this pipeline each row alone, nothing learnt from the records: FunctionTransformer'
     """
 
     def fit(self, X, y=None, **params):
@@ -122,7 +122,10 @@ class PublicPipeline(Pipeline):
         report = replace(report, declared_public=(*report.declared_public, *declared))
         if not names:
             return report
-        return replace(report, preprocessing=f"each row alone, nothing learnt from the records: {', '.join(names)}")
+        return replace(
+            report,
+            preprocessing=f"in this pipeline each row alone, nothing learnt from the records: {', '.join(names)}",
+        )
 
     def _check_steps(self, X) -> bool:
         """Whether the last step is private; raises if it is and another step is not allowed."""
@@ -215,6 +218,8 @@ def _problem(name: str, step, sparse: bool) -> str | None:
             )
     if kind is Pipeline and step.memory is not None:
         return f"{title} would keep transformed records on disk. Write memory=None."
+    if getattr(step, "n_jobs", None) not in (None, 1):
+        return f"{title} has workers, which warn about values that nothing may tell of. Write n_jobs=None."
     if kind is ColumnTransformer:
         if any(callable(entry[2]) and type(entry[2]) is not make_column_selector for entry in step.transformers):
             return (
