@@ -37,7 +37,13 @@ from vips.models._regression_statistics import (
     mostly_zero,
     outer_sums,
 )
-from vips.models._regression_view import diagonal_step, diagonal_view, positive_definite, precision_view
+from vips.models._regression_view import (
+    diagonal_step,
+    diagonal_view,
+    noise_aware_moments,
+    positive_definite,
+    precision_view,
+)
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import PrivacyLedger
 from vips.step_size import PolynomialAveraging
@@ -177,6 +183,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         if previous is not None:
             old += np.atleast_2d(previous.mean) * self._units() * ball
         mean, precision = np.empty((self._n_outputs, d)), np.empty((self._n_outputs, d, *[d] * full))
+        share, unknown = (
+            np.ones(mean.shape),
+            np.zeros(mean.shape),
+        )  # of the mean that is signal; variance that views leave out
         for j in range(self._n_outputs):
             own = {name: value[j] if self._n_outputs > 1 else value for name, value in total.items()}
             unit_alpha = alpha[j] / ball**2
@@ -186,6 +196,9 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             else:
                 view = precision_view(own["precision"], noise["precision"], noise["linear"], unit_alpha)
                 precision[j] = positive_definite(view + np.diag(prior))
+            seen, viewed = (np.diagonal(p) if full else p for p in (own["precision"], precision[j]))
+            share[j], variance = noise_aware_moments(seen, prior, noise["linear"])
+            unknown[j] = np.maximum(variance - 1.0 / viewed, 0.0) if noise["linear"] else 0.0
             if self.statistics == "paper":
                 mean[j] = _solve(precision[j], own["linear"])
                 continue
@@ -195,7 +208,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             else:
                 step = diagonal_step(step, precision[j], own["cross"], own["weight"], noise["weight"])
             mean[j] = old[j] + step
-        return self._posterior(mean / ball, precision * ball**2)
+        return self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
@@ -459,18 +472,20 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
-    def _posterior(self, mean: np.ndarray, precision: np.ndarray):
-        """From the coordinates of the design to natural ones, and q(α) updated."""
+    def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
+        """From the coordinates of the design to natural ones, and q(α) updated; the last two are for that."""
         units, one = self._units(), self._n_outputs == 1
         outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
         mean, precision = mean / units, precision * outer
         if self.covariance == "full":
             precision = np.stack(
                 [positive_definite(own) for own in precision]
-            )  # what was, may not be after a rescaling
+            )  # rescaling may have cost the last digits
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
         posterior = family(mean[0] if one else mean, precision[0] if one else precision)
-        posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(posterior)
+        posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(
+            posterior, share, unknown / units**2
+        )
         return posterior
 
 

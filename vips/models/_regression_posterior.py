@@ -87,9 +87,17 @@ class CoefficientPrior:
         """Of each coefficient, given α; shape (d,)."""
         return np.append(np.full(self.n_features, alpha), [INTERCEPT_STD**-2.0] * self.intercept)
 
-    def alpha_posterior(self, coefficients: _Learnt) -> tuple[np.ndarray, np.ndarray]:
-        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept."""
-        squares = _second_moments(coefficients)[:, : self.n_features].sum(axis=1)
+    def alpha_posterior(
+        self, coefficients: _Learnt, share: np.ndarray, unknown: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept.
+
+        ``share`` and ``unknown``, both of shape (n_outputs, d), correct E w² for noise: the share of the mean that is signal,
+        and a variance that a view leaves out. Without noise they are 1 and 0. A coefficient that noise hides tells nothing
+        about α, neither by what noise makes of it nor by the short steps that keep it near 0.
+        """
+        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.var)
+        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)
         if not self._is_learnt:
             return np.full(len(squares), float(self.alpha)), np.ones(len(squares))
         return np.full(len(squares), self.alpha[0] + 0.5 * self.n_features), self.alpha[1] + 0.5 * squares

@@ -11,7 +11,7 @@ import numpy as np
 
 from vips._blas import cholesky, eigh, gram
 
-__all__ = ["diagonal_step", "diagonal_view", "positive_definite", "precision_view"]
+__all__ = ["diagonal_step", "diagonal_view", "noise_aware_moments", "positive_definite", "precision_view"]
 
 # What the prior's scale is to be, at least, in standard deviations of the noise that a step has in a coefficient.
 _SCALE_TO_NOISE = 6.0
@@ -50,6 +50,19 @@ def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: 
 def diagonal_view(precision: np.ndarray, gradient_noise_std: float, alpha: float) -> np.ndarray:
     """Precisions coefficient by coefficient, shape (d,), so large that a step's noise s/D is a share of the prior's scale."""
     return np.maximum(precision, max(_SCALE_TO_NOISE * gradient_noise_std * np.sqrt(alpha), 1e-300))
+
+
+def noise_aware_moments(
+    precision: np.ndarray, prior: np.ndarray, gradient_noise_std: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is known of coefficients beside noise, one by one: the share of a mean that is signal, and a variance.
+
+    A total λw + noise of variance s², beside the records' own λ, says as much of w as λ²/(λ + s²): under the prior 1/α the mean
+    is that of a total without noise under the prior precision α (λ + s²)/λ.
+    """
+    known, noise = np.maximum(precision, 1e-300), gradient_noise_std**2
+    pull = prior * (known + noise) / known
+    return (known + prior) / (known + pull), 1.0 / (known**2 / (known + noise) + prior)
 
 
 def diagonal_step(

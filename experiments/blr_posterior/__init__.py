@@ -1,0 +1,1 @@
+"""Posteriors of logistic regression beside the exact one."""
