@@ -7,9 +7,9 @@
     Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
 
 Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
-``precision`` Σ_n ω_nj x_n x_n'. With ḡ and P the averages of their totals, and m the same average of the means they were
-computed at, μ = m + (P + E[α])⁻¹ (ḡ - E[α] m): the textbook update without noise, and with it noise in P slows the
-iteration down but does not move its fixed point.
+``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
+μ = m + (P + E[α])⁻¹ (ḡ - E[α] m): the textbook update without noise; with it, noise in P slows the iteration down but does not
+move its fixed point.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
 """
@@ -172,43 +172,39 @@ class PolyaGammaRegression(ConjugateExponentialModel):
 
     def to_posterior(self, average, noise_std, previous):
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``_regression_view``."""
-        d, ball, full = self._n_coefficients(), self._ball(), self.covariance == "full"
+        ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** _POWER[name] for name in noise_std}
-        total = {name: np.asarray(average[name]) / ball ** _POWER[name] for name in average}  # rows of norm 1 at most
-        prior_of = self._coefficient_prior()
-        alpha = prior_of.initial_alpha(self._n_outputs)
+        prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
+        alpha = prior.initial_alpha(self._n_outputs)
         if previous is not None:
-            alpha = previous.alpha_shape / previous.alpha_rate
-        old = np.zeros((self._n_outputs, d))
-        if previous is not None:
-            old += np.atleast_2d(previous.mean) * self._units() * ball
-        mean, precision = np.empty((self._n_outputs, d)), np.empty((self._n_outputs, d, *[d] * full))
-        share, unknown = (
-            np.ones(mean.shape),
-            np.zeros(mean.shape),
-        )  # of the mean that is signal; variance that views leave out
+            alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
+        steps = []
         for j in range(self._n_outputs):
-            own = {name: value[j] if self._n_outputs > 1 else value for name, value in total.items()}
-            unit_alpha = alpha[j] / ball**2
-            prior = prior_of.precision(alpha[j]) / (self._units() * ball) ** 2
-            if not full:
-                precision[j] = prior + diagonal_view(own["precision"], noise["linear"], unit_alpha)
-            else:
-                view = precision_view(own["precision"], noise["precision"], noise["linear"], unit_alpha)
-                precision[j] = positive_definite(view + np.diag(prior))
-            seen, viewed = (np.diagonal(p) if full else p for p in (own["precision"], precision[j]))
-            share[j], variance = noise_aware_moments(seen, prior, noise["linear"])
-            unknown[j] = np.maximum(variance - 1.0 / viewed, 0.0) if noise["linear"] else 0.0
-            if self.statistics == "paper":
-                mean[j] = _solve(precision[j], own["linear"])
-                continue
-            step = own["linear"] - prior * old[j]
-            if full:
-                step = _solve(precision[j], step)
-            else:
-                step = diagonal_step(step, precision[j], own["cross"], own["weight"], noise["weight"])
-            mean[j] = old[j] + step
+            own = {name: np.asarray(value) / ball ** _POWER[name] for name, value in average.items()}
+            own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
+            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j]))
+        mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         return self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
+
+    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Of one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
+        if self.covariance == "full":
+            view = precision_view(own["precision"], noise["precision"], noise["linear"], alpha)
+            precision = positive_definite(view + np.diag(prior))
+            seen, viewed = np.diagonal(own["precision"]), np.diagonal(precision)
+        else:
+            precision = prior + diagonal_view(own["precision"], noise["linear"], alpha)
+            seen, viewed = own["precision"], precision
+        share, variance = noise_aware_moments(seen, prior, noise["linear"])
+        unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
+        if self.statistics == "paper":
+            return _solve(precision, own["linear"]), precision, share, unknown
+        gradient = own["linear"] - prior * old
+        if self.covariance == "full":
+            step = _solve(precision, gradient)
+        else:
+            step = diagonal_step(gradient, precision, own["cross"], own["weight"], noise["weight"])
+        return old + step, precision, share, unknown
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
@@ -234,11 +230,8 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         """
         if self.feature_norm is None:
             return np.inf
-        length, scale, b = (
-            np.hypot(self.feature_norm, self._intercept_constant()),
-            self._scales(),
-            self._largest_shape(),
-        )
+        length = np.hypot(self.feature_norm, self._intercept_constant())
+        scale, b = self._scales(), self._largest_shape()
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
         residual = self._largest_linear() + (omega * c if self.statistics == "centred" else 0.0)
@@ -259,7 +252,7 @@ class PolyaGammaRegression(ConjugateExponentialModel):
                 "hence the posterior of the coefficients",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm:g}: longer rows are scaled down to it" if self.feature_norm else "",
+                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
                 "prior and all other constructor arguments",

@@ -57,12 +57,12 @@ def noise_aware_moments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is known of coefficients beside noise, one by one: the share of a mean that is signal, and a variance.
 
-    A total λw + noise of variance s², beside the records' own λ, says as much of w as λ²/(λ + s²): under the prior 1/α the mean
-    is that of a total without noise under the prior precision α (λ + s²)/λ.
+    A total λw + noise of variance s², beside the records' own λ, says as much of w as f λ, f = λ/(λ + s²): under the prior 1/α
+    the mean is that of a total without noise under the prior precision α/f.
     """
-    known, noise = np.maximum(precision, 1e-300), gradient_noise_std**2
-    pull = prior * (known + noise) / known
-    return (known + prior) / (known + pull), 1.0 / (known**2 / (known + noise) + prior)
+    known = np.maximum(precision, 1e-300)
+    signal = known / (known + gradient_noise_std**2)  # f
+    return signal * (known + prior) / (signal * known + prior), 1.0 / (signal * known + prior)
 
 
 def diagonal_step(
