@@ -10,7 +10,12 @@ EXPERIMENTS = {
     "lda_wikipedia": "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
     "audit": "lower bounds on ε beside the claims; audits of the models and of broken copies of the code (5 minutes)",
     "accounting": "δ against ε by every accountant, with a plot (half a minute)",
+    "blr_adult": "Figure 5 of the paper on UCI Adult: AUC of logistic regressions against ε (15 minutes)",
+    "blr_diabetes": "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
+    "blr_stroke": "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",
+    "blr_posterior": "posteriors of logistic regression against Gibbs sampling (half a minute)",
     "polya_gamma": "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
+    "blr_settings": "how the defaults of logistic regression were chosen, on other data (15 minutes)",
     "lda_settings": "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
 }
 
