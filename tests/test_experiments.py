@@ -58,3 +58,11 @@ def test_entry_point_lists_the_experiments(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["experiments"])
     assert entry.main() == 2
     assert "lda_wikipedia" in capsys.readouterr().out
+
+
+def test_logistic_regressions_are_compared(capsys):
+    from experiments.blr_stroke.run import main
+
+    main(["--quick"])
+    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert {"non-private, diagonal", "ours, diagonal", "DP-SGD"} <= set(lines)

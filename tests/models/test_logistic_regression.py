@@ -438,3 +438,69 @@ def test_the_report_names_what_was_declared():
     assert "feature_norm = 2.5" in report
     assert "classes: 0, 1" in report
     assert "residuals" in report or "linear" in report
+
+
+# -- what a review found ------------------------------------------------------------------------------------------
+
+
+def one_hot_rows(n, rng):
+    """Mostly zeros: such a row of an array is worked on as CSR, a dense one by BLAS."""
+    return np.eye(12)[rng.integers(0, 12, n)] * rng.uniform(0.5, 1.0, (n, 1))
+
+
+def statistics_of(model, X, y, posterior):
+    from vips import Records
+
+    statistics = model.expected_statistics(Records(X, y), posterior)
+    blocks = model.blocks()
+    sums = [statistics.weighted_sum((np.arange(X.shape[0]) == i).astype(float)) for i in range(X.shape[0])]
+    return statistics.norms(blocks), [np.concatenate([np.ravel(total[name]) for name in blocks]) for total in sums]
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+def test_rows_choose_their_kernel_by_themselves(covariance):
+    """Zero rows in front, which would make a chunk sparse on average, change no bit of a dense row's statistics."""
+    rng = np.random.default_rng(0)
+    model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0, covariance=covariance, dtype=np.float32)
+    dense, sparse = rng.normal(size=(6, 12)), one_hot_rows(6, rng)
+    labels = rng.integers(0, 2, 12).astype(float)
+    model.fit(np.vstack([dense, sparse]), labels)
+    for rows, own in ((dense, labels[:6]), (sparse, labels[6:])):
+        norms, sums = statistics_of(model, rows, own, model.posterior_)
+        together = np.vstack([np.zeros((40, 12)), rows, sparse])
+        all_norms, all_sums = statistics_of(
+            model, together, np.concatenate([np.ones(40), own, labels[6:]]), model.posterior_
+        )
+        np.testing.assert_allclose(all_norms[40:46], norms, rtol=1e-13)
+        np.testing.assert_allclose(all_sums[40:46], sums, rtol=1e-11, atol=1e-14)
+
+
+@pytest.mark.parametrize("n_stored", [7, 8, 16, 128, 129])
+def test_norms_of_sparse_rows_do_not_depend_on_their_place(n_stored):
+    rng = np.random.default_rng(n_stored)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, noise="discrete")
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, covariance="diagonal", fit_intercept=False)
+    X = sp.csr_array(rng.normal(size=(60, n_stored)))
+    model.fit(X, np.ones(60))
+    norms, _ = statistics_of(model, X, np.ones(60), model.posterior_)
+    for i in range(60):
+        alone, _ = statistics_of(model, X[[i]], np.ones(1), model.posterior_)
+        assert alone[0] == norms[i]  # to the last bit
+
+
+def test_what_y_may_be_depends_on_its_container_alone():
+    X = np.eye(3)
+    model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0)
+    for y in ([0, 1, 0], [[0], [1], [0]], [[0], [1, 2], [0]], sp.csr_array(np.ones((3, 1)))):
+        with pytest.raises(TypeError, match="private fit needs y"):
+            model.fit(X, y)
+    model.fit(X, np.array([[0], [1], [0]]))
+    with pytest.raises(ValueError, match="numbers or booleans"):
+        BayesianLogisticRegression(privacy=private(), feature_norm=1.0, classes=["no", "yes"]).fit(X, np.ones(3))
+
+
+def test_alpha_is_not_learnt_from_noise():
+    """On pure noise it stays near its prior's mean, where the floor of the view once drove it to hundreds."""
+    model = BayesianLogisticRegression(privacy=private(0.5), feature_norm=1.0, covariance="diagonal")
+    model.fit(np.zeros((100, 800)), np.zeros(100))
+    assert 0.3 < model.alpha_ < 3.0

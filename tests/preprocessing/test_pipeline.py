@@ -128,6 +128,7 @@ REFUSED = {
     "validate=False": FunctionTransformer(identity, validate=True),
     "check_inverse=False": FunctionTransformer(identity, inverse_func=identity),
     "on disk": Pipeline([("p", "passthrough")], memory="/nowhere"),
+    "workers": FeatureUnion([("p", "passthrough")], n_jobs=2),
 }
 
 

@@ -286,8 +286,8 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         super().fit(X, y, ledger=ledger, checkpoint=checkpoint)
         if not self.is_private:
-            data = InMemoryData(sp.csr_array(X) if sp.issparse(X) else np.asarray(X), column_or_1d(y))
-            chunks = data.chunks(np.arange, self.chunk_size)
+            X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+            chunks = InMemoryData(X, column_or_1d(y)).chunks(np.arange, self.chunk_size)
             divergence = self._coefficient_prior().divergence(self.posterior_)
             self.bound_ = sum(self.bound(chunk, self.posterior_) + divergence for chunk in chunks) - divergence
         return self
