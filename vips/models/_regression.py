@@ -58,6 +58,8 @@ _CLIP_NORM = 0.3
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
 _POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+# Steps that are taken in full, where they are noisy; from then on a step is shortened as 1/t.
+_FULL_STEPS = 20
 # Least step size of the residuals: what is averaged is about the last five.
 _LEAST_STEP = 0.2
 
@@ -175,18 +177,21 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** _POWER[name] for name in noise_std}
         prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
-        alpha = prior.initial_alpha(self._n_outputs)
+        alpha, step = prior.initial_alpha(self._n_outputs), 0
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
+            step = previous.step + 1
         steps = []
         for j in range(self._n_outputs):
             own = {name: np.asarray(value) / ball ** _POWER[name] for name, value in average.items()}
             own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
-            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j]))
+            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
-        return self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
+        posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
+        posterior.step = step
+        return posterior
 
-    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray) -> tuple[np.ndarray, ...]:
+    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int) -> tuple[np.ndarray, ...]:
         """Of one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
         if self.covariance == "full":
             view = precision_view(own["precision"], noise["precision"], noise["linear"], alpha)
@@ -204,6 +209,10 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             step = _solve(precision, gradient)
         else:
             step = diagonal_step(gradient, precision, own["cross"], own["weight"], noise["weight"])
+        if (
+            self.is_private or self._plan().sampling_rate < 1.0
+        ):  # many steps on samples average what samples and noise do
+            step *= min(1.0, _FULL_STEPS / max(t, 1))
         return old + step, precision, share, unknown
 
     def step_size(self, t: int) -> float | dict[str, float]:

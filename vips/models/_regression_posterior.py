@@ -25,18 +25,21 @@ _QUANTILES, _QUANTILE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 class _Learnt:
     """What a step hands to the next one beside the coefficients; all of it released.
 
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,).
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: steps that this posterior has seen.
     """
 
     alpha_shape: np.ndarray
     alpha_rate: np.ndarray
+    step: int
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return super().to_arrays() | {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate}
+        learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
+        return super().to_arrays() | learnt
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        return cls(arrays["mean"], arrays["precision"], arrays["alpha_shape"], arrays["alpha_rate"])
+        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"])
+        return cls(arrays["mean"], arrays["precision"], *learnt)
 
 
 class CoefficientPosterior(_Learnt, Gaussian):
@@ -48,19 +51,21 @@ class CoefficientPosterior(_Learnt, Gaussian):
     precision : array of shape (d, d) or (n_outputs, d, d)
     alpha_shape, alpha_rate : array of shape (n_outputs,)
         Of the Gamma posterior of the prior precision α.
+    step : int
+        Steps that this posterior has seen.
     """
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0) -> None:
         super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
+        self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: precision of the shape of the mean."""
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0) -> None:
         super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate)
+        self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
 
 
 @dataclass(frozen=True)
