@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 import vips
-from tests.laws.cases import CASES, BetaBernoulli, SecondMoments
+from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
 from vips import (
     LatentDirichletAllocation,
     PolynomialAveraging,
@@ -53,15 +53,15 @@ def arrays_of(model):
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible(case, noise, tmp_path):
     plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True, noise=noise)
-    records = case.make_records(40, np.random.default_rng(1))
+    records = arguments(case.make_records(40, np.random.default_rng(1)))
     path = tmp_path / "fit.vips"
-    whole = case.make_model(privacy=plan, random_state=3).fit(records)
+    whole = case.make_model(privacy=plan, random_state=3).fit(*records)
     for step in (0, 1, 4):
         path.unlink(missing_ok=True)
         with pytest.raises(Stop):
-            stopped_after(case.make_model(privacy=plan, random_state=3), step).fit(records, checkpoint=path)
+            stopped_after(case.make_model(privacy=plan, random_state=3), step).fit(*records, checkpoint=path)
         assert path.exists() is (step > 0)
-        resumed = case.make_model(privacy=plan, random_state=3).fit(records, checkpoint=path)
+        resumed = case.make_model(privacy=plan, random_state=3).fit(*records, checkpoint=path)
         for name, value in arrays_of(whole).items():
             np.testing.assert_array_equal(arrays_of(resumed)[name], value)
 

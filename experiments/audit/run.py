@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from experiments.results import results_folder, write_json, write_text
 from tests.laws import test_mutants as mutants
-from tests.laws.cases import CASES
+from tests.laws.cases import CASES, arguments
 from tests.privacy.test_audit import BAD_MODELS, BY_NAME, FULL, MUTANTS, SAMPLED
 from vips import PrivacyPlan, audit
 from vips.privacy._audit_canaries import canary_bound
@@ -81,7 +81,7 @@ def audited(case, plan: PrivacyPlan, n_runs: int) -> dict:
     records = case.make_records(60, np.random.default_rng(0))
     start = time.perf_counter()
     with contextlib.redirect_stdout(io.StringIO()):  # one of the broken models prints
-        report = audit(model, records, n_runs=n_runs, random_state=0)
+        report = audit(model, *arguments(records), n_runs=n_runs, random_state=0)
     return {
         "model": case.name,
         "noise": plan.noise,

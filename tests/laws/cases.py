@@ -152,6 +152,11 @@ class Table(Records):
         return Table(self.X[rows], self.y[rows])
 
 
+def arguments(records) -> tuple:
+    """What ``fit`` is given: X, or X and y."""
+    return (records.X, records.y) if isinstance(records, Table) else (records,)
+
+
 def _labelled(largest_label, sparse=False):
     def make(n, rng):
         X = rng.normal(size=(n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.7)

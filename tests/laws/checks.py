@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
+from tests.laws.cases import arguments
 from vips import PrivacyPlan, engine
 from vips.data import check_data
 from vips.privacy._lattice import SENSITIVITY_FACTOR
@@ -21,11 +22,11 @@ SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 def as_data(records):
     """What the engine samples from. Labelled records are a ``Table``; a row for one ends in its label."""
-    return check_data(records.X, records.y) if hasattr(records, "y") else check_data(records)
+    return check_data(*arguments(records))
 
 
 def fit(model, records):
-    return model.fit(records.X, records.y) if hasattr(records, "y") else model.fit(records)
+    return model.fit(*arguments(records))
 
 
 def stack(records, row, first=False):

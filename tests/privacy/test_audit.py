@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.laws import test_mutants as mutants
-from tests.laws.cases import CASES, BetaBernoulli, SecondMoments
+from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
 from tests.test_engine import LinearModel
 from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, audit
 from vips.privacy._audit_bound import log_likelihood_ratio, lower_bound
@@ -36,7 +36,7 @@ def _fast():
 
 def audited(case, plan=SAMPLED, n_runs=2000):
     model = case.make_model(privacy=replace(plan, clip_norm=case.clip_norm))
-    return audit(model, case.make_records(30, np.random.default_rng(0)), n_runs=n_runs, random_state=0)
+    return audit(model, *arguments(case.make_records(30, np.random.default_rng(0))), n_runs=n_runs, random_state=0)
 
 
 # -- what is sound passes ---------------------------------------------------------------------------------------
