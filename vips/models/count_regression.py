@@ -50,6 +50,10 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
         self.dtype = dtype
         self.random_state = random_state
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """Coefficient of determination R² of :meth:`predict`."""
+        return super().score(X, y, sample_weight)
+
     @abstractmethod
     def _largest_count(self) -> int: ...
 

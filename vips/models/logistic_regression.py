@@ -156,6 +156,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         scores = self.decision_function(X)
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of records whose class :meth:`predict` gives."""
+        return super().score(X, y, sample_weight)
+
     @property
     def coef_(self) -> np.ndarray:
         """Posterior means of the coefficients, shape (1, n_features) or (n_classes - 1, n_features)."""

@@ -108,7 +108,7 @@ def gibbs_logistic(
     prior : (float, float) or float
         Shape and rate of the Gamma prior of α, or α itself.
     fit_intercept : bool
-        Adds a coefficient of prior N(0, ``intercept_std``²), whatever α.
+        Adds a coefficient whose prior has mean 0 and deviation ``intercept_std``, whatever α.
     intercept_std : float
     n_samples, n_burn_in : int
         Sweeps that are kept, and sweeps before them that are not.
