@@ -23,8 +23,8 @@ def precision_not_in_the_norm(patch):
 def intercept_not_in_the_norm(patch):
     original = _regression_statistics.design_rows
 
-    def mutant(X, feature_norm, intercept, sparse):
-        rows, lengths = original(X, feature_norm, intercept, sparse)
+    def mutant(X, feature_norm, intercept, n_stored=None):
+        rows, lengths = original(X, feature_norm, intercept, n_stored)
         return rows, np.sqrt(np.maximum(lengths**2 - intercept**2, 0.0))
 
     patch.setattr(_regression, "design_rows", mutant)
@@ -51,8 +51,8 @@ def one_record_sets_the_scale(patch):
     """Features divided by the largest norm, as in the paper."""
     original = _regression.design_rows
 
-    def mutant(X, feature_norm, intercept, sparse):
-        rows, lengths = original(X, feature_norm, intercept, sparse)
+    def mutant(X, feature_norm, intercept, n_stored=None):
+        rows, lengths = original(X, feature_norm, intercept, n_stored)
         largest = max(np.max(lengths, initial=0.0), 1e-9)
         return rows / largest, lengths / largest
 
@@ -62,8 +62,8 @@ def one_record_sets_the_scale(patch):
 def centred_at_the_chunk(patch):
     original = _regression.design_rows
 
-    def mutant(X, feature_norm, intercept, sparse):
-        rows, lengths = original(X, feature_norm, intercept, sparse)
+    def mutant(X, feature_norm, intercept, n_stored=None):
+        rows, lengths = original(X, feature_norm, intercept, n_stored)
         return rows - rows.mean(axis=0), lengths
 
     patch.setattr(_regression, "design_rows", mutant)

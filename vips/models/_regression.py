@@ -33,8 +33,9 @@ from vips.models._regression_posterior import CoefficientPosterior, CoefficientP
 from vips.models._regression_statistics import (
     PartedStatistics,
     RegressionStatistics,
+    better_as_csr,
+    count_entries,
     design_rows,
-    mostly_zero,
     outer_sums,
 )
 from vips.models._regression_view import (
@@ -156,17 +157,20 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         if sp.issparse(X):
             return self._statistics(X, terms, posterior)
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
-        second = np.ones(len(X), bool) if self._plan().noise == "discrete" else mostly_zero(X)
-        if second.all() or not second.any():
-            return self._statistics(X, terms, posterior, as_csr=bool(second.any()))
+        n_stored = count_entries(X)
+        second = better_as_csr(n_stored, X.shape[1]) | (self._plan().noise == "discrete")
+        if second.all():
+            return self._statistics(X, terms, posterior, n_stored)
+        if not second.any():
+            return self._statistics(X, terms, posterior)
         parts = [
-            self._statistics(X[rows], [term[rows] for term in terms], posterior, as_csr)
-            for rows, as_csr in ((~second, False), (second, True))
+            self._statistics(X[rows], [term[rows] for term in terms], posterior, counts)
+            for rows, counts in ((~second, None), (second, n_stored[second]))
         ]
         return PartedStatistics(second, parts)
 
-    def _statistics(self, X, terms, posterior, as_csr: bool = False) -> RegressionStatistics:
-        rows, lengths = self._design(X, as_csr)
+    def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None) -> RegressionStatistics:
+        rows, lengths = self._design(X, n_stored)
         coordinates = self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
             rows, lengths, *terms, *coordinates, centred=self.statistics == "centred", dtype=self.dtype
@@ -417,9 +421,9 @@ class PolyaGammaRegression(ConjugateExponentialModel):
             variances.append(statistics.variance)
         return np.concatenate(means), np.concatenate(variances)
 
-    def _design(self, X, sparse: bool = False):
+    def _design(self, X, n_stored: np.ndarray | None = None):
         largest = np.inf if self.feature_norm is None else float(self.feature_norm)
-        return design_rows(X, largest, self._intercept_constant(), sparse)
+        return design_rows(X, largest, self._intercept_constant(), n_stored)
 
     def _shaped(self, coef: np.ndarray) -> np.ndarray:
         return coef[0] if self._n_outputs == 1 else coef

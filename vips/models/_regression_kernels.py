@@ -14,8 +14,8 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_jit
-def fill_rows(X, indptr, indices, data):
-    """CSR form of the rows of an array: stored entries are those that are not 0."""
+def fill_rows(X, indices, data):
+    """Entries of an array that are not 0, row by row: columns and values of its CSR form."""
     k = 0
     for n in range(X.shape[0]):
         for i in range(X.shape[1]):
@@ -23,7 +23,6 @@ def fill_rows(X, indptr, indices, data):
                 indices[k] = i
                 data[k] = X[n, i]
                 k += 1
-        indptr[n + 1] = k
 
 
 @_jit

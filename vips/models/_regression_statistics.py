@@ -28,7 +28,7 @@ from vips.model import Block, RecordStatistics, row_norms
 from vips.models import _regression_kernels as kernels
 from vips.privacy import Lattice
 
-__all__ = ["PartedStatistics", "RegressionStatistics", "design_rows", "mostly_zero", "outer_sums"]
+__all__ = ["PartedStatistics", "RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "outer_sums"]
 
 # A row of an array with a smaller share of entries that are not 0 is worked on as CSR. Each row decides for itself: rounding
 # differs between the two ways, and must not depend on other rows.
@@ -39,7 +39,7 @@ _LEAST_WORK = 200_000
 _ROUNDING = 1.0 + 4e-9
 
 
-def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
+def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray | None = None):
     """Rows scaled into the ball of radius ``feature_norm``, with a constant column if ``intercept`` is not 0.
 
     Parameters
@@ -47,8 +47,8 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     X : array or CSR of shape (n_records, n_features)
     feature_norm, intercept : float
         Public.
-    sparse : bool
-        Give CSR for an array, too.
+    n_stored : ndarray of shape (n_records,), optional
+        Entries of each row of an array that are not 0, from :func:`count_entries`: then CSR is given for the array.
 
     Returns
     -------
@@ -59,8 +59,8 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     """
     if sp.issparse(X):
         return _sparse_design(sp.csr_array(X), feature_norm, intercept)
-    if sparse:
-        return _sparse_design(_as_csr(X), feature_norm, intercept)
+    if n_stored is not None:
+        return _sparse_design(_as_csr(X, n_stored), feature_norm, intercept)
     n_records, n_features = X.shape
     rows = np.empty((n_records, n_features + (intercept != 0.0)))
     rows[:, :n_features] = X
@@ -73,18 +73,22 @@ def design_rows(X, feature_norm: float, intercept: float, sparse: bool):
     return rows, np.hypot(norms, intercept)
 
 
-def mostly_zero(X: np.ndarray) -> np.ndarray:
-    """Which rows of an array are better worked on as CSR, one boolean each."""
+def count_entries(X: np.ndarray) -> np.ndarray:
+    """Entries of each row of an array that are not 0."""
     counts = np.empty(len(X), np.int64)
     kernels.count_stored(X, counts)
-    return counts < _SPARSE_BELOW * X.shape[1]
+    return counts
 
 
-def _as_csr(X: np.ndarray) -> sp.csr_array:
-    n_stored = np.count_nonzero(X)
-    indptr, indices = np.zeros(len(X) + 1, np.int64), np.empty(n_stored, np.int64)
-    data = np.empty(n_stored)
-    kernels.fill_rows(X, indptr, indices, data)
+def better_as_csr(n_stored: np.ndarray, n_features: int) -> np.ndarray:
+    """Which rows are better worked on as CSR, one boolean each."""
+    return n_stored < _SPARSE_BELOW * n_features
+
+
+def _as_csr(X: np.ndarray, n_stored: np.ndarray) -> sp.csr_array:
+    indptr = np.concatenate([[0], np.cumsum(n_stored)])
+    indices, data = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
+    kernels.fill_rows(X, indices, data)
     return sp.csr_array((data, indices, indptr), shape=X.shape)
 
 
