@@ -17,7 +17,7 @@ from vips import BayesianLogisticRegression
 from vips.datasets import make_sparse_binary
 
 DELTA, N_ACTIVE = 1e-4, 40
-FULL_EPSILON, FULL_STEPS = 1.0, 5
+FULL_EPSILON, FULL_STEPS = 1.0, 20
 
 
 def main(arguments: list[str]) -> None:
