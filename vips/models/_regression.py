@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from abc import abstractmethod
+from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
@@ -68,9 +69,33 @@ _LEAST_STEP = 0.2
 class PolyaGammaRegression(ConjugateExponentialModel):
     """Base of the regressions. A subclass says what b and κ are for a label, and how many outputs there are.
 
-    It has the constructor arguments ``privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule,
-    on_invalid, dtype, random_state``; see :class:`~vips.BayesianLogisticRegression`.
+    What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
     """
+
+    def __init__(
+        self,
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        fit_intercept: bool = True,
+        prior: tuple[float, float] | float = (1.0, 1.0),
+        covariance: str = "full",
+        statistics: str = "centred",
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        self.privacy = privacy
+        self.feature_norm = feature_norm
+        self.fit_intercept = fit_intercept
+        self.prior = prior
+        self.covariance = covariance
+        self.statistics = statistics
+        self.schedule = schedule
+        self.on_invalid = on_invalid
+        self.dtype = dtype
+        self.random_state = random_state
 
     # -- what a subclass says -----------------------------------------------------------------------------------
 

@@ -25,31 +25,6 @@ __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 class _CountRegression(RegressorMixin, PolyaGammaRegression):
     """What the two share: counts are whole numbers from 0 to a public bound."""
 
-    def __init__(
-        self,
-        *,
-        privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
-        fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
-        covariance: str = "full",
-        statistics: str = "centred",
-        schedule: Callable[[int], float] | None = None,
-        on_invalid: str = "drop",
-        dtype: type = np.float64,
-        random_state: object = None,
-    ) -> None:
-        self.privacy = privacy
-        self.feature_norm = feature_norm
-        self.fit_intercept = fit_intercept
-        self.prior = prior
-        self.covariance = covariance
-        self.statistics = statistics
-        self.schedule = schedule
-        self.on_invalid = on_invalid
-        self.dtype = dtype
-        self.random_state = random_state
-
     def score(self, X, y, sample_weight=None) -> float:
         """Coefficient of determination R² of :meth:`predict`."""
         return super().score(X, y, sample_weight)

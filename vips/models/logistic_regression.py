@@ -113,17 +113,11 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         dtype: type = np.float64,
         random_state: object = None,
     ) -> None:
-        self.privacy = privacy
-        self.feature_norm = feature_norm
-        self.fit_intercept = fit_intercept
-        self.prior = prior
-        self.covariance = covariance
+        super().__init__(
+            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+        )  # fmt: skip
         self.classes = classes
-        self.statistics = statistics
-        self.schedule = schedule
-        self.on_invalid = on_invalid
-        self.dtype = dtype
-        self.random_state = random_state
 
     # -- what users call ----------------------------------------------------------------------------------------
 
