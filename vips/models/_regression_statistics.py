@@ -198,12 +198,12 @@ class RegressionStatistics(RecordStatistics):
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         scale = {name: block.scale for name, block in blocks.items()}
         norms = np.hypot(
-            self._lengths * _row_norms(self.residual) / scale["linear"],
-            self._outer_norms() * _row_norms(self.precision) / scale["precision"],
+            self._lengths * row_norms(self.residual) / scale["linear"],
+            self._outer_norms() * row_norms(self.precision) / scale["precision"],
         )
         if self._diagonal:
             common = np.hypot(self._lengths / scale["cross"], 1.0 / scale["weight"])
-            norms = np.hypot(norms, common * _row_norms(self.precision))
+            norms = np.hypot(norms, common * row_norms(self.precision))
         return norms * _ROUNDING
 
     def _outer_norms(self) -> np.ndarray:
@@ -211,7 +211,7 @@ class RegressionStatistics(RecordStatistics):
         if not self._diagonal:
             return np.square(self._lengths)
         if not sp.issparse(self._rows):
-            return _row_norms(np.square(self._rows))
+            return row_norms(np.square(self._rows))
         sums = np.empty(self._rows.shape[0])
         kernels.row_sums(self._rows.indptr, np.square(np.square(self._rows.data)), sums)
         return np.sqrt(sums)
@@ -292,7 +292,3 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
 
 def _times(matrix, other: np.ndarray) -> np.ndarray:
     return matrix @ other if sp.issparse(matrix) else product(matrix, other)
-
-
-def _row_norms(array: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.square(array).sum(axis=1))
