@@ -113,14 +113,18 @@ def step_size_by_the_residuals(patch):
 
 
 def off_diagonal_rounded_without_root_two(patch):
+    original = _regression_kernels.add_outer
+
     def mutant(indptr, indices, data, weights, unit, first, last, total):
+        if unit is None:
+            return original(indptr, indices, data, weights, unit, first, last, total)
         for n in range(len(indptr) - 1):
             for a in range(indptr[n], indptr[n + 1]):
                 if first <= indices[a] < last:
                     for b in range(indptr[n], a + 1):
                         total[indices[a], indices[b]] += np.rint(weights[n] * data[a] * data[b] / unit)
 
-    patch.setattr(_regression_kernels, "add_outer_rounded", mutant)
+    patch.setattr(_regression_kernels, "add_outer", mutant)
 
 
 def hardened_sums_by_blas(patch):

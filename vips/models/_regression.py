@@ -1,4 +1,4 @@
-"""What regressions with a Pólya-Gamma augmentation share: statistics, posterior, clip, bound.
+"""The contract of regressions with a Pólya-Gamma augmentation: statistics, posterior, clip, bound.
 
     likelihood of a record    Π_j  exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j,   ψ_j = x'w_j + intercept_j        (b, κ: of y)
     w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j ~ N(0, 10²)
@@ -16,20 +16,17 @@ Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.0
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from collections.abc import Callable
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
-from scipy.special import expit
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from vips._blas import cholesky
-from vips.data import InMemoryData, Records, rows_without
+from vips.data import Records, rows_without
 from vips.expfam import polya_gamma_mean
-from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
+from vips.model import Block, ConjugateExponentialModel
 from vips.models._regression_posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
 from vips.models._regression_statistics import (
     PartedStatistics,
@@ -37,7 +34,6 @@ from vips.models._regression_statistics import (
     better_as_csr,
     count_entries,
     design_rows,
-    outer_sums,
 )
 from vips.models._regression_view import (
     diagonal_step,
@@ -47,10 +43,9 @@ from vips.models._regression_view import (
     precision_view,
 )
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger import PrivacyLedger
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["PolyaGammaRegression"]
+__all__ = ["AugmentedRegression"]
 
 
 # Share of `feature_norm` that the intercept's constant has in the sum.
@@ -66,8 +61,8 @@ _FULL_STEPS = 20
 _LEAST_STEP = 0.2
 
 
-class PolyaGammaRegression(ConjugateExponentialModel):
-    """Base of the regressions. A subclass says what b and κ are for a label, and how many outputs there are.
+class AugmentedRegression(ConjugateExponentialModel):
+    """What the engine needs. A subclass says what b and κ are for a label, and how many outputs there are.
 
     What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
     """
@@ -302,107 +297,6 @@ class PolyaGammaRegression(ConjugateExponentialModel):
         total = float(self.expected_statistics(records, posterior).bounds().sum())
         return total + self._log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
 
-    # -- what users call ----------------------------------------------------------------------------------------
-
-    def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
-    ) -> PolyaGammaRegression:
-        """Fit to a table.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_records, n_features)
-        y : array of shape (n_records,)
-        ledger, checkpoint : PrivacyLedger, path; optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        if y is None:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        super().fit(X, y, ledger=ledger, checkpoint=checkpoint)
-        if not self.is_private:
-            X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
-            chunks = InMemoryData(X, column_or_1d(y)).chunks(np.arange, self.chunk_size)
-            divergence = self._coefficient_prior().divergence(self.posterior_)
-            self.bound_ = sum(self.bound(chunk, self.posterior_) + divergence for chunk in chunks) - divergence
-        return self
-
-    def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
-        """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
-
-        Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
-        that of the likelihood. These were within 10 % of those of exact posteriors (docs/logistic.md).
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_records, n_features)
-            The fitted records.
-        y : array of shape (n_records,)
-            Their labels.
-
-        Raises
-        ------
-        ValueError
-            For a private fit: curvatures would be released without noise.
-        """
-        check_is_fitted(self)
-        if self.privacy_.plan.is_private:
-            raise ValueError(
-                "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
-                "`posterior_`."
-            )
-        X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
-        mean, _ = self._in_coordinates(self.posterior_, sparse=False)
-        total = 0.0
-        for chunk in InMemoryData(X, y).chunks(np.arange, self.chunk_size):
-            rows, _ = self._design(chunk.X)
-            shape, _ = self._terms(chunk.y)
-            probabilities = expit(rows @ mean.T)
-            total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
-        units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
-        precision = total * units[:, None] * units
-        if not np.isfinite(precision).all():
-            raise ValueError("y holds labels or counts that the model does not know.")
-        for j in range(self._n_outputs):
-            alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
-            precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
-        precision = precision[0] if self._n_outputs == 1 else precision
-        return CoefficientPosterior(
-            self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
-        )
-
-    @property
-    def coef_(self) -> np.ndarray:
-        """Posterior means of the coefficients, shape (n_outputs, n_features); one output: (n_features,) or (1, n_features)."""
-        check_is_fitted(self, "posterior_")
-        return self._shaped(np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_])
-
-    @property
-    def intercept_(self) -> np.ndarray:
-        """Posterior means of the intercepts, shape (n_outputs,); 0 without an intercept."""
-        check_is_fitted(self, "posterior_")
-        mean = np.atleast_2d(self.posterior_.mean)
-        return mean[:, -1] if self.fit_intercept else np.zeros(len(mean))
-
-    @property
-    def alpha_(self) -> float | np.ndarray:
-        """E[α], the prior precision of the coefficients; one for each output if there are several."""
-        check_is_fitted(self, "posterior_")
-        alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
-        return float(alpha[0]) if self._n_outputs == 1 else alpha
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
-        tags.target_tags.required = True
-        return tags
-
     # -- helpers ------------------------------------------------------------------------------------------------
 
     @property
@@ -414,44 +308,9 @@ class PolyaGammaRegression(ConjugateExponentialModel):
     def chunk_size(self, value: int) -> None:
         self._chunk_size = value
 
-    def _private_data(self, X, y) -> InMemoryData:
-        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
-            if y.ndim == 2 and y.shape[1] == 1:
-                y = y[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
-            if y.ndim != 1:
-                raise ValueError(
-                    f"y must have one label for each row of X, shape (n_records,), got {y.ndim} dimensions."
-                )
-        elif sp.issparse(y):
-            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
-        return super()._private_data(X, y)
-
-    def _plain_data(self, X, y) -> InMemoryData:
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=NUMERIC_DTYPES)
-        y = column_or_1d(y)
-        self.check_values(X, y)
-        return InMemoryData(X, y)
-
-    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
-        check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
-        empty = np.zeros((0, self._n_outputs))
-        means, variances = [empty], [empty]
-        for chunk in InMemoryData(X).chunks(np.arange, self.chunk_size):
-            rows, lengths = self._design(chunk)
-            coordinates = self._in_coordinates(self.posterior_, sp.issparse(rows))
-            statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)
-            means.append(statistics.predictor)
-            variances.append(statistics.variance)
-        return np.concatenate(means), np.concatenate(variances)
-
     def _design(self, X, n_stored: np.ndarray | None = None):
         largest = np.inf if self.feature_norm is None else float(self.feature_norm)
         return design_rows(X, largest, self._intercept_constant(), n_stored)
-
-    def _shaped(self, coef: np.ndarray) -> np.ndarray:
-        return coef[0] if self._n_outputs == 1 else coef
 
     def _declared(self) -> tuple[str, ...]:
         return ()

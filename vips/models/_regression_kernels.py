@@ -8,41 +8,66 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_outer", "add_outer_rounded", "count_stored", "fill_rows", "quadratic_forms", "row_norms", "row_sums"]
+__all__ = ["add_outer", "copy_rows", "count_stored", "fill_rows", "finish_rows", "quadratic_forms", "row_sums"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 @_jit
-def fill_rows(X, indices, data):
-    """Entries of an array that are not 0, row by row: columns and values of its CSR form."""
-    k = 0
+def fill_rows(X, indptr, indices, data):
+    """Entries of an array that are not 0, row by row: columns and values of its CSR form, from ``indptr[n]`` on.
+
+    Without a branch: what is 0 is overwritten by the next entry. So both need one place more than there are entries.
+    """
     for n in range(X.shape[0]):
+        k = indptr[n]
         for i in range(X.shape[1]):
-            if X[n, i] != 0:
-                indices[k] = i
-                data[k] = X[n, i]
-                k += 1
+            indices[k] = i
+            data[k] = X[n, i]
+            k += X[n, i] != 0
 
 
 @_jit
-def row_norms(indptr, data, norms):
-    """L2 norms of CSR rows by their largest entry, so that squares neither overflow nor vanish; NaN if it is not finite."""
+def copy_rows(source_indptr, source_indices, source_data, indptr, indices, data):
+    """Entries of CSR rows, row n from ``indptr[n]`` on."""
     for n in range(len(indptr) - 1):
+        shift = indptr[n] - source_indptr[n]
+        for k in range(source_indptr[n], source_indptr[n + 1]):
+            indices[shift + k] = source_indices[k]
+            data[shift + k] = source_data[k]
+
+
+@_jit
+def finish_rows(indptr, indices, data, feature_norm, intercept, n_features, lengths):
+    """Scale rows into the ball, and write the intercept's constant in their last place if it is not 0; norms of the rows.
+
+    L2 norms are taken by the largest entry, so that squares neither overflow nor vanish. A row whose norm is not finite is NaN.
+    """
+    for n in range(len(indptr) - 1):
+        first, last = indptr[n], indptr[n + 1] - (intercept != 0.0)
         largest = 0.0
-        for k in range(indptr[n], indptr[n + 1]):
+        for k in range(first, last):
             value = abs(data[k])
             if not value <= largest:
                 largest = value
-        if not np.isfinite(largest):
-            norms[n] = np.nan
-            continue
-        total = 0.0
-        if largest > 0.0:
-            for k in range(indptr[n], indptr[n + 1]):
-                ratio = data[k] / largest
-                total += ratio * ratio
-        norms[n] = largest * np.sqrt(total)
+        if np.isfinite(largest):
+            total = 0.0
+            if largest > 0.0:
+                for k in range(first, last):
+                    ratio = data[k] / largest
+                    total += ratio * ratio
+            norm = largest * np.sqrt(total)
+        else:
+            norm = np.inf
+        if not norm <= feature_norm or norm == np.inf:
+            scale = feature_norm / norm if norm < np.inf else np.nan
+            norm = feature_norm if norm < np.inf else np.nan
+            for k in range(first, last):
+                data[k] *= scale
+        if intercept != 0.0:
+            indices[last] = n_features
+            data[last] = intercept
+        lengths[n] = np.hypot(norm, intercept)
 
 
 @_jit
@@ -81,25 +106,11 @@ def quadratic_forms(indptr, indices, data, covariance, first, last, forms):
 
 
 @_jit
-def add_outer(indptr, indices, data, weights, first, last, total):
-    """Lower triangle of Σ_n w_n x_n x_nᵀ, its rows ``first`` to ``last``; columns of a row are sorted."""
-    for n in range(len(indptr) - 1):
-        if weights[n] == 0.0:
-            continue
-        for a in range(indptr[n], indptr[n + 1]):
-            i = indices[a]
-            if i < first:
-                continue
-            if i >= last:
-                break
-            scaled = weights[n] * data[a]
-            for b in range(indptr[n], a + 1):
-                total[i, indices[b]] += scaled * data[b]
+def add_outer(indptr, indices, data, weights, unit, first, last, total):
+    """Lower triangle of Σ_n w_n x_n x_nᵀ, its rows ``first`` to ``last``; columns of a row are sorted.
 
-
-@_jit
-def add_outer_rounded(indptr, indices, data, weights, unit, first, last, total):
-    """As ``add_outer``, each record's share rounded to whole units of isometric coordinates (off-diagonal × √2)."""
+    With a ``unit`` (not None) each record's share is rounded to whole units of isometric coordinates (off-diagonal × √2).
+    """
     root_two = np.sqrt(2.0)
     for n in range(len(indptr) - 1):
         if weights[n] == 0.0:
@@ -110,7 +121,12 @@ def add_outer_rounded(indptr, indices, data, weights, unit, first, last, total):
                 continue
             if i >= last:
                 break
-            scaled = weights[n] * data[a] / unit
-            for b in range(indptr[n], a):
-                total[i, indices[b]] += np.rint(root_two * scaled * data[b])
-            total[i, i] += np.rint(scaled * data[a])
+            scaled = weights[n] * data[a]
+            if unit is None:
+                for b in range(indptr[n], a + 1):
+                    total[i, indices[b]] += scaled * data[b]
+            else:
+                scaled /= unit
+                for b in range(indptr[n], a):
+                    total[i, indices[b]] += np.rint(root_two * scaled * data[b])
+                total[i, i] += np.rint(scaled * data[a])

@@ -57,10 +57,8 @@ def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray |
     lengths : ndarray of shape (n_records,)
         Norms of ``rows``, to rounding.
     """
-    if sp.issparse(X):
-        return _sparse_design(sp.csr_array(X), feature_norm, intercept)
-    if n_stored is not None:
-        return _sparse_design(_as_csr(X, n_stored), feature_norm, intercept)
+    if sp.issparse(X) or n_stored is not None:
+        return _sparse_design(X, n_stored, feature_norm, intercept)
     n_records, n_features = X.shape
     rows = np.empty((n_records, n_features + (intercept != 0.0)))
     rows[:, :n_features] = X
@@ -68,8 +66,9 @@ def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray |
     norms = row_norms(rows[:, :n_features])
     long = np.flatnonzero(~(norms <= feature_norm))
     if len(long):
-        scale, norms[long] = _scaled_down(norms[long], feature_norm)
-        rows[long, :n_features] *= scale[:, None]
+        finite = np.isfinite(norms[long])
+        rows[long, :n_features] *= np.where(finite, feature_norm / norms[long], np.nan)[:, None]
+        norms[long] = np.where(finite, feature_norm, np.nan)
     return rows, np.hypot(norms, intercept)
 
 
@@ -85,39 +84,24 @@ def better_as_csr(n_stored: np.ndarray, n_features: int) -> np.ndarray:
     return n_stored < _SPARSE_BELOW * n_features
 
 
-def _as_csr(X: np.ndarray, n_stored: np.ndarray) -> sp.csr_array:
-    indptr = np.concatenate([[0], np.cumsum(n_stored)])
-    indices, data = np.empty(indptr[-1], np.int64), np.empty(indptr[-1])
-    kernels.fill_rows(X, indices, data)
-    return sp.csr_array((data, indices, indptr), shape=X.shape)
-
-
-def _sparse_design(X: sp.csr_array, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
-    if not X.has_canonical_format:
-        X = X.copy()
-        X.sum_duplicates()
+def _sparse_design(X, n_stored, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
     n_records, n_features = X.shape
-    data = X.data.astype(np.float64)
-    norms = np.empty(n_records)
-    kernels.row_norms(X.indptr, data, norms)
-    long = ~(norms <= feature_norm)
-    if long.any():
-        scale = np.ones(n_records)
-        scale[long], norms[long] = _scaled_down(norms[long], feature_norm)
-        data *= np.repeat(scale, np.diff(X.indptr))
-    lengths = np.hypot(norms, intercept)
-    if intercept == 0.0:
-        return sp.csr_array((data, X.indices, X.indptr), shape=X.shape), lengths
-    ends = X.indptr[1:]
-    columns = np.insert(X.indices, ends, n_features)
-    indptr = X.indptr + np.arange(n_records + 1, dtype=X.indptr.dtype)
-    return sp.csr_array((np.insert(data, ends, intercept), columns, indptr), shape=(n_records, n_features + 1)), lengths
-
-
-def _scaled_down(norms: np.ndarray, feature_norm: float) -> tuple[np.ndarray, np.ndarray]:
-    """F / ‖x‖ and F, or NaN where the norm is not finite: such a row counts for nothing."""
-    finite = np.isfinite(norms)
-    return np.where(finite, feature_norm / norms, np.nan), np.where(finite, feature_norm, np.nan)
+    if sp.issparse(X):
+        X = sp.csr_array(X)
+        if not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        n_stored = np.diff(X.indptr)
+    constant = intercept != 0.0
+    indptr = np.concatenate([[0], np.cumsum(n_stored + constant)])
+    columns, values = np.empty(indptr[-1] + 1, np.int64), np.empty(indptr[-1] + 1)
+    if sp.issparse(X):
+        kernels.copy_rows(X.indptr, X.indices, X.data, indptr, columns, values)
+    else:
+        kernels.fill_rows(X, indptr, columns, values)
+    columns, values, lengths = columns[:-1], values[:-1], np.empty(n_records)
+    kernels.finish_rows(indptr, columns, values, feature_norm, intercept, n_features, lengths)
+    return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant)), lengths
 
 
 class PartedStatistics(RecordStatistics):
@@ -280,10 +264,7 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
     arguments = (rows.indptr, rows.indices, rows.data, np.ascontiguousarray(weights))
 
     def add(first: int, last: int) -> None:
-        if unit is None:
-            kernels.add_outer(*arguments, first, last, total)
-        else:
-            kernels.add_outer_rounded(*arguments, unit, first, last, total)
+        kernels.add_outer(*arguments, unit, first, last, total)
 
     work = np.bincount(rows.indices, minlength=d)
     run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1, least_work=_LEAST_WORK)

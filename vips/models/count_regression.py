@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.base import RegressorMixin
 
-from vips.models._regression import PolyaGammaRegression
+from vips.models._regression_estimator import PolyaGammaRegression
 from vips.models._regression_posterior import posterior_probabilities
 from vips.privacy import PrivacyPlan
 

@@ -25,7 +25,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from vips.models._regression import PolyaGammaRegression
+from vips.models._regression_estimator import PolyaGammaRegression
 from vips.models._regression_posterior import posterior_probabilities
 from vips.privacy import PrivacyPlan
 
