@@ -3,6 +3,15 @@
 from vips.expfam.dirichlet import Dirichlet
 from vips.expfam.gamma import Gamma
 from vips.expfam.gaussian import DiagonalGaussian, Gaussian
+from vips.expfam.generalized_inverse_gaussian import GeneralizedInverseGaussian
 from vips.expfam.polya_gamma import PolyaGamma, polya_gamma_mean
 
-__all__ = ["DiagonalGaussian", "Dirichlet", "Gamma", "Gaussian", "PolyaGamma", "polya_gamma_mean"]
+__all__ = [
+    "DiagonalGaussian",
+    "Dirichlet",
+    "Gamma",
+    "Gaussian",
+    "GeneralizedInverseGaussian",
+    "PolyaGamma",
+    "polya_gamma_mean",
+]

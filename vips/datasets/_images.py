@@ -1,0 +1,68 @@
+"""Binary images of digits: MNIST, and the small ones that scikit-learn brings along."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.datasets import fetch_openml, load_digits
+from sklearn.utils import Bunch
+
+from vips.datasets._home import data_home, find_files
+
+__all__ = ["load_digits_binary", "load_mnist"]
+
+_HOW_TO_GET = (
+    "It is the data set of Y. LeCun, C. Cortes and C. J. C. Burges: a file mnist.npz of uint8 arrays x_train (60000, 784), "
+    "y_train, x_test (10000, 784) and y_test. load_mnist(download=True) fetches it from OpenML through scikit-learn instead."
+)
+
+
+def load_mnist(download: bool = False) -> Bunch:
+    """70,000 images of handwritten digits, 28 by 28 pixels, black or white (a pixel is on if its grey value is above 0).
+
+    Parameters
+    ----------
+    download : bool
+        Fetch it from OpenML (data set "mnist_784") and keep it in the data folder, if ``mnist.npz`` is not there.
+
+    Returns
+    -------
+    Bunch
+        ``data``: (60000, 784) bool, ``target``: (60000,) uint8, the training images in the original order; ``test_data``
+        (10000, 784) and ``test_target`` (10000,).
+
+    Raises
+    ------
+    FileNotFoundError
+        If ``mnist.npz`` is not in ``VIPS_DATA_HOME`` and ``download`` is False.
+
+    Examples
+    --------
+    >>> load_mnist().data.mean().round(2)  # doctest: +SKIP
+    0.19
+    """
+    if download and not (data_home() / "mnist.npz").is_file():
+        raw = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff", data_home=data_home())
+        grey, digits = raw.data, raw.target.astype(np.uint8)
+        parts = grey[:60_000], digits[:60_000], grey[60_000:], digits[60_000:]
+    else:
+        (path,) = find_files(["mnist.npz"], "MNIST", _HOW_TO_GET)
+        with np.load(path) as arrays:
+            parts = tuple(arrays[name] for name in ("x_train", "y_train", "x_test", "y_test"))
+    return Bunch(data=parts[0] > 0, target=parts[1], test_data=parts[2] > 0, test_target=parts[3])
+
+
+def load_digits_binary() -> Bunch:
+    """1,797 images of handwritten digits, 8 by 8 pixels, on where the grey value of scikit-learn's digits is at least half.
+
+    Returns
+    -------
+    Bunch
+        ``data``: (1797, 64) bool; ``target``: (1797,) int.
+
+    Examples
+    --------
+    >>> load_digits_binary().data.shape
+    (1797, 64)
+    """
+    digits = load_digits()
+    return Bunch(data=digits.data >= 8, target=digits.target)
