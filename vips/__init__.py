@@ -4,6 +4,7 @@ from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Record
 from vips.models.count_regression import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from vips.models.lda import LatentDirichletAllocation
 from vips.models.logistic_regression import BayesianLogisticRegression
+from vips.models.sigmoid_belief_network import SigmoidBeliefNetwork
 from vips.privacy import PrivacyPlan, PrivacyReport, PrivacyWarning
 from vips.privacy.audit import AuditReport, audit
 from vips.privacy.ledger import LedgerError, PrivacyBudgetError, PrivacyLedger
@@ -31,6 +32,7 @@ __all__ = [
     "RecordStatistics",
     "Records",
     "RobbinsMonro",
+    "SigmoidBeliefNetwork",
     "audit",
     "load",
 ]

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm
+from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm, sgemm, sgemv
 from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
 from threadpoolctl import ThreadpoolController
 
@@ -23,13 +23,14 @@ _SMALL = 400  # columns
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B, shape (n, m), for float64 arrays of shape (n, k) and (k, m); A, the large one, is not copied."""
+    """A B, shape (n, m), arrays of shape (n, k) and (k, m), both float64 or float32; A, the large one, is not copied."""
     if not (a.size and b.size):
-        return np.zeros((a.shape[0], b.shape[1]))
+        return np.zeros((a.shape[0], b.shape[1]), a.dtype)
+    gemm, gemv = (sgemm, sgemv) if a.dtype == np.float32 else (dgemm, dgemv)
     by_columns = a.flags.f_contiguous  # BLAS stores by columns: (A B)' = B'A'
     if b.shape[1] == 1:
-        return dgemv(1.0, a if by_columns else a.T, np.ascontiguousarray(b[:, 0]), trans=not by_columns)[:, None]
-    return dgemm(1.0, b.T, a if by_columns else a.T, trans_b=by_columns).T
+        return gemv(1.0, a if by_columns else a.T, np.ascontiguousarray(b[:, 0]), trans=not by_columns)[:, None]
+    return gemm(1.0, b.T, a if by_columns else a.T, trans_b=by_columns).T
 
 
 def gram(rows: np.ndarray) -> np.ndarray:

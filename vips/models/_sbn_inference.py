@@ -1,0 +1,154 @@
+"""E-step of sigmoid belief networks: hidden units of each record, by itself.
+
+===================  =================================================================================
+symbol               meaning
+===================  =================================================================================
+z̄_nk, v_nk           E z_nk, and the variance z̄ (1 - z̄)
+ψ_nj                 w̄_jᵀ z̄_n + c̄_j; its variance over z, w and c is ``variance``
+ω_nj                 E[ω | √E ψ²] of the Pólya-Gamma variable of y_nj
+r_nj                 y - ½ - ω ψ, the residual
+===================  =================================================================================
+
+    logit z̄_k = b̄_k + Σ_j [ r_j w̄_jk - ω_j (Σ_j z̄)_k + (z̄_k - ½) ω_j E w_jk² ]
+
+with Σ_j the covariance of w_j: the exact mean-field update of one unit given the others.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips._blas import product
+from vips._threads import run_ranges
+from vips.models import _sbn_kernels as kernels
+
+__all__ = ["HiddenUnits", "as_binary", "infer", "product_alone"]
+
+# Units that are updated between two products with the coupling.
+_BLOCK = 16
+_LEAST_WORK = 100_000
+
+
+@dataclass(frozen=True)
+class HiddenUnits:
+    """What is known of a chunk of records: arrays of shape (n_records, K) and (n_records, J), as in the table above."""
+
+    y: np.ndarray
+    mean: np.ndarray
+    predictor: np.ndarray
+    variance: np.ndarray
+    omega: np.ndarray
+    residual: np.ndarray
+
+    @property
+    def var(self) -> np.ndarray:
+        """v, shape (n_records, K)."""
+        return self.mean * (1.0 - self.mean)
+
+    def bounds(self, posterior, observed: np.ndarray | None = None) -> np.ndarray:
+        """Evidence lower bound of each record given the parameters' posterior, shape (n_records,).
+
+        Σ_j (y - ½) ψ - log 2 cosh(½ √E ψ²)  +  Σ_k (z̄ - ½) b̄ - log 2 cosh(½ √E b²)  +  H(z): the Pólya-Gamma
+        variables are integrated out.
+        """
+        tilt = np.sqrt(np.square(self.predictor, dtype=np.float64) + self.variance)
+        visible = (self.y - 0.5) * self.predictor - _log_two_cosh(tilt)
+        visible = visible if observed is None else visible * observed
+        bias = posterior.hidden_bias
+        z = np.clip(self.mean.astype(np.float64), 1e-300, 1.0)
+        entropy = -z * np.log(z) - (1.0 - z) * np.log1p(-np.minimum(z, 1.0 - 1e-16))
+        hidden = (z - 0.5) * bias.mean - _log_two_cosh(np.sqrt(bias.mean**2 + bias.var)) + entropy
+        return visible.sum(axis=1) + hidden.sum(axis=1)
+
+
+def as_binary(records, dtype: np.dtype) -> np.ndarray:
+    """Records as a dense array of the given dtype."""
+    if sp.issparse(records):
+        return sp.csr_array(records).astype(dtype).toarray()
+    return np.ascontiguousarray(records, dtype=dtype)
+
+
+def infer(
+    y: np.ndarray, posterior, n_sweeps: int, observed: np.ndarray | None = None, alone: bool = False
+) -> HiddenUnits:
+    """Hidden units of a chunk of records.
+
+    Parameters
+    ----------
+    y : float array of shape (n_records, J)
+        Its dtype is that of the computation.
+    posterior : NetworkPosterior
+    n_sweeps : int
+        Updates of each unit; every record starts at σ(b̄).
+    observed : bool array of shape (n_records, J), optional
+        Entries to infer from; all of them by default.
+    alone : bool
+        Make each row of the result a function of that row of ``y`` alone, to the last bit (slower).
+
+    Returns
+    -------
+    HiddenUnits
+        ω and r belong to the last z̄, and are 0 where not observed.
+    """
+    times = product_alone if alone else product
+    dtype = y.dtype
+    weights, bias, log_odds, coupling = posterior.arrays(dtype)
+    spread = posterior.spread(dtype)
+    squares = np.square(weights)
+    observed = None if observed is None else np.ascontiguousarray(observed, dtype=dtype)
+    share = np.ones(len(y), dtype) if observed is None else observed.mean(axis=1, dtype=dtype)
+    z = np.tile((1.0 / (1.0 + np.exp(-log_odds))).astype(dtype), (len(y), 1))
+    omega, residual = np.empty_like(y), np.empty_like(y)
+    for last in [False] * n_sweeps + [True]:
+        predictor = times(z, weights.T)
+        predictor += bias
+        variance = times(z * (1.0 - z), squares.T)
+        variance += spread.of_predictor(z, times)
+        _residuals(y, predictor, variance, observed, omega, residual)
+        if not last:
+            field = times(residual, weights)
+            field += log_odds
+            field += times(omega, squares) * (z - 0.5)
+            field -= spread.of_field(omega, z, times)
+            _sweep(field, coupling, share, z, times)
+    return HiddenUnits(y, z, predictor, variance, omega, residual)
+
+
+def _residuals(y, predictor, variance, observed, omega, residual) -> None:
+    """ω and r, in place."""
+
+    def compute(first: int, last: int) -> None:
+        kernels.residuals(first, last, y, predictor, variance, observed, omega, residual)
+
+    run_ranges(compute, np.arange(len(y) + 1) * y.shape[1], parts_per_thread=2, least_work=_LEAST_WORK)
+
+
+def _sweep(field, coupling, share, z, times) -> None:
+    """One update of every unit, in place: in turn, a block of them at a time."""
+    n_records, n_hidden = z.shape
+    for first in range(0, n_hidden, _BLOCK):
+        own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
+        units, block, inner = (np.ascontiguousarray(part) for part in (z[:, own], field[:, own], coupling[own, own]))
+
+        def update(start: int, stop: int, block=block, inner=inner, units=units) -> None:
+            kernels.sweep(start, stop, block, inner, share, units)
+
+        run_ranges(update, np.arange(n_records + 1) * _BLOCK**2, parts_per_thread=1, least_work=_LEAST_WORK)
+        moved = (units - z[:, own]) * share[:, None]
+        z[:, own] = units
+        if later.start < n_hidden:
+            field[:, later] -= times(moved, np.ascontiguousarray(coupling[own, later]))
+
+
+def product_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
+    kernels.product_alone(a, np.ascontiguousarray(b), out)
+    return out
+
+
+def _log_two_cosh(tilt: np.ndarray) -> np.ndarray:
+    """log 2 cosh(c/2) for c ≥ 0."""
+    return 0.5 * tilt + np.log1p(np.exp(-tilt))

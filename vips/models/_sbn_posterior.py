@@ -1,0 +1,132 @@
+"""Posterior of the parameters of a sigmoid belief network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.expfam import DiagonalGaussian, Gaussian
+from vips.models import _sbn_kernels as kernels
+from vips.models._sbn_prior import BIAS_PRECISION, Shrinkage
+
+__all__ = ["NetworkPosterior", "packed_pairs"]
+
+
+@dataclass(frozen=True)
+class NetworkPosterior:
+    """Independent posteriors of weights, biases and shrinkage scales.
+
+    Parameters
+    ----------
+    weights : DiagonalGaussian or Gaussian
+        w_j, one for each of J visible units: ``mean`` of shape (J, K).
+    visible_bias, hidden_bias : DiagonalGaussian
+        c of shape (J,) and b of shape (K,).
+    shrinkage : Shrinkage
+        Scales of the weights under their prior.
+    coupling : ndarray of shape (K, K)
+        Σ_j ω̄_j w̄_j w̄_jᵀ with average precisions ω̄: how much hidden units of a record compete.
+    noise_var : ndarray of shape (J, K)
+        Variance of the noise in the weights' means, as far as a linear step tells; 0 without noise.
+    step : int
+        Steps that this posterior has seen.
+    """
+
+    weights: DiagonalGaussian | Gaussian
+    visible_bias: DiagonalGaussian
+    hidden_bias: DiagonalGaussian
+    shrinkage: Shrinkage
+    coupling: np.ndarray
+    noise_var: np.ndarray
+    step: int = 0
+
+    def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+        """Means of w, c and b, and the coupling, in the given dtype."""
+        means = self.weights.mean, self.visible_bias.mean, self.hidden_bias.mean, self.coupling
+        return tuple(np.ascontiguousarray(mean, dtype=dtype) for mean in means)
+
+    def spread(self, dtype: np.dtype) -> _DiagonalSpread | _FullSpread:
+        """What the variances of weights and visible biases do in the E-step."""
+        kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
+        return kind(self, np.dtype(dtype))
+
+    def divergence(self) -> float:
+        """KL of this posterior from the prior of weights, scales and biases."""
+        biases = 0.0
+        for bias in (self.visible_bias, self.hidden_bias):
+            prior = DiagonalGaussian(np.zeros(bias.mean.shape), np.full(bias.mean.shape, BIAS_PRECISION))
+            biases += float(bias.kl(prior))
+        return biases + self.shrinkage.divergence(self.weights)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        parts = {"weights": self.weights, "visible": self.visible_bias, "hidden": self.hidden_bias}
+        parts |= {"shrinkage": self.shrinkage}
+        arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
+        return arrays | {"coupling": self.coupling, "noise_var": self.noise_var, "step": np.array(self.step)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
+        """Inverse of ``to_arrays``."""
+
+        def part(name: str) -> dict[str, np.ndarray]:
+            return {key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")}
+
+        family = Gaussian if arrays["weights_precision"].ndim == 3 else DiagonalGaussian
+        return cls(
+            family.from_arrays(part("weights")),
+            DiagonalGaussian.from_arrays(part("visible")),
+            DiagonalGaussian.from_arrays(part("hidden")),
+            Shrinkage.from_arrays(part("shrinkage")),
+            arrays["coupling"],
+            arrays["noise_var"],
+            int(arrays["step"]),
+        )
+
+
+class _DiagonalSpread:
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        self._var = posterior.weights.var.astype(dtype)
+        self._bias_var = posterior.visible_bias.var.astype(dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        """Var c_j + E zᵀ Σ_j z, shape (n_records, J): with independent weights Σ_k z̄_k Σ_jkk."""
+        variance = times(z, self._var.T)
+        variance += self._bias_var
+        return variance
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        """Σ_j ω_j ((Σ_j z̄)_k + (½ - z̄_k) Σ_jkk), shape (n_records, K): with independent weights half of Σ_j ω_j Σ_jkk."""
+        return 0.5 * times(omega, self._var)
+
+
+class _FullSpread(_DiagonalSpread):
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        super().__init__(posterior, dtype)
+        first, second = np.triu_indices(posterior.weights.mean.shape[1])
+        self._packed = posterior.weights.cov[:, first, second].astype(dtype)  # (J, K (K + 1) / 2)
+        self._doubled = self._packed * np.where(first == second, 1.0, 2.0).astype(dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        variance = super().of_predictor(z * (1.0 - z), times)
+        variance += times(packed_pairs(z), self._doubled.T)
+        return variance
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        images = np.empty_like(z)
+        kernels.packed_times(times(omega, self._packed), z, images)
+        return images + (0.5 - z) * times(omega, self._var)
+
+
+def packed_pairs(z: np.ndarray) -> np.ndarray:
+    """z_k z_l for k ≤ l, row by row of the upper triangle, shape (n_records, K (K + 1) / 2)."""
+    n_hidden = z.shape[1]
+    pairs = np.empty((len(z), n_hidden * (n_hidden + 1) // 2), z.dtype)
+    start = 0
+    for k in range(n_hidden):
+        stop = start + n_hidden - k
+        np.multiply(z[:, k:], z[:, k : k + 1], out=pairs[:, start:stop])
+        start = stop
+    return pairs

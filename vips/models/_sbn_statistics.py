@@ -1,0 +1,160 @@
+"""Expected statistics of records of a sigmoid belief network, never formed per record.
+
+With z̃ = z̄ - m, m a constant, and the symbols of ``_sbn_inference``:
+
+==================  ===============  ==================================  ==============================================
+block               shape            statistic                           norm
+==================  ===============  ==================================  ==============================================
+count               ()               1                                   1
+hidden              (K,)             z̃                                   ‖z̃‖
+visible             (J,)             r                                   ‖r‖
+visible_precision   (J,)             ω                                   ‖ω‖
+weights             (J, K)           r z̃ᵀ - (ω vᵀ) ∘ W̄                   ‖r‖²‖z̃‖² - 2 (r ∘ ω)ᵀW̄(z̃ ∘ v) + (ω²)ᵀW̄² v²
+precision           (J, K)           ω z̄ᵀ                                ‖ω‖ ‖z̄‖
+outer               (J, K, K)        ω_j E z zᵀ                          ‖ω‖² (‖z̄‖⁴ + 2 Σ z̄² v + Σ v²)
+==================  ===============  ==================================  ==============================================
+
+Those of ``weights`` and ``outer`` are squared norms. The derivative of the bound with respect to W̄ is Σ_n of ``weights`` plus m
+times ``visible``; with respect to c̄ it is ``visible``. ``outer`` belongs to a full covariance only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips._blas import product
+from vips.model import Block, RecordStatistics, row_norms
+from vips.models import _sbn_kernels as kernels
+from vips.models._sbn_inference import HiddenUnits, product_alone
+from vips.models._sbn_posterior import packed_pairs
+from vips.privacy import Lattice
+
+__all__ = ["NetworkStatistics"]
+
+# Norms are sums of float64 terms; the norm of ``weights`` has a difference in it.
+_ROUNDING, _CANCELLATION = 1.0 + 1e-9, 1e-12
+
+
+class NetworkStatistics(RecordStatistics):
+    """Statistics of a chunk of records.
+
+    Parameters
+    ----------
+    units : HiddenUnits
+    weights : ndarray of shape (J, K)
+        W̄.
+    centre : float
+        m.
+    full : bool
+        Whether the covariance is full.
+    alone : bool
+        Whether norms must be functions of each record alone, to the last bit.
+    """
+
+    def __init__(self, units: HiddenUnits, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
+        self._omega, self._residual, self._z = (
+            np.asarray(array, dtype=np.float64) for array in (units.omega, units.residual, units.mean)
+        )
+        self._weights, self._full = weights, full
+        self._times = product_alone if alone else product
+        self._centred, self._var = self._z - centre, self._z * (1.0 - self._z)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        omega, z, centred = row_norms(self._omega), row_norms(self._z), row_norms(self._centred)
+        norms = {
+            "count": np.ones(len(z)),
+            "hidden": centred,
+            "visible": row_norms(self._residual),
+            "visible_precision": omega,
+            "weights": self._weights_norms(),
+            "precision": omega * z,
+        }
+        if self._full:
+            norms["outer"] = omega * self._outer_norms()
+        joint = 0.0
+        for name, block in blocks.items():
+            joint = np.hypot(joint, norms[name] / block.scale)
+        return joint * _ROUNDING
+
+    def _weights_norms(self) -> np.ndarray:
+        first = np.square(row_norms(self._residual) * row_norms(self._centred))
+        cross = self._times(self._centred * self._var, self._weights.T)
+        second = self._times(np.square(self._var), np.square(self._weights).T)
+        cross *= self._residual
+        second *= self._omega
+        second = np.einsum("ij,ij->i", self._omega, second)
+        squares = first - 2.0 * np.einsum("ij,ij->i", self._omega, cross) + second
+        return np.sqrt(np.maximum(squares, 0.0) + _CANCELLATION * (first + second))
+
+    def _outer_norms(self) -> np.ndarray:
+        """‖z̄ z̄ᵀ + diag v‖."""
+        squares = np.square(self._z)
+        diagonal = np.einsum("ij,ij->i", 2.0 * squares + self._var, self._var)
+        return np.sqrt(np.square(squares.sum(axis=1)) + diagonal)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        weights, omega, residual, z, centred, var = self._present(weights)
+        residual, omega = residual * weights[:, None], omega * weights[:, None]
+        n_hidden = z.shape[1]
+        both = product(omega.T, np.hstack([z, var]))
+        sums = {
+            "count": weights.sum(),
+            "hidden": weights @ centred,
+            "visible": residual.sum(axis=0),
+            "visible_precision": omega.sum(axis=0),
+            "weights": product(residual.T, centred) - both[:, n_hidden:] * self._weights,
+            "precision": both[:, :n_hidden],
+        }
+        if not self._full:
+            return sums
+        packed = packed_pairs(z)
+        packed[:, _diagonal_places(n_hidden)] = z  # E z² = E z
+        return sums | {"outer": unpacked(product(omega.T, packed), n_hidden)}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        """As in the base class, and fast with a diagonal covariance."""
+        if self._full:
+            return super().rounded_sum(weights, blocks, lattice)
+        weights, omega, residual, z, centred, var = self._present(weights)
+        shape = blocks["weights"].shape
+
+        def outer(left, right, correction, name: str) -> np.ndarray:
+            total = np.zeros(shape)
+            unit = lattice.unit * blocks[name].scale
+            kernels.add_rounded_outer(left, right, correction, weights, unit, total)
+            return total.astype(np.int64)
+
+        def rounded(values: np.ndarray, name: str) -> np.ndarray:
+            shares = weights.reshape(-1, *[1] * (values.ndim - 1)) * values
+            return lattice.rounded(shares, blocks[name]).sum(axis=0)
+
+        return {
+            "count": rounded(np.ones(len(weights)), "count"),
+            "hidden": rounded(centred, "hidden"),
+            "visible": rounded(residual, "visible"),
+            "visible_precision": rounded(omega, "visible_precision"),
+            "weights": outer(residual, centred, (omega, var, self._weights), "weights"),
+            "precision": outer(omega, z, None, "precision"),
+        }
+
+    def _present(self, weights: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Arrays of the records whose weight is not 0."""
+        arrays = weights, self._omega, self._residual, self._z, self._centred, self._var
+        present = np.flatnonzero(weights)
+        return arrays if len(present) == len(weights) else tuple(array[present] for array in arrays)
+
+
+def _diagonal_places(n_hidden: int) -> np.ndarray:
+    """Where z_k z_k lies in packed pairs."""
+    return np.concatenate([[0], np.cumsum(np.arange(n_hidden, 1, -1))])
+
+
+def unpacked(packed: np.ndarray, n_hidden: int) -> np.ndarray:
+    """Symmetric matrices (J, K, K) from the rows of their upper triangles, (J, K (K + 1) / 2)."""
+    first, second = np.triu_indices(n_hidden)
+    matrices = np.empty((len(packed), n_hidden, n_hidden))
+    matrices[:, first, second] = packed
+    matrices[:, second, first] = packed
+    return matrices

@@ -1,0 +1,87 @@
+"""From noisy totals to parameters of a sigmoid belief network. Public numbers only; without noise nothing is changed.
+
+===================  =================================================================================
+symbol               meaning
+===================  =================================================================================
+n, Ω_j, P_jk, p_k    totals of 1, ω_j and ω_j z̄_k, and the average z̄_k
+s                    standard deviation of the noise in a total
+===================  =================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Totals", "floored", "shrunken"]
+
+# ω lies between 0 and ¼. It is below the first of these where |ψ| > 25, which a noisy total is not believed to show.
+_LEAST_OMEGA, _LARGEST_OMEGA = 0.02, 0.25
+# Average activity of a hidden unit, as far as noise lets it be known.
+_LEAST_ACTIVITY = 0.02
+# Least P_jk, and least Σ ω (z - p)², in units of what independent ω and z would have.
+_LEAST_SHARE = 0.2
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Noisy totals, made to agree with what totals can be."""
+
+    count: float
+    activity: np.ndarray  # p, shape (K,)
+    omega: np.ndarray  # Ω, shape (J,)
+    precision: np.ndarray  # P, shape (J, K)
+    centred: np.ndarray  # Σ_n ω_j E (z_k - p_k)², shape (J, K)
+
+    @classmethod
+    def view(cls, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], centre: float) -> Totals:
+        """P is pulled towards Ω_j p_k, of which it hardly differs where noise is large: by the share of its variance that is
+        noise."""
+        noisy = noise_std["count"] > 0.0
+        count = max(float(average["count"]), noise_std["count"], 1.0)
+        activity = np.clip(average["hidden"] / count + centre, 0.0, 1.0)
+        omega, precision = np.maximum(average["visible_precision"], 0.0), average["precision"]
+        if noisy:
+            activity = np.clip(activity, _LEAST_ACTIVITY, 1.0 - _LEAST_ACTIVITY)
+            omega = np.clip(omega, _LEAST_OMEGA * count, _LARGEST_OMEGA * count)
+        independent = np.outer(omega, activity)
+        if noisy:
+            differences, noise = precision - independent, noise_std["precision"] ** 2
+            signal = max(np.mean(np.square(differences)) - noise, 0.0)
+            precision = independent + signal / (signal + noise) * differences
+            precision = np.clip(precision, _LEAST_SHARE * independent, omega[:, None])
+        precision = np.maximum(precision, 0.0)
+        # E (z - p)² = (1 - 2p) z̄ + p²
+        centred = (1.0 - 2.0 * activity) * precision + activity**2 * omega[:, None]
+        centred = np.maximum(centred, _LEAST_SHARE * independent * (1.0 - activity))
+        return cls(count, activity, omega, precision, centred)
+
+
+def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Weights less their noise, row by row: w τ/(τ + noise), with τ the row's mean square less what noise has of it.
+
+    Parameters
+    ----------
+    weights, noise_var : ndarray of shape (J, K)
+
+    Returns
+    -------
+    weights, noise_var : ndarray of shape (J, K)
+        And the noise that is left in them.
+    """
+    signal = np.mean(np.square(weights) - noise_var, axis=1, keepdims=True)
+    signal = np.maximum(signal, 1e-4)
+    share = signal / (signal + noise_var)
+    return share * weights, share**2 * noise_var
+
+
+def floored(matrices: np.ndarray, noise_std: float) -> np.ndarray:
+    """Symmetric matrices (J, K, K) with noisy eigenvalues floored at s √(K/2), half of what noise alone would reach."""
+    matrices = 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
+    if noise_std == 0.0:
+        return matrices
+    values, vectors = np.linalg.eigh(matrices)
+    values = np.maximum(values, noise_std * np.sqrt(0.5 * matrices.shape[-1]))
+    return (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
