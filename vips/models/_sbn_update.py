@@ -27,10 +27,12 @@ __all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next
 
 # Activity of hidden units at the start, and what their statistics are centred at.
 CENTRE = 0.25
-# Starting weights are N(0, 0.1²), known about as well.
-_FIRST_STD, _FIRST_PRECISION = 0.1, 1e3
+# Starting weights are N(0, 2²/J), so that a unit starts with the same say whatever J.
+_FIRST_STD, _FIRST_PRECISION = 2.0, 1e3
 # Noisy weights are not believed to be larger, nor a visible bias to move further in one step.
 LARGEST_WEIGHT, _LARGEST_MOVE = 6.0, 3.0
+# Precision that is added to that of a weight's prior, in units of the noise in its gradient.
+_RIDGE = 0.5
 # Share of the step that is taken with a diagonal covariance; from step _FULL_STEPS on, steps on samples or under noise shorten
 # as 1/t.
 _DAMPING, _FULL_STEPS = 0.5, 20
@@ -38,7 +40,7 @@ _DAMPING, _FULL_STEPS = 0.5, 20
 
 def first_weights(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
     """Random, without structure: what breaks the symmetry between hidden units."""
-    return _FIRST_STD * rng.standard_normal(shape)
+    return _FIRST_STD / np.sqrt(shape[0]) * rng.standard_normal(shape)
 
 
 def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPosterior:
@@ -87,7 +89,7 @@ def next_posterior(
     pace = 1.0 if exact else min(1.0, _FULL_STEPS / t)
     step = (_full_step if "outer" in average else _diagonal_step)(average, noise_std, previous, totals, pace)
     weights, noise_var = step.weights, step.noise_var
-    if noise_std["weights"] > 0.0:
+    if noise_std["weights"] > 0.0 and t > 1:
         weights, noise_var = shrunken(weights, noise_var)
         weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     # in natural coordinates c = c' - W p
@@ -101,7 +103,7 @@ def next_posterior(
         law,
         DiagonalGaussian(bias, totals.omega + BIAS_PRECISION),
         DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision),
-        previous.shrinkage.updated(weights**2 + law.var),
+        previous.shrinkage.updated(weights**2 + law.var + noise_var),
         product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights),
         noise_var,
         t,
@@ -110,14 +112,18 @@ def next_posterior(
 
 def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Totals, pace: float) -> _Step:
     weights, bias, prior = previous.weights.mean, previous.visible_bias.mean, previous.shrinkage.precision
+    prior = prior + _RIDGE * noise_std["weights"]
     pull = BIAS_PRECISION * bias
     rise = average["weights"] + np.outer(average["visible"], CENTRE - totals.activity)
     rise += np.outer(pull, totals.activity) - prior * weights
     curvature = totals.centred + prior
-    pace *= _DAMPING
-    moved = weights + pace * rise / curvature
     lift = (average["visible"] - pull) / (totals.omega + BIAS_PRECISION)
-    centred_bias = bias + product(weights, totals.activity[:, None])[:, 0] + pace * _limited(lift, noise_std)
+    centred_bias = bias + product(weights, totals.activity[:, None])[:, 0]
+    if previous.step == 0:
+        return _Step(weights, centred_bias + _limited(lift, noise_std), totals.precision + prior, previous.noise_var)
+    pace *= _DAMPING
+    centred_bias += pace * _limited(lift, noise_std)
+    moved = weights + pace * rise / curvature
     noise_var = (1.0 - pace) ** 2 * previous.noise_var + (pace * noise_std["weights"] / curvature) ** 2
     return _Step(moved, centred_bias, totals.precision + prior, noise_var)
 

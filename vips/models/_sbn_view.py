@@ -37,8 +37,7 @@ class Totals:
 
     @classmethod
     def view(cls, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], centre: float) -> Totals:
-        """P is pulled towards Ω_j p_k, of which it hardly differs where noise is large: by the share of its variance that is
-        noise."""
+        """Each row of P is pulled towards Ω_j p_k, by the share of noise in their differences."""
         noisy = noise_std["count"] > 0.0
         count = max(float(average["count"]), noise_std["count"], 1.0)
         activity = np.clip(average["hidden"] / count + centre, 0.0, 1.0)
@@ -49,7 +48,7 @@ class Totals:
         independent = np.outer(omega, activity)
         if noisy:
             differences, noise = precision - independent, noise_std["precision"] ** 2
-            signal = max(np.mean(np.square(differences)) - noise, 0.0)
+            signal = np.maximum(np.mean(np.square(differences), axis=1, keepdims=True) - noise, 0.0)
             precision = independent + signal / (signal + noise) * differences
             precision = np.clip(precision, _LEAST_SHARE * independent, omega[:, None])
         precision = np.maximum(precision, 0.0)

@@ -47,7 +47,8 @@ __all__ = ["SigmoidBeliefNetwork"]
 _SCALES = {
     "count": 8.0, "hidden": 8.0, "visible": 2.0, "visible_precision": 8.0, "weights": 1.0, "precision": 8.0, "outer": 32.0,
 }  # fmt: skip
-_CLIP_NORM = 2.0
+# Clip norm in units of √(J K), which norms of records are about proportional to.
+_CLIP_NORM = 0.02
 # Updates of each hidden unit where records are looked at once, not in every step.
 _PREDICTION_SWEEPS = 20
 _LEAST_STEP = 0.2
@@ -219,9 +220,11 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         return dict.fromkeys(self.blocks(), recent) | {"weights": 1.0, "visible": 1.0}
 
     def default_clip(self) -> float:
-        """Public constant, far below the norm of most records, so that all count about as much (docs/sbn.md); or
-        ``clip_share`` of :meth:`max_norm`."""
-        return _CLIP_NORM if self.clip_share is None else self.clip_share * self.max_norm()
+        """0.02 √(J K): far below the norms of most records, so that all count about as much (docs/sbn.md). Or ``clip_share``
+        of :meth:`max_norm`."""
+        if self.clip_share is not None:
+            return self.clip_share * self.max_norm()
+        return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
 
     def max_norm(self) -> float:
         """No record has a larger norm in a private fit: |r| ≤ 1, ω ≤ ¼, v ≤ ¼, and weights are at most 6 there."""
