@@ -18,6 +18,7 @@ from vips import (
     LatentDirichletAllocation,
     Records,
     RobbinsMonro,
+    SigmoidBeliefNetwork,
 )
 
 
@@ -97,6 +98,10 @@ N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 
 
 def _coins(n, rng):
     return rng.integers(0, 2, (n, N_FEATURES)).astype(float)
+
+
+def _sparse_coins(n, rng):
+    return sp.csr_array(_coins(n, rng))
 
 
 def _vectors(n, rng):
@@ -184,6 +189,17 @@ def _regression_case(name, model, largest_label=1, sparse=False, **settings):
     )
 
 
+def _network_case(name, make_records=_coins, **settings):
+    return Case(
+        name,
+        lambda **arguments: SigmoidBeliefNetwork(**({"n_components": 3} | settings | arguments)),
+        make_records,
+        _hostile(N_FEATURES),
+        np.ones(N_FEATURES),
+        0.3,
+    )
+
+
 CASES = [
     Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),
     Case("second moments", SecondMoments, _vectors, _hostile(N_FEATURES), np.full(N_FEATURES, 1e4), 2.0),
@@ -233,4 +249,7 @@ CASES = [
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
+    _network_case("network"),
+    _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
+    _network_case("network full", covariance="full"),
 ]

@@ -18,6 +18,7 @@ Appendix C of Park et al. (arXiv:1611.00340); Jørgensen (1982).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
@@ -117,7 +118,7 @@ class GeneralizedInverseGaussian:
     def _scale(self) -> np.ndarray:
         return np.sqrt(self.inverse_rate) / np.sqrt(self.rate)
 
-    @property
+    @cached_property
     def _bessel_ratio(self) -> np.ndarray:
         """K₁/K₀, in which the exponential factors cancel."""
         return k1e(self._argument) / k0e(self._argument)

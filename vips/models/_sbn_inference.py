@@ -95,33 +95,28 @@ def infer(
     """
     times = product_alone if alone else product
     dtype = y.dtype
-    weights, bias, log_odds, coupling = posterior.arrays(dtype)
+    weights, bias, log_odds, bias_var, coupling = posterior.arrays(dtype)
     spread = posterior.spread(dtype)
-    squares = np.square(weights)
     observed = None if observed is None else np.ascontiguousarray(observed, dtype=dtype)
     share = np.ones(len(y), dtype) if observed is None else observed.mean(axis=1, dtype=dtype)
     z = np.tile((1.0 / (1.0 + np.exp(-log_odds))).astype(dtype), (len(y), 1))
     omega, residual = np.empty_like(y), np.empty_like(y)
     for last in [False] * n_sweeps + [True]:
-        predictor = times(z, weights.T)
-        predictor += bias
-        variance = times(z * (1.0 - z), squares.T)
-        variance += spread.of_predictor(z, times)
-        _residuals(y, predictor, variance, observed, omega, residual)
+        predictor, variance = times(z, weights.T), spread.of_predictor(z, times)
+        _residuals(y, (bias, bias_var), predictor, variance, observed, omega, residual)
         if not last:
             field = times(residual, weights)
             field += log_odds
-            field += times(omega, squares) * (z - 0.5)
-            field -= spread.of_field(omega, z, times)
+            field += spread.of_field(omega, z, times)
             _sweep(field, coupling, share, z, times)
     return HiddenUnits(y, z, predictor, variance, omega, residual)
 
 
-def _residuals(y, predictor, variance, observed, omega, residual) -> None:
-    """ω and r, in place."""
+def _residuals(y, bias, predictor, variance, observed, omega, residual) -> None:
+    """ω and r, in place, with the bias added to ψ and to its variance."""
 
     def compute(first: int, last: int) -> None:
-        kernels.residuals(first, last, y, predictor, variance, observed, omega, residual)
+        kernels.residuals(first, last, y, bias, predictor, variance, observed, omega, residual)
 
     run_ranges(compute, np.arange(len(y) + 1) * y.shape[1], parts_per_thread=2, least_work=_LEAST_WORK)
 

@@ -34,11 +34,17 @@ def _polya_gamma_mean(square):
 
 
 @_jit
-def residuals(first, last, y, predictor, variance, observed, omega, residual):
-    """ω and r = y - ½ - ω ψ of rows ``first`` to ``last``, from ψ and the variance of ψ; both 0 where not observed."""
+def residuals(first, last, y, bias, predictor, variance, observed, omega, residual):
+    """ω and r = y - ½ - ω ψ of rows ``first`` to ``last``, both 0 where not observed.
+
+    The mean and variance of the ``bias``, shape (J,), are added to those of wᵀz, which makes them those of ψ.
+    """
+    mean, var = bias
     for n in range(first, last):
         for j in range(y.shape[1]):
-            psi = predictor[n, j]
+            psi = predictor[n, j] + mean[j]
+            predictor[n, j] = psi
+            variance[n, j] += var[j]
             weight = _polya_gamma_mean(psi * psi + variance[n, j])
             omega[n, j] = weight
             residual[n, j] = y[n, j] - 0.5 - weight * psi

@@ -43,12 +43,13 @@ class NetworkPosterior:
     step: int = 0
 
     def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
-        """Means of w, c and b, and the coupling, in the given dtype."""
-        means = self.weights.mean, self.visible_bias.mean, self.hidden_bias.mean, self.coupling
-        return tuple(np.ascontiguousarray(mean, dtype=dtype) for mean in means)
+        """Means of w, c and b, variances of c, and the coupling, in the given dtype."""
+        means = self.weights.mean, self.visible_bias.mean, self.hidden_bias.mean
+        arrays = *means, self.visible_bias.var, self.coupling
+        return tuple(np.ascontiguousarray(array, dtype=dtype) for array in arrays)
 
     def spread(self, dtype: np.dtype) -> _DiagonalSpread | _FullSpread:
-        """What the variances of weights and visible biases do in the E-step."""
+        """What second moments of the weights do in the E-step."""
         kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
         return kind(self, np.dtype(dtype))
 
@@ -88,36 +89,36 @@ class NetworkPosterior:
 
 class _DiagonalSpread:
     def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
-        self._var = posterior.weights.var.astype(dtype)
-        self._bias_var = posterior.visible_bias.var.astype(dtype)
+        # W² and V, side by side
+        both = np.hstack([np.square(posterior.weights.mean), posterior.weights.var])
+        self._both = np.ascontiguousarray(both, dtype=dtype)
 
     def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
-        """Var c_j + E zᵀ Σ_j z, shape (n_records, J): with independent weights Σ_k z̄_k Σ_jkk."""
-        variance = times(z, self._var.T)
-        variance += self._bias_var
-        return variance
+        """Variance of w_jᵀz over z and w, shape (n_records, J): Σ_k v_k w̄_jk² + E zᵀ Σ_j z, the latter Σ_k z̄_k V_jk."""
+        return times(np.hstack([z * (1.0 - z), z]), self._both.T)
 
     def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
-        """Σ_j ω_j ((Σ_j z̄)_k + (½ - z̄_k) Σ_jkk), shape (n_records, K): with independent weights half of Σ_j ω_j Σ_jkk."""
-        return 0.5 * times(omega, self._var)
+        """Σ_j (z̄_k - ½) ω_j E w_jk² - ω_j (Σ_j z̄)_k, shape (n_records, K), where (Σ_j z̄)_k is V_jk z̄_k."""
+        of_squares, of_variances = np.hsplit(times(omega, self._both), 2)
+        return (z - 0.5) * of_squares - 0.5 * of_variances
 
 
-class _FullSpread(_DiagonalSpread):
+class _FullSpread:
     def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
-        super().__init__(posterior, dtype)
+        self._squares = (np.square(posterior.weights.mean) + posterior.weights.var).astype(dtype)  # E w²
         first, second = np.triu_indices(posterior.weights.mean.shape[1])
         self._packed = posterior.weights.cov[:, first, second].astype(dtype)  # (J, K (K + 1) / 2)
         self._doubled = self._packed * np.where(first == second, 1.0, 2.0).astype(dtype)
 
     def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
-        variance = super().of_predictor(z * (1.0 - z), times)
+        variance = times(z * (1.0 - z), self._squares.T)
         variance += times(packed_pairs(z), self._doubled.T)
         return variance
 
     def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
         images = np.empty_like(z)
         kernels.packed_times(times(omega, self._packed), z, images)
-        return images + (0.5 - z) * times(omega, self._var)
+        return (z - 0.5) * times(omega, self._squares) - images
 
 
 def packed_pairs(z: np.ndarray) -> np.ndarray:

@@ -28,8 +28,6 @@ PRIORS = ("tpbn", "normal")
 BIAS_PRECISION = 10.0**-2
 # Precision of the weights under the "normal" prior.
 _NORMAL_PRECISION = 1.0
-# Rounds of the scales' updates after each update of the weights; each costs two Bessel functions a weight.
-_N_ROUNDS = 2
 # E w² of a weight below this is taken for this: E 1/ζ has a pole at 0.
 _LEAST_SQUARE = 1e-8
 
@@ -75,17 +73,15 @@ class Shrinkage:
         return self.variance.inverse_mean
 
     def updated(self, mean_squares: np.ndarray) -> Shrinkage:
-        """Given E w², shape (J, K)."""
+        """Given E w², shape (J, K): each scale once, from ζ up."""
         if self.variance is None:
             return self
         squares = np.maximum(mean_squares, _LEAST_SQUARE)
-        xi, phi, omega = self.local_rate, self.unit_rate, self.global_rate
-        for _ in range(_N_ROUNDS):
-            zeta = GeneralizedInverseGaussian(2.0 * xi.mean, squares)
-            xi = Gamma(np.ones(self.shape), phi.mean + zeta.mean)
-            phi = Gamma(np.full(self.shape[1], 0.5 * (self.shape[0] + 1)), omega.mean + xi.mean.sum(axis=0))
-            omega = Gamma(0.5 * (self.shape[1] + 1), 1.0 + phi.mean.sum())
-        zeta = GeneralizedInverseGaussian(2.0 * xi.mean, squares)
+        zeta = GeneralizedInverseGaussian(2.0 * self.local_rate.mean, squares)
+        xi = Gamma(np.ones(self.shape), self.unit_rate.mean + zeta.mean)
+        totals = self.global_rate.mean + xi.mean.sum(axis=0)
+        phi = Gamma(np.full(totals.shape, 0.5 * (self.shape[0] + 1)), totals)
+        omega = Gamma(0.5 * (self.shape[1] + 1), 1.0 + phi.mean.sum())
         return Shrinkage(self.shape, zeta, xi, phi, omega)
 
     def divergence(self, weights) -> float:

@@ -316,8 +316,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
             raise ValueError("Z must hold probabilities, between 0 and 1.")
         posterior = self.posterior_
         predictor = Z @ posterior.weights.mean.T + posterior.visible_bias.mean
-        spread = posterior.spread(np.dtype(np.float64))
-        variance = (Z * (1.0 - Z)) @ np.square(posterior.weights.mean).T + spread.of_predictor(Z, np.matmul)
+        variance = posterior.spread(np.dtype(np.float64)).of_predictor(Z, np.matmul) + posterior.visible_bias.var
         return posterior_probabilities(predictor, variance)
 
     def reconstruct(self, X, observed=None) -> np.ndarray:
