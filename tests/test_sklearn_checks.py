@@ -3,12 +3,13 @@ while the suite feeds tables of many widths; what differs in a private fit is te
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork
 
 ESTIMATORS = [
     LatentDirichletAllocation(2, privacy=PrivacyPlan.non_private(n_steps=3)),
     BayesianLogisticRegression(),
     BayesianLogisticRegression(covariance="diagonal"),
+    SigmoidBeliefNetwork(2, privacy=PrivacyPlan.non_private(n_steps=3), binarize=0.0),
 ]
 
 # Name of a check -> why it cannot hold. Nothing at present.

@@ -252,4 +252,5 @@ CASES = [
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),
+    _network_case("network of grey values", _vectors, binarize=0.0),
 ]

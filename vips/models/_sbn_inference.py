@@ -25,7 +25,7 @@ from vips._blas import product
 from vips._threads import run_ranges
 from vips.models import _sbn_kernels as kernels
 
-__all__ = ["HiddenUnits", "as_binary", "infer", "product_alone"]
+__all__ = ["HiddenUnits", "dense_rows", "infer", "product_alone"]
 
 # Units that are updated between two products with the coupling.
 _BLOCK = 16
@@ -64,7 +64,7 @@ class HiddenUnits:
         return visible.sum(axis=1) + hidden.sum(axis=1)
 
 
-def as_binary(records, dtype: np.dtype) -> np.ndarray:
+def dense_rows(records, dtype: np.dtype) -> np.ndarray:
     """Records as a dense array of the given dtype."""
     if sp.issparse(records):
         return sp.csr_array(records).astype(dtype).toarray()

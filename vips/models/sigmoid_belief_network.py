@@ -31,7 +31,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from vips.data import rows_without
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
 from vips.models._regression_posterior import posterior_probabilities
-from vips.models._sbn_inference import HiddenUnits, as_binary, infer
+from vips.models._sbn_inference import HiddenUnits, dense_rows, infer
 from vips.models._sbn_posterior import NetworkPosterior
 from vips.models._sbn_prior import PRIORS
 from vips.models._sbn_statistics import NetworkStatistics
@@ -69,13 +69,15 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         Of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
     n_sweeps : int
         Updates of each hidden unit of a record in every step of a fit. Every record starts anew in every step.
+    binarize : float or None
+        Entries above it are 1, others 0. None: entries must be 0 or 1.
     clip_share : float or None
         Clip norm of a plan without one, as a share of :meth:`max_norm`. None: a public constant, see :meth:`default_clip`.
     schedule : RobbinsMonro, callable or None
         Step sizes of the averages: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
-        What a private fit does with a row that has an entry other than 0 and 1: count it for nothing, or stop. The latter is
-        outside the guarantee.
+        What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: that is not finite): count
+        it for nothing, or stop. The latter is outside the guarantee.
     dtype : {numpy.float64, numpy.float32}
         Of the E-step; sums are double precision. Single precision is faster. Hidden units of a record can then depend on
         where it lies among others in their sixth digit, which the guarantee, made for exact arithmetic, does not cover.
@@ -122,6 +124,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         covariance: str = "diagonal",
         prior: str = "tpbn",
         n_sweeps: int = 3,
+        binarize: float | None = None,
         clip_share: float | None = None,
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
@@ -133,6 +136,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         self.covariance = covariance
         self.prior = prior
         self.n_sweeps = n_sweeps
+        self.binarize = binarize
         self.clip_share = clip_share
         self.schedule = schedule
         self.on_invalid = on_invalid
@@ -152,6 +156,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
                 raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
         if self.clip_share is not None and not 0.0 < self.clip_share <= 1.0:
             raise ValueError(f"`clip_share` must be above 0 and at most 1, got {self.clip_share!r}.")
+        if self.binarize is not None and not np.isfinite(self.binarize):
+            raise ValueError(f"`binarize` must be a finite number or None, got {self.binarize!r}.")
         if np.dtype(self.dtype) not in (np.float32, np.float64):
             raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
         if self.schedule is not None and not callable(self.schedule):
@@ -163,8 +169,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
 
     def check_values(self, X, y) -> None:
         values = X.data if sp.issparse(X) else X
-        if not ((values == 0) | (values == 1)).all():
-            raise ValueError("X must be binary: every entry 0 or 1. Compare with a threshold first, e.g. X > 0.5.")
+        if self.binarize is None and not ((values == 0) | (values == 1)).all():
+            raise ValueError("X must be binary: every entry 0 or 1. Write X > 0.5, say, or binarize=0.5.")
 
     def blocks(self) -> dict[str, Block]:
         n_visible, n_hidden = self.n_features_in_, self.n_components
@@ -187,19 +193,18 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         return initial | {"weights": first_weights(rng, initial["weights"].shape)}
 
     def valid_records(self, records) -> np.ndarray:
-        """Rows all of whose entries are 0 or 1."""
+        """Rows all of whose entries are 0 or 1, or finite if they are to be compared with ``binarize``."""
         if not sp.issparse(records):
-            return ((records == 0) | (records == 1)).all(axis=1)
+            return self._valid_entries(records).all(axis=1)
         columns = records.indices  # a column that does not exist would be written beyond the end of an array
         valid = rows_without((columns < 0) | (columns >= self.n_features_in_), records.indptr)
-        dense = as_binary(records[valid], np.dtype(np.float64))
-        valid[valid] = ((dense == 0) | (dense == 1)).all(axis=1)
+        valid[valid] = self._valid_entries(dense_rows(records[valid], np.dtype(np.float64))).all(axis=1)
         return valid
 
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
         alone = self._plan().noise == "discrete"
-        units = infer(as_binary(records, np.dtype(self.dtype)), posterior, self.n_sweeps, alone=alone)
+        units = infer(self._binary(records), posterior, self.n_sweeps, alone=alone)
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
@@ -260,7 +265,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
 
     def bound(self, records, posterior: NetworkPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests: not private."""
-        units = infer(as_binary(records, np.dtype(self.dtype)), posterior, self.n_sweeps)
+        units = infer(self._binary(records), posterior, self.n_sweeps)
         return float(units.bounds(posterior).sum()) - posterior.divergence()
 
     # -- what users call ----------------------------------------------------------------------------------------
@@ -273,7 +278,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         Parameters
         ----------
         X : array or CSR matrix of shape (n_records, n_features)
-            Every entry 0 or 1.
+            Every entry 0 or 1, unless there is a threshold ``binarize``.
         y : ignored
         ledger, checkpoint : PrivacyLedger, path; optional
             See :meth:`ConjugateExponentialModel.fit`.
@@ -404,6 +409,18 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
     def _n_features_out(self) -> int:
         return self.n_components
 
+    def _valid_entries(self, records: np.ndarray) -> np.ndarray:
+        if self.binarize is not None:
+            return np.isfinite(records)
+        return (records == 0) | (records == 1)
+
+    def _binary(self, records) -> np.ndarray:
+        """Records as a dense array of zeros and ones."""
+        dtype = np.dtype(self.dtype)
+        if self.binarize is None:
+            return dense_rows(records, dtype)
+        return (dense_rows(records, np.dtype(np.float64)) > self.binarize).astype(dtype)
+
     def _over_chunks(self, X, observed, function: Callable[[HiddenUnits, object], np.ndarray], shape) -> np.ndarray:
         """``function`` of the hidden units of all records, chunk by chunk."""
         results = [np.empty((0, *shape))]
@@ -420,9 +437,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
             if observed.dtype != bool or observed.shape != X.shape:
                 raise ValueError(f"`observed` must be a boolean array of the shape of X, {X.shape}.")
         for start in range(0, X.shape[0], self.chunk_size):
-            rows = as_binary(X[start : start + self.chunk_size], np.dtype(self.dtype))
+            rows = dense_rows(X[start : start + self.chunk_size], np.dtype(self.dtype))
             mask = None if observed is None else observed[start : start + self.chunk_size]
             if mask is not None:
-                rows = np.where(mask, rows, 0.0).astype(self.dtype)
+                rows = np.where(mask, rows, np.asarray(0.0, self.dtype))
             self.check_values(rows, None)
-            yield infer(rows, self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask), mask
+            yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask), mask
