@@ -1,0 +1,204 @@
+"""Deliberately broken copies of sigmoid belief networks. Each must be noticed by the law named beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+from vips import PrivacyPlan, SigmoidBeliefNetwork
+from vips.models import _sbn_statistics, sigmoid_belief_network
+from vips.models._sbn_inference import product_alone
+from vips.models._sbn_statistics import NetworkStatistics
+
+BY_NAME = {case.name: case for case in CASES}
+MANY_SIZES = 1.0, 1.0 + 1e-6
+
+
+def uncertainty_not_in_the_norm(patch):
+    """The norm of r z̃ᵀ alone, without the term that uncertain hidden units add."""
+
+    def mutant(self):
+        return _sbn_statistics.row_norms(self._residual) * _sbn_statistics.row_norms(self._centred)
+
+    patch.setattr(NetworkStatistics, "_weights_norms", mutant)
+
+
+def cross_term_with_the_wrong_sign(patch):
+    original = NetworkStatistics._weights_norms
+
+    def mutant(self):
+        weights, self._weights = self._weights, -self._weights
+        try:
+            return original(self)
+        finally:
+            self._weights = weights
+
+    patch.setattr(NetworkStatistics, "_weights_norms", mutant)
+
+
+def precision_not_in_the_norm(patch):
+    """The second of two statistics rides along for free."""
+    original = NetworkStatistics.norms
+
+    def mutant(self, blocks):
+        return original(self, {name: block for name, block in blocks.items() if name != "precision"})
+
+    patch.setattr(NetworkStatistics, "norms", mutant)
+
+
+def variances_not_in_the_outer_norm(patch):
+    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(_sbn_statistics.row_norms(self._z)))
+
+
+def hidden_units_kept_between_steps(patch):
+    """As in the published code: a record starts where the record at its place in the last batch ended."""
+    original, kept = sigmoid_belief_network.infer, {}
+
+    def mutant(y, posterior, n_sweeps, observed=None, alone=False):
+        units = original(y, posterior, n_sweeps, observed, alone)
+        last = kept.get("mean", units.mean)
+        kept["mean"] = units.mean.copy()
+        n = min(len(last), len(units.mean))
+        units.mean[:n] = 0.5 * (units.mean[:n] + last[:n])
+        return units
+
+    patch.setattr(sigmoid_belief_network, "infer", mutant)
+
+
+def centred_at_the_chunk(patch):
+    original = NetworkStatistics.__init__
+
+    def mutant(self, units, weights, centre, full, alone):
+        original(self, units, weights, centre, full, alone)
+        self._centred = self._z - self._z.mean(axis=0)
+
+    patch.setattr(NetworkStatistics, "__init__", mutant)
+
+
+def rows_that_are_not_binary_raise(patch):
+    original = SigmoidBeliefNetwork.valid_records
+
+    def mutant(self, records):
+        valid = original(self, records)
+        if not valid.all():
+            raise ValueError("X must be binary")
+        return valid
+
+    patch.setattr(SigmoidBeliefNetwork, "valid_records", mutant)
+
+
+def rows_that_are_not_binary_kept(patch):
+    """And multiplied by 0 instead of left out: with either of the two safeguards the sum stays what it is."""
+    patch.setattr(SigmoidBeliefNetwork, "valid_records", lambda self, records: np.ones(records.shape[0], bool))
+    patch.setattr(
+        NetworkStatistics,
+        "_present",
+        lambda self, weights: (weights, self._omega, self._residual, self._z, self._centred, self._var),
+    )
+
+
+def number_of_records_read_from_the_data(patch):
+    """N in the precision of b, as in the paper, instead of the noisy block."""
+    seen = {}
+    original, update = SigmoidBeliefNetwork._private_data, SigmoidBeliefNetwork.to_posterior
+
+    def private_data(self, X, y):
+        data = original(self, X, y)
+        seen["count"] = data.n_records
+        return data
+
+    def to_posterior(self, average, noise_std, previous):
+        if previous is not None and "count" in seen:
+            average = dict(average) | {"count": np.array(float(seen["count"]))}
+        return update(self, average, noise_std, previous)
+
+    patch.setattr(SigmoidBeliefNetwork, "_private_data", private_data)
+    patch.setattr(SigmoidBeliefNetwork, "to_posterior", to_posterior)
+
+
+def starting_bias_from_the_data(patch):
+    """Visible biases start at the columns' log odds."""
+    original, first, seen = SigmoidBeliefNetwork._private_data, SigmoidBeliefNetwork.initial, {}
+
+    def private_data(self, X, y):
+        seen["mean"] = np.asarray(X.mean(axis=0)).ravel() if X.shape[0] else 0.0
+        return original(self, X, y)
+
+    def initial(self, rng):
+        return first(self, rng) | {"visible": np.zeros(self.n_features_in_) + seen.get("mean", 0.0)}
+
+    patch.setattr(SigmoidBeliefNetwork, "_private_data", private_data)
+    patch.setattr(SigmoidBeliefNetwork, "initial", initial)
+
+
+def hardened_sums_by_blas(patch):
+    """Rounded after the sum, not before."""
+
+    def mutant(self, weights, blocks, lattice):
+        return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
+
+    patch.setattr(NetworkStatistics, "rounded_sum", mutant)
+
+
+MUTANTS = [
+    (uncertainty_not_in_the_norm, "norms_are_joint_and_never_too_small", "network"),
+    (cross_term_with_the_wrong_sign, "norms_are_joint_and_never_too_small", "network"),
+    (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", "network"),
+    (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", "network"),
+    (variances_not_in_the_outer_norm, "norms_are_joint_and_never_too_small", "network full"),
+    (hidden_units_kept_between_steps, "records_do_not_see_each_other", "network"),
+    (centred_at_the_chunk, "records_do_not_see_each_other", "network"),
+    (rows_that_are_not_binary_raise, "defective_records_change_nothing_else", "network"),
+    (rows_that_are_not_binary_kept, "defective_records_change_nothing_else", "network"),
+    (number_of_records_read_from_the_data, "everything_else_is_public", "network"),
+    (starting_bias_from_the_data, "everything_else_is_public", "network"),
+    (hardened_sums_by_blas, "hardened_sums_are_exact", "network"),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law", "case"), MUTANTS, ids=[f"{mutant.__name__}-{case}-{law}" for mutant, law, case in MUTANTS]
+)
+def test_mutant_is_noticed(mutant, law, case, monkeypatch):
+    getattr(checks, law)(BY_NAME[case])
+    mutant(monkeypatch)
+    with pytest.raises((AssertionError, ValueError)) as noticed:
+        getattr(checks, law)(BY_NAME[case])
+    if not isinstance(noticed.value, AssertionError):  # a law is about what must not be raised, too
+        assert mutant is rows_that_are_not_binary_raise
+
+
+def _rows_alone_are_exact():
+    """Statistics under hardened noise are functions of a record to the last bit, wherever it lies in a chunk."""
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (40, 37)).astype(float)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, noise="discrete")
+    model = SigmoidBeliefNetwork(19, privacy=plan)
+    model.n_features_in_ = 37
+    initial = model.initial(rng)
+    posterior = model.to_posterior(initial | {"weights": 10.0 * initial["weights"]}, dict.fromkeys(initial, 0.0), None)
+    blocks, norms = model.blocks(), []
+    for rows in (slice(None), slice(3, None), slice(7, 9)):
+        norms.append(
+            dict(zip(range(40)[rows], model.expected_statistics(X[rows], posterior).norms(blocks), strict=True))
+        )
+    assert all(norms[0][n] == part[n] for part in norms[1:] for n in part)
+
+
+def test_hardened_norms_do_not_depend_on_the_chunk(monkeypatch):
+    _rows_alone_are_exact()
+    monkeypatch.setattr(_sbn_statistics, "product_alone", lambda a, b: product_alone(a, b) * MANY_SIZES[len(a) > 5])
+    with pytest.raises(AssertionError):
+        _rows_alone_are_exact()
+
+
+def test_columns_that_do_not_exist_make_a_record_defective():
+    plan = PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=2)
+    X = sp.csr_array(np.eye(3))
+    torn = sp.csr_array((np.ones(4), np.array([0, 1, 2, 2], dtype=np.int32), [0, 1, 2, 3, 4]), shape=(4, 3))
+    torn.indices[3] = 1_000_000
+    fits = [SigmoidBeliefNetwork(2, privacy=plan, random_state=0).fit(rows) for rows in (X, torn)]
+    np.testing.assert_allclose(fits[0].components_, fits[1].components_, rtol=1e-6)
