@@ -33,7 +33,7 @@ def posterior_of(weights, visible, hidden, precision=50.0, full=False, prior="no
         law = Gaussian(weights, factors @ np.swapaxes(factors, -1, -2) + spread[:, :, None] * np.eye(n_hidden))
     biases = [DiagonalGaussian(bias, np.full(bias.shape, precision)) for bias in (visible, hidden)]
     coupling = 0.2 * weights.T @ weights
-    return NetworkPosterior(law, *biases, Shrinkage.start(prior, *weights.shape), coupling, np.zeros(weights.shape))
+    return NetworkPosterior(law, *biases, Shrinkage.start(prior, *weights.shape), coupling, weights, 0.0 * weights)
 
 
 def random_posterior(seed=0, scale=1.5, **arguments):

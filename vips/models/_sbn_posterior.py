@@ -28,8 +28,9 @@ class NetworkPosterior:
         Scales of the weights under their prior.
     coupling : ndarray of shape (K, K)
         Σ_j ω̄_j w̄_j w̄_jᵀ with average precisions ω̄: how much hidden units of a record compete.
-    noise_var : ndarray of shape (J, K)
-        Variance of the noise in the weights' means, as far as a linear step tells; 0 without noise.
+    running, noise_var : ndarray of shape (J, K)
+        Running average of what steps would have made of the weights, and the variance of the noise in it, as far as a linear
+        step tells. The weights' means are its view: the same without noise.
     step : int
         Steps that this posterior has seen.
     """
@@ -39,6 +40,7 @@ class NetworkPosterior:
     hidden_bias: DiagonalGaussian
     shrinkage: Shrinkage
     coupling: np.ndarray
+    running: np.ndarray
     noise_var: np.ndarray
     step: int = 0
 
@@ -66,7 +68,8 @@ class NetworkPosterior:
         parts = {"weights": self.weights, "visible": self.visible_bias, "hidden": self.hidden_bias}
         parts |= {"shrinkage": self.shrinkage}
         arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
-        return arrays | {"coupling": self.coupling, "noise_var": self.noise_var, "step": np.array(self.step)}
+        names = "coupling", "running", "noise_var"
+        return arrays | {name: getattr(self, name) for name in names} | {"step": np.array(self.step)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
@@ -82,6 +85,7 @@ class NetworkPosterior:
             DiagonalGaussian.from_arrays(part("hidden")),
             Shrinkage.from_arrays(part("shrinkage")),
             arrays["coupling"],
+            arrays["running"],
             arrays["noise_var"],
             int(arrays["step"]),
         )

@@ -31,11 +31,13 @@ CENTRE = 0.25
 _FIRST_STD, _FIRST_PRECISION = 2.0, 1e3
 # Noisy weights are not believed to be larger, nor a visible bias to move further in one step.
 LARGEST_WEIGHT, _LARGEST_MOVE = 6.0, 3.0
+# Least precision of a visible bias in a step, in units of the noise in its gradient.
+_BIAS_TO_NOISE = 2.0
 # Precision that is added to that of a weight's prior, in units of the noise in its gradient.
 _RIDGE = 0.5
 # Share of the step that is taken with a diagonal covariance; from step _FULL_STEPS on, steps on samples or under noise shorten
 # as 1/t.
-_DAMPING, _FULL_STEPS = 0.5, 20
+_DAMPING, _FULL_STEPS = 0.5, 10
 
 
 def first_weights(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
@@ -53,7 +55,7 @@ def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPoste
     law = Gaussian(weights, precision[:, :, None] * np.eye(n_hidden)) if full else DiagonalGaussian(weights, precision)
     coupling = 0.25 * weights.T @ weights
     return NetworkPosterior(
-        law, visible, hidden, Shrinkage.start(prior, *weights.shape), coupling, np.zeros(weights.shape)
+        law, visible, hidden, Shrinkage.start(prior, *weights.shape), coupling, weights, np.zeros(weights.shape)
     )
 
 
@@ -61,7 +63,7 @@ def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPoste
 class _Step:
     """What a step makes of weights and visible biases."""
 
-    weights: np.ndarray
+    running: np.ndarray
     bias: np.ndarray
     precision: np.ndarray
     noise_var: np.ndarray
@@ -88,9 +90,9 @@ def next_posterior(
     t = previous.step + 1
     pace = 1.0 if exact else min(1.0, _FULL_STEPS / t)
     step = (_full_step if "outer" in average else _diagonal_step)(average, noise_std, previous, totals, pace)
-    weights, noise_var = step.weights, step.noise_var
-    if noise_std["weights"] > 0.0 and t > 1:
-        weights, noise_var = shrunken(weights, noise_var)
+    weights, noise_left = step.running, np.zeros(())
+    if noise_std["weights"] > 0.0:
+        weights, noise_left = shrunken(step.running, step.noise_var)
         weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     # in natural coordinates c = c' - W p
     bias = step.bias - product(weights, totals.activity[:, None])[:, 0]
@@ -103,9 +105,10 @@ def next_posterior(
         law,
         DiagonalGaussian(bias, totals.omega + BIAS_PRECISION),
         DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision),
-        previous.shrinkage.updated(weights**2 + law.var + noise_var),
+        previous.shrinkage.updated(weights**2 + law.var + noise_left),
         product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights),
-        noise_var,
+        step.running,
+        step.noise_var,
         t,
     )
 
@@ -117,15 +120,14 @@ def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Total
     rise = average["weights"] + np.outer(average["visible"], CENTRE - totals.activity)
     rise += np.outer(pull, totals.activity) - prior * weights
     curvature = totals.centred + prior
-    lift = (average["visible"] - pull) / (totals.omega + BIAS_PRECISION)
     centred_bias = bias + product(weights, totals.activity[:, None])[:, 0]
-    if previous.step == 0:
-        return _Step(weights, centred_bias + _limited(lift, noise_std), totals.precision + prior, previous.noise_var)
+    lift = _lift(average["visible"] - pull, totals, noise_std)
+    if previous.step == 0:  # weights that see what the columns' averages would do all learn that
+        return _Step(previous.running, centred_bias + lift, totals.precision + prior, previous.noise_var)
     pace *= _DAMPING
-    centred_bias += pace * _limited(lift, noise_std)
-    moved = weights + pace * rise / curvature
+    running = (1.0 - pace) * previous.running + pace * (weights + rise / curvature)
     noise_var = (1.0 - pace) ** 2 * previous.noise_var + (pace * noise_std["weights"] / curvature) ** 2
-    return _Step(moved, centred_bias, totals.precision + prior, noise_var)
+    return _Step(running, centred_bias + pace * lift, totals.precision + prior, noise_var)
 
 
 def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, pace: float) -> _Step:
@@ -134,15 +136,19 @@ def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, p
     n_hidden = weights.shape[1]
     precision[:, np.arange(n_hidden), np.arange(n_hidden)] += prior
     rise = average["weights"] + CENTRE * average["visible"][:, None] - prior * weights
-    moved = weights + pace * np.linalg.solve(precision, rise[:, :, None])[:, :, 0]
+    target = weights + np.linalg.solve(precision, rise[:, :, None])[:, :, 0]
+    running = (1.0 - pace) * previous.running + pace * target
     # the residuals' totals after that move, then c
-    visible = average["visible"] - np.einsum("jk,jk->j", totals.precision, moved - weights)
-    lift = (visible - BIAS_PRECISION * bias) / (totals.omega + BIAS_PRECISION)
-    centred_bias = bias + pace * _limited(lift, noise_std) + product(moved, totals.activity[:, None])[:, 0]
+    visible = average["visible"] - np.einsum("jk,jk->j", totals.precision, running - weights)
+    lift = _lift(visible - BIAS_PRECISION * bias, totals, noise_std)
+    centred_bias = bias + pace * lift + product(running, totals.activity[:, None])[:, 0]
     diagonal = precision[:, np.arange(n_hidden), np.arange(n_hidden)]
     noise_var = (1.0 - pace) ** 2 * previous.noise_var + (pace * noise_std["weights"] / diagonal) ** 2
-    return _Step(moved, centred_bias, precision, noise_var)
+    return _Step(running, centred_bias, precision, noise_var)
 
 
-def _limited(lift: np.ndarray, noise_std: Mapping[str, float]) -> np.ndarray:
-    return np.clip(lift, -_LARGEST_MOVE, _LARGEST_MOVE) if noise_std["visible"] > 0.0 else lift
+def _lift(rise: np.ndarray, totals: Totals, noise_std: Mapping[str, float]) -> np.ndarray:
+    """Full steps of visible biases; where there is noise, no longer than it allows."""
+    noise = noise_std["visible"]
+    curvature = np.maximum(totals.omega + BIAS_PRECISION, _BIAS_TO_NOISE * noise)
+    return np.clip(rise / curvature, -_LARGEST_MOVE, _LARGEST_MOVE) if noise > 0.0 else rise / curvature

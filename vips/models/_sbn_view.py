@@ -68,7 +68,7 @@ def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np
     Returns
     -------
     weights, noise_var : ndarray of shape (J, K)
-        And the noise that is left in them.
+        And the variance of the noise that is left in them.
     """
     signal = np.mean(np.square(weights) - noise_var, axis=1, keepdims=True)
     signal = np.maximum(signal, 1e-4)
