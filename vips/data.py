@@ -88,8 +88,8 @@ def check_data(X, y=None) -> InMemoryData:
     if sp.issparse(X):
         X = X.tocsr()
         X.check_format(full_check=False)
-    elif not isinstance(X, np.ndarray):
-        X = _to_array(X, "X")
+    else:  # as a plain array: a matrix or masked array would index and compare in ways of its own, for some records only
+        X = np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     if sp.issparse(X) and (np.diff(X.indptr) < 0).any():
         raise ValueError("X is not a CSR matrix: its indptr decreases.")
     _check_dtype(X, "X")
@@ -97,7 +97,7 @@ def check_data(X, y=None) -> InMemoryData:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
     if y is None:
         return InMemoryData(X)
-    y = y if isinstance(y, np.ndarray) else _to_array(y, "y")
+    y = np.asarray(y if isinstance(y, np.ndarray) else _to_array(y, "y"))
     _check_dtype(y, "y")
     if y.shape[:1] != X.shape[:1]:
         raise ValueError("X and y have different numbers of rows.")

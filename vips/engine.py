@@ -15,15 +15,33 @@ Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from tqdm.auto import tqdm
 
 from vips.checkpoint import restore_posterior
 
-__all__ = ["run"]
+__all__ = ["NoisyTotals", "run"]
 
 # A fit shorter than this (seconds) shows no progress bar; elsewhere than on a terminal none is shown at all.
 PROGRESS_DELAY = 3.0
+
+
+@dataclass(frozen=True)
+class NoisyTotals:
+    """What a fit knows of its data in the end: released, hence public.
+
+    Parameters
+    ----------
+    average : dict of str to ndarray
+        Running average of noisy full-data totals, by block.
+    noise_std : dict of str to float
+        Standard deviation of the noise in an entry; off the diagonal of a symmetric block ÷ √2.
+    """
+
+    average: dict[str, np.ndarray]
+    noise_std: dict[str, float]
 
 
 def run(model, data, plan, journal):
@@ -42,6 +60,8 @@ def run(model, data, plan, journal):
     -------
     posterior
         What ``model.to_posterior`` made of the last average.
+    noisy_totals : NoisyTotals
+        That average, and the noise in it.
 
     Guarantees
     ----------
@@ -71,7 +91,7 @@ def run(model, data, plan, journal):
             noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
         posterior = model.to_posterior(average, noise_std, posterior)
         journal.commit(t, noisy, average, noise_std, posterior)
-    return posterior
+    return posterior, NoisyTotals(average, noise_std)
 
 
 def clipped_sum(model, blocks, data, posterior, plan, randomness, t) -> dict[str, np.ndarray]:

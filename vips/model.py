@@ -26,6 +26,8 @@ from vips.step_size import RobbinsMonro
 __all__ = ["Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"]
 
 
+_PIECE = 4096
+
 # What a non-private fit takes as it is; anything else is converted to the first.
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
 
@@ -137,17 +139,27 @@ def row_norms(array: np.ndarray) -> np.ndarray:
     """
     rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
-        squares = np.einsum("ij,ij->i", rows, rows)
+        squares = row_dots(rows, rows)
         norms = np.sqrt(squares)
         careful = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
         rows = rows[careful]
         largest = np.max(np.abs(rows), axis=1, initial=0.0)
         safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
         relative = rows / safe[:, None]
-        norms[careful] = np.where(
-            np.isfinite(largest), safe * np.sqrt(np.einsum("ij,ij->i", relative, relative)), np.nan
-        )
+        norms[careful] = np.where(np.isfinite(largest), safe * np.sqrt(row_dots(relative, relative)), np.nan)
     return norms
+
+
+def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Σ_j a_ij b_ij of two arrays of rows, each a function of its rows alone, to the last bit.
+
+    NumPy takes a single row of more than 8,192 numbers in pieces that it does not take of several rows.
+    """
+    dots = np.zeros(len(a))
+    for first in range(0, a.shape[1], _PIECE):
+        piece = slice(first, first + _PIECE)
+        dots += np.einsum("ij,ij->i", a[:, piece], b[:, piece])
+    return dots
 
 
 class ConjugateExponentialModel(BaseEstimator, ABC):
@@ -163,6 +175,8 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         The last posterior.
     privacy_ : PrivacyReport
         What the fit did to the data and what that costs.
+    noisy_totals_ : NoisyTotals
+        Of a private fit: the average of noisy totals that the posterior is made of, and the noise in it.
 
     Privacy
     -------
@@ -194,6 +208,30 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         ``average[name]``, a public number. Without noise this is the textbook M-step. ``previous`` is the posterior
         that the last E-step used, None at first.
         """
+
+    def to_noise_aware_posterior(self):
+        """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
+        raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
+
+    @property
+    def noise_aware_posterior_(self):
+        """What a private fit knows of the parameters if its noise is taken into account; ``posterior_`` takes noisy totals at
+        face value. Post-processing of what was released: it costs no budget.
+
+        Raises
+        ------
+        AttributeError
+            For a model without one, and for a fit that was not private.
+        """
+        check_is_fitted(self, "posterior_")
+        if not self.privacy_.plan.is_private:
+            raise AttributeError("The fit added no noise: its posterior is `posterior_`.")
+        if "_noise_aware" not in self.__dict__:
+            try:
+                self._noise_aware = self.to_noise_aware_posterior()
+            except NotImplementedError as missing:
+                raise AttributeError(str(missing)) from None
+        return self._noise_aware
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
@@ -278,7 +316,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
                 )
             plan.lattice(self.blocks())
             journal = Journal.begin(self, plan, ledger, checkpoint)
-            posterior = engine.run(self, data, plan, journal)
+            posterior, noisy_totals = engine.run(self, data, plan, journal)
             self.privacy_ = PrivacyReport(
                 plan=plan,
                 on_invalid=getattr(self, "on_invalid", "drop"),
@@ -286,6 +324,8 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
                 **self.describe(),
             )
             self.posterior_ = posterior
+            if self.is_private:
+                self.noisy_totals_ = noisy_totals
         except BaseException as error:  # Ctrl-C included: a half-fitted model must not look fitted
             self._forget()
             try:
@@ -361,6 +401,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         """Further checks of the values in a non-private fit; may raise whatever helps."""
 
     def _forget(self) -> None:
+        self.__dict__.pop("_noise_aware", None)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 

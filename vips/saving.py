@@ -9,24 +9,31 @@ import numpy as np
 from vips._archive import read_archive, write_archive
 from vips._json import decode, encode
 from vips.checkpoint import posterior_arrays, restore_posterior
+from vips.engine import NoisyTotals
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyReport
 
 __all__ = ["load", "save_model"]
+
+_TOTALS = "noisy_totals/"
 
 
 def save_model(model: ConjugateExponentialModel, path: str | os.PathLike) -> None:
     """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
     learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
     posterior = learnt.pop("posterior_")
-    report = learnt.pop("privacy_", None)
+    report, totals = learnt.pop("privacy_", None), learnt.pop("noisy_totals_", None)
     header = {
         "class": type(model).__name__,
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
         "learnt": {name: encode(value) for name, value in learnt.items()},
         "report": None if report is None else report.to_json(),
+        "noise_std": None if totals is None else totals.noise_std,
     }
-    write_archive(path, "model", header, posterior_arrays(posterior))
+    arrays = posterior_arrays(posterior)
+    if totals is not None:
+        arrays |= {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
+    write_archive(path, "model", header, arrays)
 
 
 def load(
@@ -59,10 +66,20 @@ def load(
                 f"{path} sets {name!r}, which is not a fitted attribute: the file was not written by `save`."
             )
         setattr(model, name, decode(value))
+    totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
+    if header.get("noise_std") is not None:
+        model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"], path)
     if header["report"] is not None:
         model.privacy_ = PrivacyReport.from_json(header["report"])
     return model
+
+
+def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, float], path) -> NoisyTotals:
+    shapes = {name: block.shape for name, block in model.blocks().items()}
+    if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
+        raise ValueError(f"{path} holds noisy totals of another model.")
+    return NoisyTotals(totals, {name: float(value) for name, value in noise_std.items()})
 
 
 def _first_posterior(model):

@@ -253,4 +253,7 @@ CASES = [
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),
     _network_case("network of grey values", _vectors, binarize=0.0),
+    # more hidden units than are updated at once
+    _network_case("network of many units", n_components=18),
+    _network_case("network full of many units", n_components=17, covariance="full"),
 ]

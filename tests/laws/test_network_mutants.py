@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.models import _sbn_statistics, sigmoid_belief_network
+from vips.models import _sbn_inference, _sbn_statistics, sigmoid_belief_network
 from vips.models._sbn_inference import product_alone
 from vips.models._sbn_statistics import NetworkStatistics
 
@@ -66,6 +66,25 @@ def hidden_units_kept_between_steps(patch):
         return units
 
     patch.setattr(sigmoid_belief_network, "infer", mutant)
+
+
+def views_of_a_single_row(patch):
+    """What is meant to be a copy is a view where a chunk holds one record: its later units are not told of the first ones."""
+
+    def array(part, order):
+        return np.ascontiguousarray(part)
+
+    patch.setattr(_sbn_inference, "np", _Patched(np, array=array))
+
+
+class _Patched:
+    """A module with some names changed."""
+
+    def __init__(self, module, **changed):
+        self._module, self._changed = module, changed
+
+    def __getattr__(self, name):
+        return self._changed.get(name) or getattr(self._module, name)
 
 
 def centred_at_the_chunk(patch):
@@ -150,6 +169,8 @@ MUTANTS = [
     (precision_not_in_the_norm, "neighbours_stay_within_the_sensitivity", "network"),
     (variances_not_in_the_outer_norm, "norms_are_joint_and_never_too_small", "network full"),
     (hidden_units_kept_between_steps, "records_do_not_see_each_other", "network"),
+    (views_of_a_single_row, "records_do_not_see_each_other", "network of many units"),
+    (views_of_a_single_row, "records_do_not_see_each_other", "network full of many units"),
     (centred_at_the_chunk, "records_do_not_see_each_other", "network"),
     (rows_that_are_not_binary_raise, "defective_records_change_nothing_else", "network"),
     (rows_that_are_not_binary_kept, "defective_records_change_nothing_else", "network"),

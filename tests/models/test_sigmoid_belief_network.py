@@ -109,6 +109,15 @@ def test_row_by_row_arithmetic_agrees_with_blas(full):
     np.testing.assert_array_equal(one.omega[0], alone.omega[7])
 
 
+def test_a_record_alone_is_the_record_in_company():
+    rng = np.random.default_rng(3)
+    posterior = posterior_of(rng.normal(size=(12, 40)), rng.normal(size=12), rng.normal(size=40) - 1.0)
+    y = coins(5, 12)
+    together = infer(y, posterior, 4)
+    for n in range(5):
+        np.testing.assert_allclose(infer(y[[n]], posterior, 4).mean[0], together.mean[n], rtol=1e-9)
+
+
 def test_single_precision_is_close():
     posterior, y = random_posterior(), coins(20)
     single = infer(y.astype(np.float32), posterior, 5)
@@ -362,6 +371,12 @@ def test_unobserved_entries_are_not_looked_at(fitted, digits):
         fitted.transform(X, observed[:, :5])
     with pytest.raises(ValueError, match="binary"):
         fitted.transform(np.where(observed, 0.5, X), observed)
+    with pytest.raises(ValueError, match="NaN or infinity where it is observed"):
+        fitted.transform(np.where(observed, np.nan, X), observed)
+    torn = sp.csr_array(X)
+    torn.indices[0] = 10**6
+    with pytest.raises(ValueError):
+        fitted.transform(torn)
 
 
 def test_reconstructions_are_those_of_the_hidden_units(fitted, digits):
@@ -436,6 +451,13 @@ def test_degenerate_data_give_sound_private_fits(covariance):
         assert np.isfinite(model.sample(5)).all()
 
 
+def test_steps_that_begin_without_noise_leave_weights_bounded():
+    """A schedule of zeros: nothing is averaged at first, and the starting weights stand in the place of a derivative."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=50)
+    model = SigmoidBeliefNetwork(3, privacy=plan, schedule=lambda t: 0.5 if t > 39 else 0.0).fit(np.zeros((0, 2)))
+    assert np.abs(model.components_).max() <= 6.0
+
+
 def test_degenerate_data_without_privacy(digits):
     plan = PrivacyPlan.non_private(n_steps=10)
     for X in (np.zeros((30, 4)), np.ones((1, 3)), np.tile([0, 1, 1], (40, 1))):
@@ -455,6 +477,8 @@ def test_degenerate_data_without_privacy(digits):
         ({"prior": "horseshoe"}, "`prior` must be one of"),
         ({"clip_share": 1.5}, "`clip_share`"),
         ({"dtype": np.float16}, "`dtype`"),
+        ({"binarize": "a"}, "`binarize`"),
+        ({"clip_share": "a"}, "`clip_share`"),
         ({"schedule": 0.5}, "`schedule`"),
     ],
 )

@@ -57,6 +57,8 @@ _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0
 _POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
 # Steps that are taken in full, where they are noisy; from then on a step is shortened as 1/t.
 _FULL_STEPS = 20
+# Steps whose residuals are kept for the noise-aware posterior.
+_MOST_KEPT = 64
 # Least step size of the residuals: what is averaged is about the last five.
 _LEAST_STEP = 0.2
 
@@ -213,6 +215,14 @@ class AugmentedRegression(ConjugateExponentialModel):
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
+        n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
+        posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
+        if previous is not None and n_kept:
+            looked, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
+            posterior.path, posterior.totals = (
+                np.concatenate([kept[:, 1:], new[:, None]], axis=1)
+                for kept, new in ((previous.path, looked), (previous.totals, total))
+            )
         return posterior
 
     def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int) -> tuple[np.ndarray, ...]:

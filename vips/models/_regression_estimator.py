@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,8 +13,10 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from vips.data import InMemoryData
 from vips.model import NUMERIC_DTYPES
 from vips.models._regression import AugmentedRegression
+from vips.models._regression_noise import NoisySteps, noise_aware_moments_of
 from vips.models._regression_posterior import CoefficientPosterior
 from vips.models._regression_statistics import RegressionStatistics, outer_sums
+from vips.privacy import PrivacyWarning
 from vips.privacy.ledger import PrivacyLedger
 
 __all__ = ["PolyaGammaRegression"]
@@ -92,6 +95,59 @@ class PolyaGammaRegression(AugmentedRegression):
             self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
         )
 
+    def to_noise_aware_posterior(self) -> CoefficientPosterior:
+        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``_regression_noise``.
+
+        Its intervals hold for a fit whose clip binds for no record, ``clip_norm=model.max_norm()``; they are those of the exact
+        posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise.
+
+        Warns
+        -----
+        PrivacyWarning
+            If the clip norm is below :meth:`max_norm`.
+        """
+        if self.covariance != "full" or self.statistics != "centred":
+            raise NotImplementedError('The noise-aware posterior needs covariance="full" and statistics="centred".')
+        plan, posterior = self.privacy_.plan, self.posterior_
+        if plan.clip_norm < self.max_norm() * (1.0 - 1e-9):
+            warnings.warn(
+                f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {self.max_norm():.3g}: clipping "
+                "biases the coefficients, and intervals of the noise-aware posterior need not hold. For coefficients that are "
+                "to be read as such fit with PrivacyPlan(..., clip_norm=model.max_norm()).",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+        ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
+        average, noise_std = self.noisy_totals_.average, self.noisy_totals_.noise_std
+        precision = np.reshape(average["precision"], (len(outputs), len(units), len(units))) / ball**2
+        step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
+        alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
+        found = []
+        for j in outputs:
+            looked, totals = self._last_steps(j)
+            prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
+            steps = NoisySteps(
+                looked * ball, totals / ball, step_noise / ball, precision[j], noise_std["precision"] / ball**2, prior,
+                self._intercept_constant() / ball,
+            )  # fmt: skip
+            mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball, rng)
+            scale = units * ball
+            found.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
+        mean, precision = (np.stack(parts) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
+        return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+
+    def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the later half of the steps looked, and their own noisy totals, from the averages that they left."""
+        averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
+        n_steps = min((last + 1) // 2, max(len(path) - 1, 1))
+        totals = np.empty((n_steps, averages.shape[1]))
+        for i in range(1, n_steps + 1):
+            rho = self.step_size(last + 1 - i)
+            rho = rho["linear"] if isinstance(rho, dict) else rho
+            before = averages[-i - 1] if i < len(averages) else 0.0
+            totals[-i] = (averages[-i] - (1.0 - rho) * before) / rho
+        return path[-n_steps:], totals
+
     @property
     def coef_(self) -> np.ndarray:
         """Posterior means of the coefficients, shape (n_outputs, n_features); one output: (n_features,) or (1, n_features)."""
@@ -139,15 +195,16 @@ class PolyaGammaRegression(AugmentedRegression):
         self.check_values(X, y)
         return InMemoryData(X, y)
 
-    def _predictors(self, X) -> tuple[np.ndarray, np.ndarray]:
+    def _predictors(self, X, noise_aware: bool = False) -> tuple[np.ndarray, np.ndarray]:
         """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
         check_is_fitted(self)
+        posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         empty = np.zeros((0, self._n_outputs))
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(np.arange, self.chunk_size):
             rows, lengths = self._design(chunk)
-            coordinates = self._in_coordinates(self.posterior_, sp.issparse(rows))
+            coordinates = self._in_coordinates(posterior, sp.issparse(rows))
             statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)
             means.append(statistics.predictor)
             variances.append(statistics.variance)

@@ -25,20 +25,29 @@ _QUANTILES, _QUANTILE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 class _Learnt:
     """What a step hands to the next one beside the coefficients; all of it released.
 
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: steps that this posterior has seen.
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: steps that this posterior has seen; ``path``,
+    ``totals``: where the last of them looked, and the averages of noisy totals of residuals after them, shape (n_outputs,
+    n_kept, d), in coordinates of the design.
     """
 
     alpha_shape: np.ndarray
     alpha_rate: np.ndarray
     step: int
+    path: np.ndarray
+    totals: np.ndarray
+
+    def _learn(self, alpha_shape, alpha_rate, step: int, path, totals) -> None:
+        self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
+        nothing = np.zeros((len(np.atleast_2d(self.mean)), 0, self.mean.shape[-1]))
+        self.path, self.totals = (nothing if array is None else array for array in (path, totals))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
-        return super().to_arrays() | learnt
+        return super().to_arrays() | learnt | {"path": self.path, "totals": self.totals}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
-        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"])
+        learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), arrays["path"], arrays["totals"]
         return cls(arrays["mean"], arrays["precision"], *learnt)
 
 
@@ -53,19 +62,21 @@ class CoefficientPosterior(_Learnt, Gaussian):
         Of the Gamma posterior of the prior precision α.
     step : int
         Steps that this posterior has seen.
+    path, totals : array of shape (n_outputs, n_kept, d), optional
+        Where the last steps looked, and the averaged noisy totals of residuals after them.
     """
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None) -> None:
         super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
+        self._learn(alpha_shape, alpha_rate, step, path, totals)
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: precision of the shape of the mean."""
 
-    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0) -> None:
+    def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None) -> None:
         super().__init__(mean, precision)
-        self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
+        self._learn(alpha_shape, alpha_rate, step, path, totals)
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,8 @@ def _sweep(field, coupling, share, z, times) -> None:
     n_records, n_hidden = z.shape
     for first in range(0, n_hidden, _BLOCK):
         own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
-        units, block, inner = (np.ascontiguousarray(part) for part in (z[:, own], field[:, own], coupling[own, own]))
+        # copies, also of a single row: the kernel writes into `units`, and z must still hold what they were
+        units, block, inner = (np.array(part, order="C") for part in (z[:, own], field[:, own], coupling[own, own]))
 
         def update(start: int, stop: int, block=block, inner=inner, units=units) -> None:
             kernels.sweep(start, stop, block, inner, share, units)

@@ -25,7 +25,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips._blas import product
-from vips.model import Block, RecordStatistics, row_norms
+from vips.model import Block, RecordStatistics, row_dots, row_norms
 from vips.models import _sbn_kernels as kernels
 from vips.models._sbn_inference import HiddenUnits, product_alone
 from vips.models._sbn_posterior import packed_pairs
@@ -84,15 +84,14 @@ class NetworkStatistics(RecordStatistics):
         second = self._times(np.square(self._var), np.square(self._weights).T)
         cross *= self._residual
         second *= self._omega
-        second = np.einsum("ij,ij->i", self._omega, second)
-        squares = first - 2.0 * np.einsum("ij,ij->i", self._omega, cross) + second
+        second = row_dots(self._omega, second)
+        squares = first - 2.0 * row_dots(self._omega, cross) + second
         return np.sqrt(np.maximum(squares, 0.0) + _CANCELLATION * (first + second))
 
     def _outer_norms(self) -> np.ndarray:
         """‖z̄ z̄ᵀ + diag v‖."""
         squares = np.square(self._z)
-        diagonal = np.einsum("ij,ij->i", 2.0 * squares + self._var, self._var)
-        return np.sqrt(np.square(squares.sum(axis=1)) + diagonal)
+        return np.sqrt(np.square(row_dots(self._z, self._z)) + row_dots(2.0 * squares + self._var, self._var))
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         weights, omega, residual, z, centred, var = self._present(weights)

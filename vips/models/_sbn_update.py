@@ -29,8 +29,8 @@ __all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next
 CENTRE = 0.25
 # Starting weights are N(0, 2²/J), so that a unit starts with the same say whatever J.
 _FIRST_STD, _FIRST_PRECISION = 2.0, 1e3
-# Noisy weights are not believed to be larger, nor a visible bias to move further in one step.
-LARGEST_WEIGHT, _LARGEST_MOVE = 6.0, 3.0
+# Weights of a private fit are not believed to be larger, nor a visible bias to move further in one step.
+LARGEST_WEIGHT, _LARGEST_RUNNING, _LARGEST_MOVE = 6.0, 12.0, 3.0
 # Least precision of a visible bias in a step, in units of the noise in its gradient.
 _BIAS_TO_NOISE = 2.0
 # Precision that is added to that of a weight's prior, in units of the noise in its gradient.
@@ -73,6 +73,7 @@ def next_posterior(
     average: Mapping[str, np.ndarray],
     noise_std: Mapping[str, float],
     previous: NetworkPosterior,
+    private: bool,
     exact: bool,
 ) -> NetworkPosterior:
     """Posterior after a step.
@@ -83,6 +84,8 @@ def next_posterior(
         Of the totals in ``_sbn_statistics``, and of the noise in them.
     previous : NetworkPosterior
         That of the E-step.
+    private : bool
+        Whether the fit is: then weights are bounded.
     exact : bool
         Whether the totals are those of all records, without noise: then no step is shortened.
     """
@@ -90,9 +93,10 @@ def next_posterior(
     t = previous.step + 1
     pace = 1.0 if exact else min(1.0, _FULL_STEPS / t)
     step = (_full_step if "outer" in average else _diagonal_step)(average, noise_std, previous, totals, pace)
-    weights, noise_left = step.running, np.zeros(())
-    if noise_std["weights"] > 0.0:
-        weights, noise_left = shrunken(step.running, step.noise_var)
+    running, weights, noise_left = step.running, step.running, np.zeros(())
+    if private:
+        running = np.clip(running, -_LARGEST_RUNNING, _LARGEST_RUNNING)
+        weights, noise_left = shrunken(running, step.noise_var)
         weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
     # in natural coordinates c = c' - W p
     bias = step.bias - product(weights, totals.activity[:, None])[:, 0]
@@ -107,7 +111,7 @@ def next_posterior(
         DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision),
         previous.shrinkage.updated(weights**2 + law.var + noise_left),
         product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights),
-        step.running,
+        running,
         step.noise_var,
         t,
     )

@@ -1,4 +1,4 @@
-"""From noisy totals to parameters of a sigmoid belief network. Public numbers only; without noise nothing is changed.
+"""From noisy totals to parameters of a sigmoid belief network. Public numbers only.
 
 ===================  =================================================================================
 symbol               meaning
@@ -21,7 +21,8 @@ __all__ = ["Totals", "floored", "shrunken"]
 _LEAST_OMEGA, _LARGEST_OMEGA = 0.02, 0.25
 # Average activity of a hidden unit, as far as noise lets it be known.
 _LEAST_ACTIVITY = 0.02
-# Least P_jk, and least Σ ω (z - p)², in units of what independent ω and z would have.
+# Least P_jk, and least Σ ω (z - p)², in units of what independent ω and z would have. The latter is a step's length only and
+# holds without noise, too.
 _LEAST_SHARE = 0.2
 
 
@@ -82,5 +83,6 @@ def floored(matrices: np.ndarray, noise_std: float) -> np.ndarray:
     if noise_std == 0.0:
         return matrices
     values, vectors = np.linalg.eigh(matrices)
-    values = np.maximum(values, noise_std * np.sqrt(0.5 * matrices.shape[-1]))
+    least = np.maximum(noise_std * np.sqrt(0.5 * matrices.shape[-1]), 1e-12 * values[:, -1:])
+    values = np.maximum(values, least)
     return (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)

@@ -121,15 +121,21 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     # -- what users call ----------------------------------------------------------------------------------------
 
-    def predict_proba(self, X) -> np.ndarray:
+    def predict_proba(self, X, noise_aware: bool = False) -> np.ndarray:
         """Posterior-averaged probabilities ∫ σ(a) N(a | x'μ, x'Σx) da, by Gauss-Hermite quadrature.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+        noise_aware : bool
+            Average over ``noise_aware_posterior_`` in place of ``posterior_``.
 
         Returns
         -------
         ndarray of shape (n_records, n_classes)
             Rows sum to 1.
         """
-        stick = posterior_probabilities(*self._predictors(X))
+        stick = posterior_probabilities(*self._predictors(X, noise_aware))
         if stick.shape[1] == 1:
             return np.hstack([1.0 - stick, stick])
         rest = np.cumprod(1.0 - stick, axis=1)

@@ -62,9 +62,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
     n_components : int
         K, the number of hidden units.
     privacy : PrivacyPlan or None
-        None is a non-private fit.
+        None is a non-private fit. The first step moves biases only, so that a plan needs two steps at least.
     covariance : {"diagonal", "full"}
-        Of the posterior of a visible unit's weights. "full", as in the paper, sums J K² numbers in place of 2 J K.
+        Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
     prior : {"tpbn", "normal"}
         Of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
     n_sweeps : int
@@ -79,8 +79,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: that is not finite): count
         it for nothing, or stop. The latter is outside the guarantee.
     dtype : {numpy.float64, numpy.float32}
-        Of the E-step; sums are double precision. Single precision is faster. Hidden units of a record can then depend on
-        where it lies among others in their sixth digit, which the guarantee, made for exact arithmetic, does not cover.
+        Of the E-step; sums are double precision. Single precision is faster, but a record's hidden units can then depend on
+        where it lies among others: mostly in their fourth digit, more where weights are large. The guarantee is one for exact
+        arithmetic and does not cover that.
     random_state : int, Generator, RandomState or None
         Seeds the starting weights, and the sampling of non-private fits. Noise is never seeded.
 
@@ -154,6 +155,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         for name, values in (("covariance", ("diagonal", "full")), ("prior", PRIORS)):
             if getattr(self, name) not in values:
                 raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
+        for name in ("clip_share", "binarize"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float | np.number) or isinstance(value, bool)):
+                raise ValueError(f"`{name}` must be a number or None, got {value!r}.")
         if self.clip_share is not None and not 0.0 < self.clip_share <= 1.0:
             raise ValueError(f"`clip_share` must be above 0 and at most 1, got {self.clip_share!r}.")
         if self.binarize is not None and not np.isfinite(self.binarize):
@@ -213,7 +218,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
             return first_posterior(average["weights"], self.prior, self.covariance == "full")
         plan = self._plan()
         exact = not plan.is_private and plan.sampling_rate == 1.0
-        return next_posterior(average, noise_std, previous, exact)
+        return next_posterior(average, noise_std, previous, plan.is_private, exact)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise gradients are not averaged, and
@@ -432,14 +437,18 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES, ensure_all_finite=observed is None
         )
+        if sp.issparse(X):
+            X.check_format(full_check=True)  # columns that do not exist
         if observed is not None:
             observed = np.asarray(observed)
             if observed.dtype != bool or observed.shape != X.shape:
                 raise ValueError(f"`observed` must be a boolean array of the shape of X, {X.shape}.")
         for start in range(0, X.shape[0], self.chunk_size):
-            rows = dense_rows(X[start : start + self.chunk_size], np.dtype(self.dtype))
+            rows = dense_rows(X[start : start + self.chunk_size], np.dtype(np.float64))
             mask = None if observed is None else observed[start : start + self.chunk_size]
             if mask is not None:
-                rows = np.where(mask, rows, np.asarray(0.0, self.dtype))
+                rows = np.where(mask, rows, 0.0)
+            if not np.isfinite(rows).all():
+                raise ValueError("X holds NaN or infinity where it is observed.")
             self.check_values(rows, None)
             yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask), mask
