@@ -154,10 +154,10 @@ class Gaussian(_AnyGaussian):
         """L⁻¹, lower triangular, shape (..., d, d): xᵀ Λ⁻¹ x = ‖L⁻¹x‖²."""
         return _read_only(_each(_blas.lower_inverse, self.factor))
 
-    @property
+    @cached_property
     def var(self) -> np.ndarray:
         """Variances of the marginals, shape (..., d)."""
-        return np.square(self.inverse_factor).sum(axis=-2)
+        return _read_only(np.einsum("...ij,...ij->...j", self.inverse_factor, self.inverse_factor))
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws, shape (size, ..., d)."""

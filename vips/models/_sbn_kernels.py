@@ -5,7 +5,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_rounded_outer", "packed_times", "product_alone", "residuals", "sweep"]
+__all__ = ["add_rounded_outer", "packed_times", "product_alone", "residuals", "sweep", "unpack"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -69,6 +69,20 @@ def sweep(first, last, field, coupling, share, hidden):
             moved = share[n] * (hidden[n, k] - old)
             for m in range(k + 1, n_hidden):
                 field[n, m] -= moved * coupling[k, m]
+
+
+@_jit
+def unpack(packed, matrices):
+    """Symmetric matrices from the rows of their upper triangles."""
+    n_hidden = matrices.shape[1]
+    for j in range(len(packed)):
+        i = 0
+        for k in range(n_hidden):
+            for m in range(k, n_hidden):
+                matrices[j, k, m] = packed[j, i]
+                i += 1
+            for m in range(k):
+                matrices[j, k, m] = matrices[j, m, k]
 
 
 @_jit

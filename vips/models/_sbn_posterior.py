@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -43,6 +43,7 @@ class NetworkPosterior:
     running: np.ndarray
     noise_var: np.ndarray
     step: int = 0
+    _spreads: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
         """Means of w, c and b, variances of c, and the coupling, in the given dtype."""
@@ -52,8 +53,11 @@ class NetworkPosterior:
 
     def spread(self, dtype: np.dtype) -> _DiagonalSpread | _FullSpread:
         """What second moments of the weights do in the E-step."""
-        kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
-        return kind(self, np.dtype(dtype))
+        dtype = np.dtype(dtype)
+        if dtype not in self._spreads:
+            kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
+            self._spreads[dtype] = kind(self, dtype)
+        return self._spreads[dtype]
 
     def divergence(self) -> float:
         """KL of this posterior from the prior of weights, scales and biases."""

@@ -152,8 +152,6 @@ def _diagonal_places(n_hidden: int) -> np.ndarray:
 
 def unpacked(packed: np.ndarray, n_hidden: int) -> np.ndarray:
     """Symmetric matrices (J, K, K) from the rows of their upper triangles, (J, K (K + 1) / 2)."""
-    first, second = np.triu_indices(n_hidden)
     matrices = np.empty((len(packed), n_hidden, n_hidden))
-    matrices[:, first, second] = packed
-    matrices[:, second, first] = packed
+    kernels.unpack(packed, matrices)
     return matrices

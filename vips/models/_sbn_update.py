@@ -21,7 +21,7 @@ from vips._blas import product
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models._sbn_posterior import NetworkPosterior
 from vips.models._sbn_prior import BIAS_PRECISION, Shrinkage
-from vips.models._sbn_view import Totals, floored, shrunken
+from vips.models._sbn_view import Totals, raised, shrunken
 
 __all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next_posterior"]
 
@@ -136,7 +136,7 @@ def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Total
 
 def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, pace: float) -> _Step:
     weights, bias, prior = previous.weights.mean, previous.visible_bias.mean, previous.shrinkage.precision
-    precision = floored(average["outer"], noise_std["outer"])
+    precision = raised(average["outer"], noise_std["outer"])
     n_hidden = weights.shape[1]
     precision[:, np.arange(n_hidden), np.arange(n_hidden)] += prior
     rise = average["weights"] + CENTRE * average["visible"][:, None] - prior * weights

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Totals", "floored", "shrunken"]
+__all__ = ["Totals", "raised", "shrunken"]
 
 # ω lies between 0 and ¼. It is below the first of these where |ψ| > 25, which a noisy total is not believed to show.
 _LEAST_OMEGA, _LARGEST_OMEGA = 0.02, 0.25
@@ -77,12 +77,22 @@ def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np
     return share * weights, share**2 * noise_var
 
 
-def floored(matrices: np.ndarray, noise_std: float) -> np.ndarray:
-    """Symmetric matrices (J, K, K) with noisy eigenvalues floored at s √(K/2), half of what noise alone would reach."""
+def raised(matrices: np.ndarray, noise_std: float) -> np.ndarray:
+    """Noisy symmetric matrices (J, K, K), made positive definite by a multiple of the identity.
+
+    Symmetric noise of deviation s has eigenvalues down to -√(2K) s: half as much again is added to all. (To floor eigenvalues
+    instead one has to compute them, J times.) Where that is not enough to rounding, they are.
+    """
     matrices = 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
     if noise_std == 0.0:
         return matrices
-    values, vectors = np.linalg.eigh(matrices)
-    least = np.maximum(noise_std * np.sqrt(0.5 * matrices.shape[-1]), 1e-12 * values[:, -1:])
-    values = np.maximum(values, least)
-    return (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+    n_hidden = matrices.shape[-1]
+    level = 1.5 * noise_std * np.sqrt(2.0 * n_hidden)
+    matrices[:, np.arange(n_hidden), np.arange(n_hidden)] += level
+    try:
+        np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrices)
+        values = np.maximum(values, np.maximum(0.25 * level, 1e-12 * values[:, -1:]))
+        matrices = (vectors * values[:, None, :]) @ np.swapaxes(vectors, -1, -2)
+    return matrices

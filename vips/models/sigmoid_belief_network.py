@@ -403,8 +403,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
 
     @property
     def chunk_size(self) -> int:
-        """Records per E-step call; fewer where each holds K² numbers."""
-        return self.__dict__.get("_chunk_size") or (512 if self.covariance == "full" else 2048)
+        """Records per E-step call; with a full covariance so many that their pairs of hidden units take 30 MB."""
+        n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
+        return self.__dict__.get("_chunk_size") or min(2048, max(64, 3_750_000 // n_pairs))
 
     @chunk_size.setter
     def chunk_size(self, value: int) -> None:

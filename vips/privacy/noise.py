@@ -24,9 +24,9 @@ def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.
     noise = rng.normal(0.0, std, shape)
     if not symmetric:
         return noise
-    upper = np.triu(noise, k=1) / np.sqrt(2.0)
-    diagonal = np.triu(noise) - np.triu(noise, k=1)
-    return diagonal + upper + np.swapaxes(upper, -1, -2)
+    size = shape[-1]
+    noise *= 0.5 * np.eye(size) + np.triu(np.full((size, size), np.sqrt(0.5)), k=1)
+    return noise + np.swapaxes(noise, -1, -2)
 
 
 def add_noise(
