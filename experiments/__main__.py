@@ -14,8 +14,11 @@ EXPERIMENTS = {
     "blr_diabetes": "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
     "blr_stroke": "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",
     "blr_posterior": "posteriors of logistic regression against Gibbs sampling (half a minute)",
+    "sbn_mnist": "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",
     "polya_gamma": "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
     "blr_settings": "how the defaults of logistic regression were chosen, on other data (15 minutes)",
+    "sbn_settings": "how the defaults of sigmoid belief networks were chosen, on training images (20 minutes)",
+    "coverage": "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
     "lda_settings": "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
 }
 

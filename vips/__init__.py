@@ -2,6 +2,7 @@
 
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.count_regression import BayesianBinomialRegression, BayesianNegativeBinomialRegression
+from vips.models.dirichlet_multinomial import DirichletMultinomial
 from vips.models.lda import LatentDirichletAllocation
 from vips.models.logistic_regression import BayesianLogisticRegression
 from vips.models.sigmoid_belief_network import SigmoidBeliefNetwork
@@ -21,6 +22,7 @@ __all__ = [
     "Block",
     "ConjugateExponentialModel",
     "DenseStatistics",
+    "DirichletMultinomial",
     "LatentDirichletAllocation",
     "LedgerError",
     "PolynomialAveraging",

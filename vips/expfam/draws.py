@@ -1,0 +1,70 @@
+"""A distribution known by draws from it: what mixtures over unknown totals are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["Draws"]
+
+
+class Draws:
+    """Distribution of an array, given by independent draws of it.
+
+    Parameters
+    ----------
+    draws : array of shape (n_draws, ...)
+
+    Raises
+    ------
+    ValueError
+        If there are fewer than two draws, or a number is not finite.
+
+    Attributes
+    ----------
+    mean, var, std : ndarray of shape (...)
+        Of the draws.
+    """
+
+    def __init__(self, draws: np.ndarray) -> None:
+        draws = np.array(draws, dtype=np.float64)
+        if draws.ndim < 1 or len(draws) < 2:
+            raise ValueError("`draws` must hold two draws at least, along its first axis.")
+        if not np.isfinite(draws).all():
+            raise ValueError("`draws` must be finite.")
+        draws.flags.writeable = False
+        self.draws = draws
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Average of the draws."""
+        return self.draws.mean(axis=0)
+
+    @property
+    def var(self) -> np.ndarray:
+        """Variance of the draws."""
+        return self.draws.var(axis=0, ddof=1)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviation of the draws."""
+        return np.sqrt(self.var)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central credible interval of every entry, by quantiles: (lower, upper) arrays."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        lower, upper = np.quantile(self.draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
+        return lower, upper
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Some of the draws, with replacement, shape (size, ...)."""
+        return self.draws[rng.integers(0, len(self.draws), size)]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"draws": self.draws}
+
+    @classmethod
+    def from_arrays(cls, arrays) -> Draws:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays["draws"])
