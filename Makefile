@@ -19,6 +19,7 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, and exact noi
 	$(BIN)/python -m experiments.benchmarks.lda
 	$(BIN)/python -m experiments.benchmarks.noise
 	$(BIN)/python -m experiments.benchmarks.logistic
+	$(BIN)/python -m experiments.benchmarks.sbn
 
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html

@@ -79,9 +79,8 @@ def main(arguments: list[str]) -> None:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
             rng = np.random.default_rng([n_records, int(10 * epsilon)])
             row = {"model": name, "n_records": n_records, "epsilon": epsilon, "fits": n_fits}
-            rows.append(
-                row | cell(lambda plan, rng=rng, n=n_records: simulate(n, plan, rng, misspecified), plan, n_fits)
-            )
+            simulate_one = partial(simulate, n_records, rng=rng, misspecified=misspecified)
+            rows.append(row | cell(simulate_one, plan, n_fits))
             tqdm.write(line(rows[-1]))
     text = table(rows)
     print(text)
