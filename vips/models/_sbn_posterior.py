@@ -59,6 +59,18 @@ class NetworkPosterior:
             self._spreads[dtype] = kind(self, dtype)
         return self._spreads[dtype]
 
+    @property
+    def weight_variances(self) -> np.ndarray:
+        """Of each weight, shape (J, K): from the covariance, which the E-step needs anyway."""
+        if isinstance(self.weights, Gaussian):
+            return np.diagonal(self.weights.cov, axis1=-2, axis2=-1)
+        return self.weights.var
+
+    def forget(self) -> None:
+        """Let go of what was computed for the E-step: with a full covariance four arrays of shape (J, K, K)."""
+        self._spreads.clear()
+        self.weights.__dict__.pop("cov", None)
+
     def divergence(self) -> float:
         """KL of this posterior from the prior of weights, scales and biases."""
         biases = 0.0
@@ -98,7 +110,7 @@ class NetworkPosterior:
 class _DiagonalSpread:
     def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
         # W² and V, side by side
-        both = np.hstack([np.square(posterior.weights.mean), posterior.weights.var])
+        both = np.hstack([np.square(posterior.weights.mean), posterior.weight_variances])
         self._both = np.ascontiguousarray(both, dtype=dtype)
 
     def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
@@ -113,7 +125,7 @@ class _DiagonalSpread:
 
 class _FullSpread:
     def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
-        self._squares = (np.square(posterior.weights.mean) + posterior.weights.var).astype(dtype)  # E w²
+        self._squares = (np.square(posterior.weights.mean) + posterior.weight_variances).astype(dtype)  # E w²
         first, second = np.triu_indices(posterior.weights.mean.shape[1])
         self._packed = posterior.weights.cov[:, first, second].astype(dtype)  # (J, K (K + 1) / 2)
         self._doubled = self._packed * np.where(first == second, 1.0, 2.0).astype(dtype)

@@ -13,7 +13,7 @@ nothing moves where the derivatives are 0: the fixed points are those of coordin
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -89,6 +89,7 @@ def next_posterior(
     exact : bool
         Whether the totals are those of all records, without noise: then no step is shortened.
     """
+    previous.forget()
     totals = Totals.view(average, noise_std, CENTRE)
     t = previous.step + 1
     pace = 1.0 if exact else min(1.0, _FULL_STEPS / t)
@@ -101,20 +102,20 @@ def next_posterior(
     # in natural coordinates c = c' - W p
     bias = step.bias - product(weights, totals.activity[:, None])[:, 0]
     family = Gaussian if step.precision.ndim == 3 else DiagonalGaussian
-    law = family(weights, step.precision)
     b = previous.hidden_bias
-    xi = polya_gamma_mean(np.sqrt(b.mean**2 + b.var))
-    b_precision = BIAS_PRECISION + totals.count * xi
-    return NetworkPosterior(
-        law,
+    b_precision = BIAS_PRECISION + totals.count * polya_gamma_mean(np.sqrt(b.mean**2 + b.var))
+    posterior = NetworkPosterior(
+        family(weights, step.precision),
         DiagonalGaussian(bias, totals.omega + BIAS_PRECISION),
         DiagonalGaussian(totals.count * (totals.activity - 0.5) / b_precision, b_precision),
-        previous.shrinkage.updated(weights**2 + law.var + noise_left),
+        previous.shrinkage,
         product(np.ascontiguousarray((weights * (totals.omega / totals.count)[:, None]).T), weights),
         running,
         step.noise_var,
         t,
     )
+    squares = weights**2 + posterior.weight_variances + noise_left
+    return replace(posterior, shrinkage=previous.shrinkage.updated(squares))
 
 
 def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Totals, pace: float) -> _Step:

@@ -1,0 +1,253 @@
+"""A private step of sigmoid belief networks against the matrix products in it; threads, memory, growth with K.
+
+    python -m experiments.benchmarks.sbn
+
+J = 784, S = 3,200 images of MNIST in every step. A step is all that the engine does in one: E-step, norms, clipped sums,
+noise, the next posterior. Its products are written down in one step, and the same list (shapes, dtypes, memory orders) is
+timed alone before every further step, so that both see the same machine. Every configuration is a process of its own. With
+one thread all times are CPU seconds, which other processes disturb less.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+
+import numpy as np
+
+from experiments.benchmarks.lda import peak_mib
+from experiments.results import results_folder, write_json, write_text
+
+BATCH_SIZE, N_HIDDEN, TARGET, TARGET_MIB = 3200, 100, 1.5, 1024
+N_STEPS = {"diagonal": 10, "full": 7}
+N_WARM = 3  # steps before any is timed: compilation, then the one whose products are written down
+
+
+def clock() -> float:
+    """CPU seconds, or wall clock with several threads."""
+    return time.process_time() if os.environ.get("OPENBLAS_NUM_THREADS") == "1" else time.perf_counter()
+
+
+def clocked(covariance: str, dtype: str, n_hidden: int) -> dict:
+    """Seconds of steps and, in turn, of their products."""
+    from vips import PrivacyPlan, SigmoidBeliefNetwork
+    from vips.datasets import load_mnist
+
+    steps: list[float] = []
+    products: list[float] = []
+    parts: dict[str, list[float]] = {"expected_statistics": [], "to_posterior": []}
+    calls: Counter = Counter()
+    recording = {"on": False}
+    state: dict = {}
+
+    class Clocked(SigmoidBeliefNetwork):
+        """The engine asks for a step size once, at the beginning of a step."""
+
+        def step_size(self, t):
+            now = clock()
+            if t > N_WARM + 1:
+                steps.append(now - state["start"])
+            if t > N_WARM:
+                if "replay" not in state:
+                    state["replay"] = replay(calls)
+                    parts.update({name: [] for name in parts})
+                products.append(seconds(state["replay"]))
+            recording["on"] = t == N_WARM
+            state["start"] = clock()
+            return super().step_size(t)
+
+        def expected_statistics(self, records, posterior):
+            start = clock()
+            statistics_ = super().expected_statistics(records, posterior)
+            parts["expected_statistics"].append(clock() - start)
+            return statistics_
+
+        def to_posterior(self, average, noise_std, previous):
+            start = clock()
+            posterior = super().to_posterior(average, noise_std, previous)
+            parts["to_posterior"].append(clock() - start)
+            return posterior
+
+    plan = PrivacyPlan(noise_multiplier=10.0, n_steps=N_STEPS[covariance], sampling_rate=1.0)
+    model = Clocked(n_hidden, privacy=plan, covariance=covariance, dtype=np.dtype(dtype).type, random_state=0)
+    with recorded(calls, recording):
+        model.fit(load_mnist().data[:BATCH_SIZE])
+    steps.append(clock() - state["start"])
+    peaks = {kind: peak_gflops(kind) for kind in ("float32", "float64")}
+    flops = {
+        kind: sum(2.0 * n * np.prod(a + b[1:]) for (a, b, k, *_), n in calls.items() if k == kind) for kind in peaks
+    }
+    return {
+        "step_s": statistics.median(steps),
+        "best_step_s": min(steps),
+        "products_s": statistics.median(products),
+        "best_products_s": min(products),
+        "e_step_s": sum(parts["expected_statistics"]) / len(steps),
+        "view_s": statistics.median(parts["to_posterior"]),
+        "ratio": statistics.median(step / alone for step, alone in zip(steps, products, strict=True)),
+        "n_products": sum(calls.values()),
+        "gflop": sum(flops.values()) / 1e9,
+        "least_s": sum(flops[kind] / (1e9 * peaks[kind]) for kind in peaks),
+        "peak_gflops": peaks,
+    }
+
+
+@contextmanager
+def recorded(calls: Counter, recording: dict):
+    """Count every product of the model by shapes, dtype and memory orders, while ``recording["on"]``."""
+    from vips import _blas
+
+    modules = [module for name, module in sys.modules.items() if name.startswith("vips.models._sbn_")]
+    places = [module for module in modules if getattr(module, "product", None) is _blas.product]
+
+    def product(a, b):
+        if recording["on"] and a.size and b.size:
+            calls[a.shape, b.shape, a.dtype.name, order(a), order(b)] += 1
+        return _blas.product(a, b)
+
+    for module in places:
+        module.product = product
+    try:
+        yield
+    finally:
+        for module in places:
+            module.product = _blas.product
+
+
+def order(array: np.ndarray) -> str:
+    return "C" if array.flags.c_contiguous else "F" if array.flags.f_contiguous else "strided"
+
+
+def replay(calls: Counter):
+    """A function that makes the same products from random numbers."""
+    from vips._blas import product
+
+    rng = np.random.default_rng(0)
+
+    def like(shape, dtype, layout):
+        if layout == "strided":
+            return rng.standard_normal((shape[0], 2 * shape[1])).astype(dtype)[:, : shape[1]]
+        return np.asarray(rng.standard_normal(shape), dtype=dtype, order=layout)
+
+    arrays = [(like(a, dtype, x), like(b, dtype, y), n) for (a, b, dtype, x, y), n in calls.items()]
+
+    def multiply() -> None:
+        for a, b, n in arrays:
+            for _ in range(n):
+                product(a, b)
+
+    multiply()
+    return multiply
+
+
+def peak_gflops(dtype: str, n: int = 2500) -> float:
+    """Best of several large square products."""
+    from vips._blas import product
+
+    a = np.ones((n, n), dtype)
+    product(a, a)
+    return 2 * n**3 / min(seconds(lambda: product(a, a)) for _ in range(3)) / 1e9
+
+
+def seconds(function) -> float:
+    start = clock()
+    function()
+    return clock() - start
+
+
+def memory(covariance: str | None) -> dict:
+    """Peak of a process that imports and loads, and takes three private steps if a covariance is given."""
+    from vips import PrivacyPlan, SigmoidBeliefNetwork
+    from vips.datasets import load_mnist
+
+    images = load_mnist().data
+    plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=BATCH_SIZE / len(images), n_steps=3)
+    model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, covariance=covariance or "diagonal", random_state=0)
+    if covariance is not None:
+        model.fit(images)
+    return {"peak_mib": peak_mib()}
+
+
+def measure(threads: int, *what) -> dict:
+    """``clocked(*what)`` or, of a single argument, ``memory(*what)``, in a process with so many threads."""
+    variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
+    environment = os.environ | {variable: str(threads) for variable in variables}
+    environment.pop("OPENBLAS_CORETYPE", None)
+    command = [sys.executable, "-m", "experiments.benchmarks.sbn", "--child", json.dumps(what)]
+    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--child", type=json.loads)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps((memory if len(options.child) == 1 else clocked)(*options.child)))
+        return
+    configurations = [(c, d, N_HIDDEN, n) for c in ("diagonal", "full") for d in ("float64", "float32") for n in (1, 2)]
+    configurations += [("diagonal", "float64", n_hidden, 1) for n_hidden in (30, 200)]
+    rows = []
+    for covariance, dtype, n_hidden, threads in configurations:
+        row = {"covariance": covariance, "dtype": dtype, "n_hidden": n_hidden, "threads": threads}
+        rows.append(row | measure(threads, covariance, dtype, n_hidden))
+        print(line(rows[-1]), flush=True)
+    processes = {"diagonal": "diagonal", "full": "full", "loading": None}
+    peaks = {name: measure(1, covariance)["peak_mib"] for name, covariance in processes.items()}
+    text = report(rows, peaks)
+    print("\n" + text)
+    write_text(results_folder("benchmarks") / "sbn.md", text)
+    write_json(results_folder("benchmarks") / "sbn.json", {"rows": rows, "peak_mib": peaks})
+
+
+def line(row: dict) -> str:
+    """A line of the table."""
+    gflop, peaks = row["gflop"], row["peak_gflops"]
+    cells = [row[name] for name in ("covariance", "dtype", "n_hidden", "threads")]
+    cells += [f"{row['step_s']:.3f} ({row['best_step_s']:.3f})", f"{row['e_step_s']:.3f}, {row['view_s']:.3f}"]
+    cells += [f"{row['products_s']:.3f} ({row['best_products_s']:.3f})", f"{row['ratio']:.2f}"]
+    cells += [f"{gflop / row['step_s']:.0f}, {gflop / row['products_s']:.0f}"]
+    cells += [f"{peaks['float64']:.0f}, {peaks['float32']:.0f}"]
+    return "| " + " | ".join(map(str, cells)) + " |"
+
+
+def report(rows: list[dict], peaks: dict[str, float]) -> str:
+    """Both tables, and memory in words."""
+    heads = ["covariance", "dtype", "K", "threads", "step, s (best)", "its E-step, view"]
+    heads += ["its products alone, s (best)", "ratio", "GFlop/s: step, products", "peak: double, single"]
+    head = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
+    main_rows = [row for row in rows if row["n_hidden"] == N_HIDDEN]
+    by_width = sorted((r for r in rows if (r["covariance"], r["dtype"], r["threads"]) == ("diagonal", "float64", 1)),
+                      key=lambda r: r["n_hidden"])  # fmt: skip
+    above = {name: peak - peaks["loading"] for name, peak in peaks.items()}
+    return "\n".join(
+        [
+            f"A private step on {BATCH_SIZE} MNIST images, J = 784, against its matrix products alone: medians, and the",
+            f"median of their ratios (target: {TARGET}). A view is the next posterior from noisy totals;",
+            "its time does not grow with S. GFlop/s count those products only. Sums over records are in double",
+            "precision whatever the dtype, which is that of the E-step.",
+            "",
+            *head,
+            *map(line, main_rows),
+            "",
+            "Growth with K:",
+            "",
+            *head,
+            *map(line, by_width),
+            "",
+            f"Peak memory of a process that loads MNIST and fits, K = {N_HIDDEN}, one thread: {peaks['diagonal']:.0f} MiB with "
+            f"a diagonal covariance, {peaks['full']:.0f} MiB with a full one (target: {TARGET_MIB} MiB); importing and loading "
+            f"take {peaks['loading']:.0f} MiB of it, the fit {above['diagonal']:.0f} and {above['full']:.0f} MiB.",
+        ]
+    ) + "\n"  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""``python -m experiments sbn_settings``: default clip, scales, ridge, step and start against their alternatives.
+
+Fitted: 10,000 of the first 50,000 training images of MNIST; scored: hidden pixels of 2,000 of the next 10,000. No test image
+is looked at. A fifth of the images gets a fifth of the noise: a stand-in for 50,000 images at ε, with the same ratio of
+signal to noise in every total, in a fifth of the time. It is no private fit at that ε.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+from tqdm import tqdm
+
+from experiments.blr_settings.run import changed
+from experiments.results import results_folder, write_json, write_text
+from experiments.sbn_mnist.scoring import Scored, score
+from vips import PrivacyPlan, SigmoidBeliefNetwork
+from vips.datasets import load_mnist
+from vips.models import _sbn_update
+from vips.models import sigmoid_belief_network as network
+
+EPSILONS, DELTA = (0.5, 1.0), 1e-4
+N_HIDDEN, SAMPLING_RATE, N_STEPS = 30, 0.5, 20
+N_DEVELOPMENT, N_FITTED, N_SCORED = 50_000, 10_000, 2_000
+
+
+def scales(**changes: float) -> dict:
+    return {(network, "_SCALES"): network._SCALES | changes}
+
+
+# name, changed constants of a module, arguments of the model
+SETTINGS = [
+    ("default", {}, {}),
+    ("clip norm × ½", {(network, "_CLIP_NORM"): 0.5 * network._CLIP_NORM}, {}),
+    ("clip norm × 2", {(network, "_CLIP_NORM"): 2.0 * network._CLIP_NORM}, {}),
+    ("clip norm × 8", {(network, "_CLIP_NORM"): 8.0 * network._CLIP_NORM}, {}),
+    ("scale of precisions × ½", scales(precision=0.5 * network._SCALES["precision"]), {}),
+    ("scale of precisions × 2", scales(precision=2.0 * network._SCALES["precision"]), {}),
+    ("scale of visible biases × ½", scales(visible=0.5 * network._SCALES["visible"]), {}),
+    ("scale of visible biases × 2", scales(visible=2.0 * network._SCALES["visible"]), {}),
+    ("all scales 1", {(network, "_SCALES"): dict.fromkeys(network._SCALES, 1.0)}, {}),
+    ("no ridge", {(_sbn_update, "_RIDGE"): 0.0}, {}),
+    ("ridge × 2", {(_sbn_update, "_RIDGE"): 2.0 * _sbn_update._RIDGE}, {}),
+    ("half the damping's step", {(_sbn_update, "_DAMPING"): 0.5 * _sbn_update._DAMPING}, {}),
+    ("whole steps", {(_sbn_update, "_DAMPING"): 1.0}, {}),
+    ("starting weights × ½", {(_sbn_update, "_FIRST_STD"): 0.5 * _sbn_update._FIRST_STD}, {}),
+    ("starting weights × 2", {(_sbn_update, "_FIRST_STD"): 2.0 * _sbn_update._FIRST_STD}, {}),
+    ("1 sweep", {}, {"n_sweeps": 1}),
+    ("6 sweeps", {}, {"n_sweeps": 6}),
+    ("normal prior", {}, {"prior": "normal"}),
+]
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m experiments sbn_settings", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--quick", action="store_true", help="1,000 images, ε = 1, the first two lines; writes nothing")
+    options = parser.parse_args(arguments)
+    n_fitted, n_scored = (1000, 200) if options.quick else (N_FITTED, N_SCORED)
+    epsilons, settings = (EPSILONS[-1:], SETTINGS[:2]) if options.quick else (EPSILONS, SETTINGS)
+    seeds = range(1 if options.quick else options.seeds)
+    images = load_mnist().data
+    fitted = images[np.random.default_rng(7).permutation(N_DEVELOPMENT)[:n_fitted]]
+    scored = Scored(images[N_DEVELOPMENT:], n_scored)
+    plans = {epsilon: stand_in(epsilon, n_fitted / N_DEVELOPMENT) for epsilon in epsilons}
+    rows = []
+    with tqdm(total=len(settings) * len(plans) * len(seeds), desc="fits", disable=None) as progress:
+        for name, constants, arguments_ in settings:
+            rows.append({"setting": name, "hidden": {epsilon: [] for epsilon in plans}})
+            with changed(constants):
+                for epsilon, plan in plans.items():
+                    for seed in seeds:
+                        model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, random_state=seed, **arguments_).fit(
+                            fitted
+                        )
+                        rows[-1]["hidden"][epsilon].append(score(model.reconstruct, scored, seed)["hidden"])
+                        progress.update()
+            tqdm.write(line(rows[-1]))
+    text = table(rows)
+    if not options.quick:
+        folder = results_folder("sbn_settings")
+        write_json(folder / "results.json", rows)
+        write_text(folder / "results.md", text)
+    print(text)
+
+
+def stand_in(epsilon: float, share: float) -> PrivacyPlan:
+    """The noise of ε for all images, times the share of them that is fitted."""
+    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
+    return PrivacyPlan(noise_multiplier=share * plan.noise_multiplier, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
+
+
+def line(row: dict) -> str:
+    cells = [f"{np.mean(values):.4f} ({min(values):.4f} to {max(values):.4f})" for values in row["hidden"].values()]
+    return f"| {row['setting']} | {' | '.join(cells)} |"
+
+
+def table(rows: list[dict]) -> str:
+    heads = ["setting", *(f"noise of ε = {epsilon:g}" for epsilon in rows[0]["hidden"])]
+    lines = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|", *map(line, rows)]
+    return "Shares of hidden pixels predicted right, mean (range over fits).\n\n" + "\n".join(lines) + "\n"
