@@ -9,12 +9,14 @@ is fitted with ``clip_norm=model.max_norm()``: a clip that binds biases slopes, 
 from __future__ import annotations
 
 import argparse
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
 from tqdm.auto import tqdm
 
 from experiments.results import results_folder, write_json, write_text
@@ -23,16 +25,22 @@ from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 CELLS = [(n, epsilon) for n in (500, 5_000, 50_000) for epsilon in (0.1, 0.5, 1.0, 4.0)]
 DELTA, ALPHA, N_FEATURES, N_CATEGORIES = 1e-5, 0.1, 5, 8
+N_MANY = 400_000  # records that a misspecified model's best coefficients are taken from
 
 
 def logistic(n_records: int, plan: PrivacyPlan | None, rng: np.random.Generator, misspecified: bool = False):
-    """Truth and fitted model. Misspecified: a tenth of the labels are coins; the truth is then still that of the rest."""
-    X = rng.normal(size=(n_records, N_FEATURES))
-    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    """Truth and fitted model. Misspecified: a tenth of the labels are coins; the truth is what many records would give."""
     w, intercept = rng.normal(size=N_FEATURES) / np.sqrt(ALPHA), rng.normal()
-    y = rng.random(n_records) < expit(X @ w + intercept)
+
+    def table(n: int) -> tuple[np.ndarray, np.ndarray]:
+        X = rng.normal(size=(n, N_FEATURES))
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+        y = rng.random(n) < expit(X @ w + intercept)
+        return X, np.where(rng.random(n) < 0.1, rng.random(n) < 0.5, y) if misspecified else y
+
+    X, y = table(n_records)
     if misspecified:
-        y = np.where(rng.random(n_records) < 0.1, rng.random(n_records) < 0.5, y)
+        w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
     model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA)
     if plan is None:
         return w, model.fit(X, y.astype(int)).laplace_posterior(X, y.astype(int))
@@ -67,12 +75,18 @@ def main(arguments: list[str]) -> None:
         default=40,
         help="fits in each cell of logistic regression; ten times as many of proportions",
     )
+    parser.add_argument(
+        "--models", nargs="+", choices=MODELS, default=list(MODELS), help="only these; others stay as they are"
+    )
     parser.add_argument("--quick", action="store_true", help="two small cells; writes nothing")
     options = parser.parse_args(arguments)
-    rows = []
-    for name, (simulate, n_steps, misspecified) in MODELS.items():
+    path = results_folder("coverage") / "results.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not options.quick else []
+    rows = [row for row in known if row["model"] not in options.models]
+    for name in options.models:
+        simulate, n_steps, misspecified = MODELS[name]
         cells = [(500, 1.0), (2000, 4.0)] if options.quick else CELLS
-        if misspecified:
+        if misspecified and not options.quick:
             cells = [cell for cell in cells if cell[0] == 5_000]
         n_fits = options.fits * (1 if simulate is logistic else 10)
         for n_records, epsilon in tqdm(cells, desc=name, disable=None):
@@ -82,13 +96,13 @@ def main(arguments: list[str]) -> None:
             simulate_one = partial(simulate, n_records, rng=rng, misspecified=misspecified)
             rows.append(row | cell(simulate_one, plan, n_fits))
             tqdm.write(line(rows[-1]))
+    rows.sort(key=lambda row: list(MODELS).index(row["model"]))
     text = table(rows)
     print(text)
     if not options.quick:
-        folder = results_folder("coverage")
-        write_json(folder / "results.json", rows)
-        write_text(folder / "results.md", text)
-        plot(rows, folder / "coverage.png")
+        write_json(path, rows)
+        write_text(path.with_suffix(".md"), text)
+        plot(rows, path.with_name("coverage.png"))
 
 
 def cell(simulate: Callable, plan: PrivacyPlan, n_fits: int) -> dict:
