@@ -1,5 +1,6 @@
 """vips: private variational Bayes for conjugate-exponential models."""
 
+from vips.compare.curve import UtilityCurve, privacy_utility_curve
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.count_regression import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from vips.models.dirichlet_multinomial import DirichletMultinomial
@@ -35,6 +36,8 @@ __all__ = [
     "Records",
     "RobbinsMonro",
     "SigmoidBeliefNetwork",
+    "UtilityCurve",
     "audit",
     "load",
+    "privacy_utility_curve",
 ]
