@@ -1,5 +1,6 @@
 """vips: private variational Bayes for conjugate-exponential models."""
 
+from vips.compare import Comparison, compare
 from vips.compare.curve import UtilityCurve, privacy_utility_curve
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
 from vips.models.count_regression import BayesianBinomialRegression, BayesianNegativeBinomialRegression
@@ -21,6 +22,7 @@ __all__ = [
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "Block",
+    "Comparison",
     "ConjugateExponentialModel",
     "DenseStatistics",
     "DirichletMultinomial",
@@ -38,6 +40,7 @@ __all__ = [
     "SigmoidBeliefNetwork",
     "UtilityCurve",
     "audit",
+    "compare",
     "load",
     "privacy_utility_curve",
 ]

@@ -33,6 +33,9 @@ class NetworkPosterior:
         step tells. The weights' means are its view: the same without noise.
     step : int
         Steps that this posterior has seen.
+    plug_in : bool
+        Whether E-steps take the weights at their means. So it is in private fits: clipped totals are those of fewer records
+        than there are, nobody knows how many, and variances that follow from them are far too large.
     """
 
     weights: DiagonalGaussian | Gaussian
@@ -43,6 +46,7 @@ class NetworkPosterior:
     running: np.ndarray
     noise_var: np.ndarray
     step: int = 0
+    plug_in: bool = False
     _spreads: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
@@ -51,12 +55,12 @@ class NetworkPosterior:
         arrays = *means, self.visible_bias.var, self.coupling
         return tuple(np.ascontiguousarray(array, dtype=dtype) for array in arrays)
 
-    def spread(self, dtype: np.dtype) -> _DiagonalSpread | _FullSpread:
+    def spread(self, dtype: np.dtype) -> _NoSpread | _DiagonalSpread | _FullSpread:
         """What second moments of the weights do in the E-step."""
         dtype = np.dtype(dtype)
         if dtype not in self._spreads:
             kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
-            self._spreads[dtype] = kind(self, dtype)
+            self._spreads[dtype] = (_NoSpread if self.plug_in else kind)(self, dtype)
         return self._spreads[dtype]
 
     @property
@@ -85,7 +89,8 @@ class NetworkPosterior:
         parts |= {"shrinkage": self.shrinkage}
         arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
         names = "coupling", "running", "noise_var"
-        return arrays | {name: getattr(self, name) for name in names} | {"step": np.array(self.step)}
+        arrays |= {name: getattr(self, name) for name in names}
+        return arrays | {"step": np.array(self.step), "plug_in": np.array(self.plug_in)}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
@@ -104,7 +109,23 @@ class NetworkPosterior:
             arrays["running"],
             arrays["noise_var"],
             int(arrays["step"]),
+            bool(arrays["plug_in"]),
         )
+
+
+class _NoSpread:
+    """Weights at their means."""
+
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        self._squares = np.square(posterior.weights.mean).astype(dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        """Variance of w_jᵀz over z, shape (n_records, J): Σ_k v_k w̄_jk²."""
+        return times(z * (1.0 - z), self._squares.T)
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        """Σ_j (z̄_k - ½) ω_j w̄_jk², shape (n_records, K)."""
+        return (z - 0.5) * times(omega, self._squares)
 
 
 class _DiagonalSpread:

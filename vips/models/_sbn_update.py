@@ -113,6 +113,7 @@ def next_posterior(
         running,
         step.noise_var,
         t,
+        private,
     )
     squares = weights**2 + posterior.weight_variances + noise_left
     return replace(posterior, shrinkage=previous.shrinkage.updated(squares))

@@ -1,0 +1,130 @@
+"""How far the mean of each parameter moved, and the divergence of each marginal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vips.compare._parts import Part
+from vips.compare.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
+from vips.expfam import Dirichlet
+
+__all__ = ["Movement", "Mover"]
+
+
+@dataclass(frozen=True)
+class Mover:
+    """One parameter.
+
+    Attributes
+    ----------
+    name : str
+        A feature, a word of a topic, a hidden and a visible unit.
+    private, baseline : float
+        Posterior means.
+    private_std, baseline_std : float
+        Posterior standard deviations.
+    difference : float
+        Private less baseline.
+    standardized : float
+        The difference ÷ pooled posterior standard deviation, √((σ² + σ'²)/2).
+    kl_private_baseline, kl_baseline_private : float
+        Of the marginals.
+    wasserstein : float
+        2-Wasserstein distance of the marginals.
+    source : str
+    """
+
+    name: str
+    private: float
+    baseline: float
+    private_std: float
+    baseline_std: float
+    difference: float
+    standardized: float
+    kl_private_baseline: float
+    kl_baseline_private: float
+    wasserstein: float
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.baseline:.4g} → {self.private:.4g} ({self.standardized:+.2g} standard deviations)"
+
+
+@dataclass(frozen=True)
+class Movement:
+    """Means and standard deviations of one part in both posteriors, flattened in C order."""
+
+    private: Part
+    baseline: Part
+
+    @cached_property
+    def means(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the private and the baseline posterior, shape (n_parameters,) each."""
+        return np.ravel(self.private.distribution.mean), np.ravel(self.baseline.distribution.mean)
+
+    @cached_property
+    def stds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of both posteriors, shape (n_parameters,) each."""
+        return tuple(np.sqrt(np.ravel(part.distribution.var)) for part in (self.private, self.baseline))
+
+    @cached_property
+    def difference(self) -> np.ndarray:
+        """Private less baseline means."""
+        return self.means[0] - self.means[1]
+
+    @cached_property
+    def standardized(self) -> np.ndarray:
+        """``difference`` ÷ √((σ² + σ'²)/2); 0 where nothing moved."""
+        pooled = np.sqrt(0.5 * (self.stds[0] ** 2 + self.stds[1] ** 2))
+        return np.divide(self.difference, pooled, out=np.zeros(len(pooled)), where=self.difference != 0.0)
+
+    def name(self, index: int) -> str:
+        """Of the parameter at a place in the flattened arrays."""
+        return self.private.label(np.unravel_index(index, self._shape))
+
+    @cached_property
+    def _shape(self) -> tuple[int, ...]:
+        return np.shape(self.private.distribution.mean)
+
+    def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
+        """The parameters at some places of the flattened arrays."""
+        ours, theirs = (_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+        columns = [
+            *(values[chosen] for values in (*self.means, *self.stds, self.difference, self.standardized)),
+            kl(ours, theirs),
+            kl(theirs, ours),
+            wasserstein(ours, theirs),
+        ]
+        return [
+            Mover(self.name(int(index)), *map(float, values), source)
+            for index, *values in zip(chosen, *columns, strict=True)
+        ]
+
+    def columns(self) -> dict[str, list | np.ndarray]:
+        """All parameters as columns of a table, without the Wasserstein distances of Betas, which take milliseconds each."""
+        ours, theirs = marginals(self.private.distribution), marginals(self.baseline.distribution)
+        distance = None if isinstance(ours, Dirichlet) else wasserstein(ours, theirs)
+        return {
+            "name": [self.private.label(index) for index in np.ndindex(self._shape)],
+            "private": self.means[0],
+            "baseline": self.means[1],
+            "private_std": self.stds[0],
+            "baseline_std": self.stds[1],
+            "difference": self.difference,
+            "standardized": self.standardized,
+            "kl_private_baseline": np.ravel(kl(ours, theirs)),
+            "kl_baseline_private": np.ravel(kl(theirs, ours)),
+            "wasserstein": np.full(len(self.difference), np.nan) if distance is None else np.ravel(distance),
+        }
+
+
+def _taken(distribution: Family, chosen: np.ndarray) -> Family:
+    """Some of many marginals."""
+    parameters = []
+    for name, n_axes in FAMILIES[family_of(distribution)]:
+        array = getattr(distribution, name)
+        parameters.append(array.reshape(-1, *array.shape[array.ndim - n_axes :])[chosen])
+    return family_of(distribution)(*parameters)

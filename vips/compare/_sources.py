@@ -1,0 +1,20 @@
+"""What a number was computed from."""
+
+from __future__ import annotations
+
+__all__ = ["PRIVATE", "RELEASED", "X_TEST", "combined", "source_of"]
+
+RELEASED = "released"
+X_TEST = "X_test: not protected"
+PRIVATE = "private data"
+
+
+def source_of(model) -> str:
+    """Of what is in a fitted model: its records, unless the fit has a guarantee."""
+    return RELEASED if model.privacy_.has_guarantee else PRIVATE
+
+
+def combined(*sources: str) -> str:
+    """Of a number that is computed from several: all that is not released."""
+    parts = {part for source in sources for part in source.split("; ")}
+    return "; ".join(source for source in (PRIVATE, X_TEST) if source in parts) or RELEASED
