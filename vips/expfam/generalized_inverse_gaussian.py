@@ -21,7 +21,6 @@ from collections.abc import Mapping
 from functools import cached_property
 
 import numpy as np
-from scipy import stats
 from scipy.special import k0e, k1e
 
 __all__ = ["GeneralizedInverseGaussian"]
@@ -92,14 +91,13 @@ class GeneralizedInverseGaussian:
 
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws, shape (size, ...)."""
-        law = stats.geninvgauss(0.0, self._argument, scale=self._scale)
-        return law.rvs((size, *self.rate.shape), random_state=rng)
+        return self._law().rvs((size, *self.rate.shape), random_state=rng)
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""
         if not 0.0 < level < 1.0:
             raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
-        return stats.geninvgauss(0.0, self._argument, scale=self._scale).interval(level)
+        return self._law().interval(level)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -109,6 +107,11 @@ class GeneralizedInverseGaussian:
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> GeneralizedInverseGaussian:
         """Inverse of ``to_arrays``."""
         return cls(arrays["rate"], arrays["inverse_rate"])
+
+    def _law(self):
+        from scipy.stats import geninvgauss  # a second to import, for what hardly anybody calls
+
+        return geninvgauss(0.0, self._argument, scale=self._scale)
 
     @property
     def _argument(self) -> np.ndarray:
