@@ -11,7 +11,9 @@ from vips.compare._sources import PRIVATE, X_TEST
 if TYPE_CHECKING:
     from vips.compare.comparison import Comparison, Row
 
-__all__ = ["paragraph", "table"]
+__all__ = ["HEADS", "paragraph", "table", "table_cells"]
+
+HEADS = "", "private", "baseline", "value", "computed from"
 
 
 def paragraph(comparison: Comparison) -> str:
@@ -37,14 +39,16 @@ def paragraph(comparison: Comparison) -> str:
 
 def table(rows: Sequence[Row]) -> str:
     """Quantity, both models' numbers, the value and its source, in columns."""
-    lines = [("", "private", "baseline", "value", "computed from")]
-    lines += [
-        (row.quantity, _number(row.private), _number(row.baseline), _number(row.value), row.source) for row in rows
-    ]
+    lines = [HEADS, *map(table_cells, rows)]
     widths = [max(len(line[i]) for line in lines) for i in range(4)]
     return "\n".join(
         "  ".join([line[0].ljust(widths[0]), *(line[i].rjust(widths[i]) for i in (1, 2, 3)), line[4]]) for line in lines
     )
+
+
+def table_cells(row: Row) -> tuple[str, ...]:
+    """Of one row, under ``HEADS``."""
+    return row.quantity, _number(row.private), _number(row.baseline), _number(row.value), row.source
 
 
 def _is_score(row: Row) -> bool:

@@ -7,8 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._html import html_table
 from vips.compare._movement import Movement, Mover
-from vips.compare._text import paragraph, table
+from vips.compare._text import HEADS, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
 from vips.compare.divergences import bound_from_kl
 
@@ -223,6 +224,11 @@ class Comparison:
     def __str__(self) -> str:
         sections = [paragraph(self), table([row for row in self.rows if not row.is_detail])]
         return "\n\n".join([*sections, *(f"Note: {note}" for note in self.notes)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [table_cells(row) for row in self.rows if not row.is_detail]
+        return html_table(paragraph(self), HEADS, rows, (f"Note: {note}" for note in self.notes))
 
     def __repr__(self) -> str:
         return f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>"

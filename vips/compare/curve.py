@@ -9,6 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
+from vips._html import html_table
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import current_ledger
@@ -48,6 +49,12 @@ class UtilityCurve:
         if self.baseline is not None:
             lines.append(f"  not private  {_spread(self.baseline)}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [(f"ε = {epsilon:g}", _spread(row)) for epsilon, row in zip(self.epsilons, self.scores, strict=True)]
+        rows += [] if self.baseline is None else [("not private", _spread(self.baseline))]
+        return html_table(f"Scores at δ = {self.delta:g} ({self.source})", ("", "mean (range)"), rows)
 
     def to_frame(self):
         """One row for each fit: ``epsilon`` (inf for a non-private one), ``repeat``, ``score``, ``source``; needs pandas."""

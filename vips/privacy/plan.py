@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from vips._html import html_table
 from vips.privacy import _open_ledger, accounting, noise
 from vips.privacy._lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.clipping import clip_weights
@@ -214,6 +215,15 @@ class PrivacyPlan:
     def non_private(cls, *, sampling_rate: float = 1.0, n_steps: int = 20) -> PrivacyPlan:
         """The same loop with no noise and an infinite clip: ordinary (stochastic) variational Bayes."""
         return cls(noise_multiplier=0.0, sampling_rate=sampling_rate, n_steps=n_steps, clip_norm=math.inf)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
+        notes = []
+        if self.is_private and self.report_delta is not None and not self.reproducible_noise:
+            notes = [f"Worth ε = {self.epsilon(self.report_delta):.4g} at δ = {self.report_delta:g}."]
+        return html_table("PrivacyPlan", (), rows, notes)
 
     @property
     def is_private(self) -> bool:

@@ -1,0 +1,45 @@
+"""What notebooks show: well-formed, labelled, and nothing of a name is taken for markup."""
+
+import xml.etree.ElementTree as ET
+
+import numpy as np
+
+from vips import BayesianLogisticRegression, PrivacyPlan, compare
+from vips._html import html_table
+from vips.compare.curve import PRIVATE, UtilityCurve
+
+
+def texts(shown):
+    return " ".join(ET.fromstring(shown).itertext())
+
+
+def test_text_stays_text():
+    shown = html_table("a < b", ("", "x & y"), [("<script>", 1.5)], ["done <br>"])
+    assert "<script>" not in shown
+    assert "<script>" in texts(shown)
+    assert "done <br>" in texts(shown)
+
+
+def test_plans():
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=4)
+    assert "Worth ε = 1 at δ = 1e-05." in texts(plan._repr_html_())
+    assert "clip_norm" not in texts(plan._repr_html_())  # not chosen yet
+    assert "Worth" not in texts(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4)._repr_html_())
+
+
+def test_curves_say_whether_they_are_private():
+    shown = texts(UtilityCurve((0.5, 2.0), 1e-5, np.ones((2, 3)), np.full(3, 2.0), PRIVATE)._repr_html_())
+    assert "PRIVATE" in shown
+    assert "ε = 0.5" in shown
+    assert "not private" in shown
+
+
+def test_comparisons():
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
+    y = (X[:, 0] > 0).astype(int)
+    plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=5)
+    private = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    comparison = compare(private, BayesianLogisticRegression(feature_norm=1.0).fit(X, y))
+    shown = texts(comparison._repr_html_())
+    assert "computed from" in shown
+    assert "private data" in shown
