@@ -237,7 +237,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Co
         return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
 
     def max_norm(self) -> float:
-        """No record has a larger norm in a private fit: residuals are at most 1, ω and v at most ¼, and weights there at most 6."""
+        """No record of a private fit has a larger norm: residuals are at most 1, ω and v at most ¼, weights at most 6."""
         n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
         J, K = np.sqrt(n_visible), np.sqrt(n_hidden)
         norms = {
