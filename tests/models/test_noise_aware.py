@@ -34,10 +34,10 @@ def unclipped(model):
     return model
 
 
-def coverage(n_records, epsilon, n_fits, seed):
+def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
     """Of 95 % intervals for coefficients drawn from the prior: naive and noise-aware; and the ratio of their widths."""
     rng, held, ratios = np.random.default_rng(seed), [], []
-    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=20)
+    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=sampling_rate, n_steps=20)
     for _ in range(n_fits):
         X, y, w = table(n_records, 4, rng)
         model = unclipped(BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA)).fit(X, y)
@@ -50,9 +50,11 @@ def coverage(n_records, epsilon, n_fits, seed):
     return *np.mean(held, axis=(0, 2)), np.median(ratios)
 
 
-@pytest.mark.parametrize(("n_records", "epsilon"), [(500, 0.1), (500, 1.0), (5000, 1.0)])
-def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon):
-    naive, aware, ratio = coverage(n_records, epsilon, n_fits=12, seed=n_records)
+@pytest.mark.parametrize(
+    ("n_records", "epsilon", "sampling_rate"), [(500, 0.1, 1.0), (500, 1.0, 1.0), (5000, 1.0, 1.0), (5000, 8.0, 0.05)]
+)
+def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, sampling_rate):
+    naive, aware, ratio = coverage(n_records, epsilon, 12, n_records, sampling_rate)
     assert naive < 0.75
     assert aware > 0.83  # 0.95 less four standard errors
     assert ratio > 1.3
@@ -73,7 +75,7 @@ def test_without_noise_it_is_the_laplace_approximation_of_the_exact_posterior():
     means = exact + 0.3 * rng.normal(size=(6, 5))
     totals = np.array([design.T @ (y - expit(design @ mean)) for mean in means])
     prior = model._coefficient_prior().precision(ALPHA) / units**2
-    steps = NoisySteps(means, totals, 0.0, precision, 0.0, prior, model._intercept_constant())
+    steps = NoisySteps(means, totals, 0.0, 1.0, precision, 0.0, prior, model._intercept_constant())
     mean, cov = noise_aware_moments_of(steps, means[0], rng)
     np.testing.assert_allclose(mean / units, laplace.mean, atol=0.4 * laplace.std.min())
     np.testing.assert_allclose(np.sqrt(np.diag(cov)) / units, laplace.std, rtol=0.03)

@@ -127,8 +127,8 @@ class PolyaGammaRegression(AugmentedRegression):
             looked, totals = self._last_steps(j)
             prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
             steps = NoisySteps(
-                looked * ball, totals / ball, step_noise / ball, precision[j], noise_std["precision"] / ball**2, prior,
-                self._intercept_constant() / ball,
+                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precision[j],
+                noise_std["precision"] / ball**2, prior, self._intercept_constant() / ball,
             )  # fmt: skip
             mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball, rng)
             scale = units * ball
@@ -144,6 +144,8 @@ class PolyaGammaRegression(AugmentedRegression):
         for i in range(1, n_steps + 1):
             rho = self.step_size(last + 1 - i)
             rho = rho["linear"] if isinstance(rho, dict) else rho
+            if rho == 0.0:
+                raise NotImplementedError("The noise-aware posterior needs steps of a size above 0.")
             before = averages[-i - 1] if i < len(averages) else 0.0
             totals[-i] = (averages[-i] - (1.0 - rho) * before) / rho
         return path[-n_steps:], totals

@@ -57,6 +57,8 @@ class NoisySteps:
         m_i and g_i.
     noise_std : float
         s.
+    sampling_rate : float
+        q. Totals of samples, ÷ q, vary by (1 - q)/q Σ r² x xᵀ more, which is (1 - q)/q H on average.
     precision, precision_noise_std : ndarray of shape (d, d), float
         P̂, and the noise on its diagonal (÷ √2 elsewhere).
     prior : ndarray of shape (d,)
@@ -68,6 +70,7 @@ class NoisySteps:
     means: np.ndarray
     totals: np.ndarray
     noise_std: float
+    sampling_rate: float
     precision: np.ndarray
     precision_noise_std: float
     prior: np.ndarray
@@ -94,16 +97,17 @@ def _draw(steps: NoisySteps, rng: np.random.Generator) -> np.ndarray:
 
 
 def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    prior, mu = steps.prior, start
-    noise = steps.noise_std**2 / len(steps.means) * np.eye(len(prior))
+    prior, mu, k, q = steps.prior, start, len(steps.means), steps.sampling_rate
+    noise = steps.noise_std**2 / k * np.eye(len(prior))
     for _ in range(_MOST_ROUNDS):
         curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
         carried = [
             total + _Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu)
             for mean, total in zip(steps.means, steps.totals, strict=True)
         ]
-        weight = curvature @ np.linalg.solve(curvature + noise, curvature)
-        seen = curvature @ np.linalg.solve(curvature + noise, np.mean(carried, axis=0))
+        varies = (1.0 + (1.0 - q) / (q * k)) * curvature + noise
+        weight = curvature @ np.linalg.solve(varies, curvature)
+        seen = curvature @ np.linalg.solve(varies, np.mean(carried, axis=0))
         law = weight + np.diag(prior)
         last, mu = mu, np.linalg.solve(law, seen + weight @ mu)
         if np.abs(mu - last).max() <= _TOLERANCE * (1.0 + np.abs(mu).max()):
