@@ -17,8 +17,8 @@ from experiments.results import results_folder, write_json, write_text
 from experiments.sbn_mnist.scoring import Scored, score
 from vips import PrivacyPlan, SigmoidBeliefNetwork
 from vips.datasets import load_mnist
+from vips.models import _sbn_contract as network
 from vips.models import _sbn_update
-from vips.models import sigmoid_belief_network as network
 
 EPSILONS, DELTA = (0.5, 1.0), 1e-4
 N_HIDDEN, SAMPLING_RATE, N_STEPS = 30, 0.5, 20

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.models import _sbn_inference, _sbn_statistics, sigmoid_belief_network
+from vips.models import _sbn_contract, _sbn_inference, _sbn_statistics
 from vips.models._sbn_inference import product_alone
 from vips.models._sbn_statistics import NetworkStatistics
 
@@ -55,7 +55,7 @@ def variances_not_in_the_outer_norm(patch):
 
 def hidden_units_kept_between_steps(patch):
     """As in the published code: a record starts where the record at its place in the last batch ended."""
-    original, kept = sigmoid_belief_network.infer, {}
+    original, kept = _sbn_contract.infer, {}
 
     def mutant(y, posterior, n_sweeps, observed=None, alone=False):
         units = original(y, posterior, n_sweeps, observed, alone)
@@ -65,7 +65,7 @@ def hidden_units_kept_between_steps(patch):
         units.mean[:n] = 0.5 * (units.mean[:n] + last[:n])
         return units
 
-    patch.setattr(sigmoid_belief_network, "infer", mutant)
+    patch.setattr(_sbn_contract, "infer", mutant)
 
 
 def views_of_a_single_row(patch):
