@@ -76,7 +76,7 @@ class UtilityCurve:
         try:
             import matplotlib.pyplot as plt
         except ImportError as error:
-            raise ImportError("plot() needs matplotlib: pip install matplotlib.") from error
+            raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'.") from error
         axes = plt.subplots(layout="constrained")[1] if axes is None else axes
         mean = self.scores.mean(axis=1)
         spread = np.abs(np.stack([self.scores.min(axis=1), self.scores.max(axis=1)]) - mean)
