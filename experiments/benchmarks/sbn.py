@@ -1,4 +1,4 @@
-"""A private step of sigmoid belief networks against the matrix products in it; threads, memory, growth with K.
+"""A step of sigmoid belief networks, private and not, against the matrix products in it; threads, memory, growth with K.
 
     python -m experiments.benchmarks.sbn
 
@@ -35,7 +35,7 @@ def clock() -> float:
     return time.process_time() if os.environ.get("OPENBLAS_NUM_THREADS") == "1" else time.perf_counter()
 
 
-def clocked(covariance: str, dtype: str, n_hidden: int) -> dict:
+def clocked(covariance: str, dtype: str, n_hidden: int, private: bool) -> dict:
     """Seconds of steps and, in turn, of their products."""
     from vips import PrivacyPlan, SigmoidBeliefNetwork
     from vips.datasets import load_mnist
@@ -75,7 +75,10 @@ def clocked(covariance: str, dtype: str, n_hidden: int) -> dict:
             parts["to_posterior"].append(clock() - start)
             return posterior
 
-    plan = PrivacyPlan(noise_multiplier=10.0, n_steps=N_STEPS[covariance], sampling_rate=1.0)
+    n_steps = N_STEPS[covariance]
+    plan = PrivacyPlan.non_private(n_steps=n_steps)
+    if private:
+        plan = PrivacyPlan(noise_multiplier=10.0, n_steps=n_steps, sampling_rate=1.0)
     model = Clocked(n_hidden, privacy=plan, covariance=covariance, dtype=np.dtype(dtype).type, random_state=0)
     with recorded(calls, recording):
         model.fit(load_mnist().data[:BATCH_SIZE])
@@ -192,12 +195,14 @@ def main() -> None:
     if options.child:
         print(json.dumps((memory if len(options.child) == 1 else clocked)(*options.child)))
         return
-    configurations = [(c, d, N_HIDDEN, n) for c in ("diagonal", "full") for d in ("float64", "float32") for n in (1, 2)]
-    configurations += [("diagonal", "float64", n_hidden, 1) for n_hidden in (30, 200)]
+    kinds = [(c, d, p) for c in ("diagonal", "full") for d in ("float64", "float32") for p in (True, False)]
+    configurations = [(*kind, N_HIDDEN, 1) for kind in kinds]
+    configurations += [(covariance, "float64", True, N_HIDDEN, 2) for covariance in ("diagonal", "full")]
+    configurations += [("diagonal", "float64", True, n_hidden, 1) for n_hidden in (30, 200)]
     rows = []
-    for covariance, dtype, n_hidden, threads in configurations:
-        row = {"covariance": covariance, "dtype": dtype, "n_hidden": n_hidden, "threads": threads}
-        rows.append(row | measure(threads, covariance, dtype, n_hidden))
+    for covariance, dtype, private, n_hidden, threads in configurations:
+        row = {"covariance": covariance, "dtype": dtype, "private": private, "n_hidden": n_hidden, "threads": threads}
+        rows.append(row | measure(threads, covariance, dtype, n_hidden, private))
         print(line(rows[-1]), flush=True)
     processes = {"diagonal": "diagonal", "full": "full", "loading": None}
     peaks = {name: measure(1, covariance)["peak_mib"] for name, covariance in processes.items()}
@@ -210,7 +215,7 @@ def main() -> None:
 def line(row: dict) -> str:
     """A line of the table."""
     gflop, peaks = row["gflop"], row["peak_gflops"]
-    cells = [row[name] for name in ("covariance", "dtype", "n_hidden", "threads")]
+    cells = [row["covariance"], row["dtype"], "yes" if row["private"] else "no", row["n_hidden"], row["threads"]]
     cells += [f"{row['step_s']:.3f} ({row['best_step_s']:.3f})", f"{row['e_step_s']:.3f}, {row['view_s']:.3f}"]
     cells += [f"{row['products_s']:.3f} ({row['best_products_s']:.3f})", f"{row['ratio']:.2f}"]
     cells += [f"{gflop / row['step_s']:.0f}, {gflop / row['products_s']:.0f}"]
@@ -220,19 +225,22 @@ def line(row: dict) -> str:
 
 def report(rows: list[dict], peaks: dict[str, float]) -> str:
     """Both tables, and memory in words."""
-    heads = ["covariance", "dtype", "K", "threads", "step, s (best)", "its E-step, view"]
+    heads = ["covariance", "dtype", "private", "K", "threads", "step, s (best)", "its E-step, view"]
     heads += ["its products alone, s (best)", "ratio", "GFlop/s: step, products", "peak: double, single"]
     head = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
     main_rows = [row for row in rows if row["n_hidden"] == N_HIDDEN]
-    by_width = sorted((r for r in rows if (r["covariance"], r["dtype"], r["threads"]) == ("diagonal", "float64", 1)),
-                      key=lambda r: r["n_hidden"])  # fmt: skip
+    first = rows[0]
+    by_width = [
+        r for r in rows if all(r[name] == first[name] for name in ("covariance", "dtype", "private", "threads"))
+    ]
+    by_width.sort(key=lambda r: r["n_hidden"])
     above = {name: peak - peaks["loading"] for name, peak in peaks.items()}
     return "\n".join(
         [
-            f"A private step on {BATCH_SIZE} MNIST images, J = 784, against its matrix products alone: medians, and the",
+            f"A step on {BATCH_SIZE} MNIST images, J = 784, against its matrix products alone: medians, and the",
             f"median of their ratios (target: {TARGET}). A view is the next posterior from noisy totals;",
             "its time does not grow with S. GFlop/s count those products only. Sums over records are in double",
-            "precision whatever the dtype, which is that of the E-step.",
+            "precision whatever the dtype, which is that of the E-step. A private E-step takes the weights at their means.",
             "",
             *head,
             *map(line, main_rows),
