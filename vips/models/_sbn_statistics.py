@@ -95,22 +95,21 @@ class NetworkStatistics(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         weights, omega, residual, z, centred, var = self._present(weights)
-        residual, omega = residual * weights[:, None], omega * weights[:, None]
-        n_hidden = z.shape[1]
-        both = product(omega.T, np.hstack([z, var]))
+        column, n_hidden = weights[:, None], z.shape[1]  # it is the narrower factors that are multiplied by weights
+        both = product(omega.T, np.hstack([z, var]) * column)
         sums = {
             "count": weights.sum(),
             "hidden": weights @ centred,
-            "visible": residual.sum(axis=0),
-            "visible_precision": omega.sum(axis=0),
-            "weights": product(residual.T, centred) - both[:, n_hidden:] * self._weights,
+            "visible": product(residual.T, column)[:, 0],
+            "visible_precision": product(omega.T, column)[:, 0],
+            "weights": product(residual.T, centred * column) - both[:, n_hidden:] * self._weights,
             "precision": both[:, :n_hidden],
         }
         if not self._full:
             return sums
         packed = packed_pairs(z)
         packed[:, _diagonal_places(n_hidden)] = z  # E z² = E z
-        return sums | {"outer": unpacked(product(omega.T, packed), n_hidden)}
+        return sums | {"outer": unpacked(product((omega * column).T, packed), n_hidden)}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """As in the base class, and fast with a diagonal covariance."""
