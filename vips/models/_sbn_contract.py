@@ -170,9 +170,9 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     @property
     def chunk_size(self) -> int:
-        """Records per E-step call; with a full covariance so many that their pairs of hidden units take 30 MB."""
+        """Records per E-step call: few enough to stay in the cache; with a full covariance at most 30 MB of pairs of units."""
         n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
-        return self.__dict__.get("_chunk_size") or min(2048, max(64, 3_750_000 // n_pairs))
+        return self.__dict__.get("_chunk_size") or min(512, max(64, 3_750_000 // n_pairs))
 
     @chunk_size.setter
     def chunk_size(self, value: int) -> None:
