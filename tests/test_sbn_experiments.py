@@ -104,8 +104,8 @@ def test_products_of_a_step_are_recorded_as_they_are_called():
 
 def test_tables_of_the_benchmark_are_as_wide_as_their_heads():
     names = "step_s", "best_step_s", "products_s", "best_products_s", "e_step_s", "view_s", "ratio", "gflop"
-    row = {"covariance": "diagonal", "dtype": "float64", "n_hidden": 100, "threads": 1} | dict.fromkeys(names, 0.5)
-    row |= {"peak_gflops": {"float32": 100.0, "float64": 50.0}}
+    row = {"covariance": "diagonal", "dtype": "float64", "private": True, "n_hidden": 100} | dict.fromkeys(names, 0.5)
+    row |= {"threads": 1, "peak_gflops": {"float32": 100.0, "float64": 50.0}}
     report = benchmark.report([row], {"diagonal": 700.0, "full": 900.0, "loading": 300.0})
     assert len({line.count("|") for line in report.splitlines() if line.startswith("|")}) == 1
     assert "the fit 400 and 600 MiB" in report
