@@ -185,9 +185,6 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
-    #: Records per E-step call. A speed and memory knob: it changes no result beyond rounding.
-    chunk_size = 1024
-
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
         """What is summed. Independent of the data (the number of columns is public)."""
@@ -252,6 +249,19 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Plan of a non-private fit (``privacy=None``), which may look at the data."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)
+
+    @property
+    def chunk_size(self) -> int:
+        """Records per E-step call. A speed and memory knob: it changes no result beyond rounding."""
+        return self.__dict__.get("_chunk_size") or self.default_chunk_size()
+
+    @chunk_size.setter
+    def chunk_size(self, value: int) -> None:
+        self._chunk_size = value
+
+    def default_chunk_size(self) -> int:
+        """:attr:`chunk_size` unless it is set."""
+        return 1024
 
     def valid_records(self, records) -> np.ndarray:
         """Which records can be used at all, one boolean each; by default those whose numbers are all finite."""

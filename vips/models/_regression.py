@@ -309,14 +309,9 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    @property
-    def chunk_size(self) -> int:
-        """Records per E-step call: enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
-        return self.__dict__.get("_chunk_size") or max(4096, 4 * self.__dict__.get("n_features_in_", 0))
-
-    @chunk_size.setter
-    def chunk_size(self, value: int) -> None:
-        self._chunk_size = value
+    def default_chunk_size(self) -> int:
+        """Enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
+        return max(4096, 4 * self.__dict__.get("n_features_in_", 0))
 
     def _design(self, X, n_stored: np.ndarray | None = None):
         largest = np.inf if self.feature_norm is None else float(self.feature_norm)

@@ -40,7 +40,7 @@ __all__ = ["NoisySteps", "noise_aware_moments_of"]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
-# Draws of H; mixing more changes widths by less than a twentieth.
+# Draws of H.
 _N_DRAWS = 32
 # Least eigenvalue of a draw, relative to the largest.
 _LEAST_EIGENVALUE = 1e-3

@@ -168,15 +168,10 @@ class BeliefNetwork(ConjugateExponentialModel):
         units = infer(self._binary(records), posterior, self.n_sweeps)
         return float(units.bounds(posterior).sum()) - posterior.divergence()
 
-    @property
-    def chunk_size(self) -> int:
-        """Records per E-step call: few enough to stay in the cache; with a full covariance at most 30 MB of pairs of units."""
+    def default_chunk_size(self) -> int:
+        """Few enough to stay in the cache; with a full covariance at most 30 MB of pairs of units."""
         n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
-        return self.__dict__.get("_chunk_size") or min(512, max(64, 3_750_000 // n_pairs))
-
-    @chunk_size.setter
-    def chunk_size(self, value: int) -> None:
-        self._chunk_size = value
+        return min(512, max(64, 3_750_000 // n_pairs))
 
     def _valid_entries(self, records: np.ndarray) -> np.ndarray:
         if self.binarize is not None:

@@ -43,12 +43,7 @@ class HiddenUnits:
     omega: np.ndarray
     residual: np.ndarray
 
-    @property
-    def var(self) -> np.ndarray:
-        """v, shape (n_records, K)."""
-        return self.mean * (1.0 - self.mean)
-
-    def bounds(self, posterior, observed: np.ndarray | None = None) -> np.ndarray:
+    def bounds(self, posterior) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, shape (n_records,).
 
         Σ_j (y - ½) ψ - log 2 cosh(½ √E ψ²)  +  Σ_k (z̄ - ½) b̄ - log 2 cosh(½ √E b²)  +  H(z): the Pólya-Gamma
@@ -56,7 +51,6 @@ class HiddenUnits:
         """
         tilt = np.sqrt(np.square(self.predictor, dtype=np.float64) + self.variance)
         visible = (self.y - 0.5) * self.predictor - _log_two_cosh(tilt)
-        visible = visible if observed is None else visible * observed
         bias = posterior.hidden_bias
         z = np.clip(self.mean.astype(np.float64), 1e-300, 1.0)
         entropy = -z * np.log(z) - (1.0 - z) * np.log1p(-np.minimum(z, 1.0 - 1e-16))
@@ -140,6 +134,7 @@ def _sweep(field, coupling, share, z, times) -> None:
 
 
 def product_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B, each row of it a function of that row of A alone, to the last bit."""
     out = np.empty((a.shape[0], b.shape[1]), a.dtype)
     kernels.product_alone(a, np.ascontiguousarray(b), out)
     return out

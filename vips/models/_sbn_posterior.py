@@ -71,7 +71,7 @@ class NetworkPosterior:
         return self.weights.var
 
     def forget(self) -> None:
-        """Let go of what was computed for the E-step: with a full covariance four arrays of shape (J, K, K)."""
+        """Let go of what was computed for the E-step: with a full covariance it is as large as the posterior."""
         self._spreads.clear()
         self.weights.__dict__.pop("cov", None)
 

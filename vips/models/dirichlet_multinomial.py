@@ -150,14 +150,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
         rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))
         return Draws(rates / rates.sum(axis=1, keepdims=True))
 
-    @property
-    def chunk_size(self) -> int:
-        """Records per E-step call: about 30 MB of counts."""
-        return self.__dict__.get("_chunk_size") or max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
-
-    @chunk_size.setter
-    def chunk_size(self, value: int) -> None:
-        self._chunk_size = value
+    def default_chunk_size(self) -> int:
+        """About 30 MB of counts."""
+        return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
 
     def fit(
         self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None

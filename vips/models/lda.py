@@ -102,8 +102,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (5, 4)
     """
 
-    chunk_size = 2048
-
     def __init__(
         self,
         n_components: int = 10,
@@ -235,6 +233,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         if self.document_length is None:
             return np.inf
         return self.document_length * (LARGEST_SCALE if self.is_private else 1.0)
+
+    def default_chunk_size(self) -> int:
+        return 2048
 
     def bound(self, records, posterior: TopicPosterior) -> float:
         """Evidence lower bound of these documents and the topics, for non-private fits and tests."""

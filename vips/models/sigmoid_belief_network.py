@@ -167,7 +167,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         -------
         ndarray of shape (n_records, n_components)
         """
-        return self._over_chunks(X, observed, lambda units, mask: units.mean, (self.n_components,))
+        return self._over_chunks(X, observed, lambda units: units.mean, (self.n_components,))
 
     def inverse_transform(self, Z) -> np.ndarray:
         """Probabilities that visible units are on, given those of hidden units, shape (n_records, n_features).
@@ -201,8 +201,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         ndarray of shape (n_records, n_features)
         """
         return self._over_chunks(
-            X, observed, lambda units, mask: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
-        )  # fmt: skip
+            X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
+        )
 
     def sample(self, n: int, random_state: object = None) -> np.ndarray:
         """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
@@ -226,7 +226,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
     def score_samples(self, X) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, in nats, shape (n_records,)."""
-        return self._over_chunks(X, None, lambda units, mask: units.bounds(self.posterior_), ())
+        return self._over_chunks(X, None, lambda units: units.bounds(self.posterior_), ())
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
@@ -264,13 +264,11 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     def _n_features_out(self) -> int:
         return self.n_components
 
-    def _over_chunks(self, X, observed, function: Callable[[HiddenUnits, object], np.ndarray], shape) -> np.ndarray:
+    def _over_chunks(self, X, observed, function: Callable[[HiddenUnits], np.ndarray], shape) -> np.ndarray:
         """``function`` of the hidden units of all records, chunk by chunk."""
-        results = [np.empty((0, *shape))]
-        results += [function(units, mask) for units, mask in self._inferred(X, observed)]
-        return np.concatenate(results)
+        return np.concatenate([np.empty((0, *shape)), *map(function, self._inferred(X, observed))])
 
-    def _inferred(self, X, observed) -> Iterator[tuple[HiddenUnits, np.ndarray | None]]:
+    def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
         check_is_fitted(self)
         X = validate_data(
             self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES, ensure_all_finite=observed is None
@@ -289,4 +287,4 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             if not np.isfinite(rows).all():
                 raise ValueError("X holds NaN or infinity where it is observed.")
             self.check_values(rows, None)
-            yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask), mask
+            yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask)
