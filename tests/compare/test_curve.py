@@ -22,7 +22,7 @@ def model(**arguments):
 
 def test_scores_rise_with_epsilon_and_are_labelled(data):
     X, y, X_test, y_test = data
-    curve = privacy_utility_curve(model(), X, [0.02, 4.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test)
+    curve = privacy_utility_curve(model(), X, [0.001, 4.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test)
     assert curve.scores.shape == (2, 3)
     assert curve.scores[1].mean() > curve.scores[0].mean()
     assert curve.baseline is None

@@ -8,10 +8,10 @@ import pytest
 from scipy.special import expit
 
 import vips
+from tests.laws.cases import BetaBernoulli
 from vips import (
     BayesianBinomialRegression,
     BayesianLogisticRegression,
-    LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
 )
@@ -75,8 +75,8 @@ def test_without_noise_it_is_the_laplace_approximation_of_the_exact_posterior():
     means = exact + 0.3 * rng.normal(size=(6, 5))
     totals = np.array([design.T @ (y - expit(design @ mean)) for mean in means])
     prior = model._coefficient_prior().precision(ALPHA) / units**2
-    steps = NoisySteps(means, totals, 0.0, 1.0, precision, 0.0, prior, model._intercept_constant())
-    mean, cov = noise_aware_moments_of(steps, means[0], rng)
+    steps = NoisySteps(means, totals, 0.0, 1.0, [precision], prior, model._intercept_constant())
+    mean, cov = noise_aware_moments_of(steps, means[0])
     np.testing.assert_allclose(mean / units, laplace.mean, atol=0.4 * laplace.std.min())
     np.testing.assert_allclose(np.sqrt(np.diag(cov)) / units, laplace.std, rtol=0.03)
 
@@ -161,10 +161,25 @@ def test_models_and_fits_without_one_say_so():
     with pytest.raises(AttributeError, match="added no noise"):
         assert BayesianLogisticRegression().fit(X, y).noise_aware_posterior_
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    diagonal = BayesianLogisticRegression(covariance="diagonal", privacy=plan, feature_norm=1.0).fit(X, y)
-    with pytest.raises(AttributeError, match='covariance="full"'):
-        assert diagonal.noise_aware_posterior_
-    topics = LatentDirichletAllocation(2, vocabulary=3, privacy=plan).fit(np.ones((5, 3)))
-    with pytest.raises(AttributeError, match="LatentDirichletAllocation has no noise-aware posterior"):
-        assert topics.noise_aware_posterior_
-    assert topics.noisy_totals_.average["topic_word"].shape == (2, 3)
+    paper = BayesianLogisticRegression(statistics="paper", privacy=plan, feature_norm=1.0).fit(X, y)
+    with pytest.raises(AttributeError, match='statistics="centred"'):
+        assert paper.noise_aware_posterior_
+    other = BetaBernoulli(privacy=plan).fit((X > 0.0).astype(float))
+    with pytest.raises(AttributeError, match="BetaBernoulli has no noise-aware posterior"):
+        assert other.noise_aware_posterior_
+    assert other.noisy_totals_.average
+
+
+def test_a_diagonal_covariance_has_one_for_features_that_are_independent():
+    rng, held, plan = np.random.default_rng(6), [], PrivacyPlan.from_epsilon(
+        epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=40
+    )  # fmt: skip
+    for _ in range(5):
+        X, y, w = table(20_000, 20, rng)
+        model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA, covariance="diagonal")
+        model = unclipped(model).fit(X + 0.05, y)
+        bounds = (posterior.interval(0.95) for posterior in (model.posterior_, model.noise_aware_posterior_))
+        held.append([((lower[:20] < w) & (w < upper[:20])).mean() for lower, upper in bounds])
+    naive, aware = np.mean(held, axis=0)
+    assert naive < 0.7
+    assert aware > 0.85

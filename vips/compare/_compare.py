@@ -9,11 +9,10 @@ import numpy as np
 from vips.compare._arms import fit_arms
 from vips.compare._checks import check_models, check_private_data, check_scores
 from vips.compare._movement import Movement
-from vips.compare._parts import Part, match, parts_of
+from vips.compare._parts import NO_DIVERGENCE, Part, match, parts_of
 from vips.compare._rows import Sources, alignment_rows, arm_rows, arm_score_rows, posterior_rows, score_rows
 from vips.compare.comparison import Comparison, Divergences
 from vips.compare.divergences import kl, wasserstein
-from vips.expfam import Draws
 from vips.privacy import PrivacyWarning
 
 __all__ = ["compare"]
@@ -140,9 +139,9 @@ def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
 
 
 def _divergences(ours: Part, theirs: Part) -> Divergences | None:
-    """None for draws, which have no density."""
+    """None for distributions that have none in closed form."""
     p, q = ours.distribution, theirs.distribution
-    if isinstance(p, Draws) or isinstance(q, Draws):
+    if isinstance(p, NO_DIVERGENCE) or isinstance(q, NO_DIVERGENCE):
         return None
     return Divergences(kl(p, q), kl(q, p), wasserstein(p, q))
 

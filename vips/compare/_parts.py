@@ -9,11 +9,15 @@ import numpy as np
 
 from vips.compare.alignment import Alignment, align
 from vips.compare.divergences import FAMILIES, Family
-from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian, GeneralizedInverseGaussian
+from vips.expfam import DiagonalGaussian, Dirichlet, Draws, Gamma, Gaussian, GeneralizedInverseGaussian, ScaledDirichlet
 from vips.models._sbn_posterior import NetworkPosterior
 from vips.models.lda import LatentDirichletAllocation
 
-__all__ = ["Part", "column_names", "match", "parts_of"]
+__all__ = ["NO_DIVERGENCE", "Part", "column_names", "match", "parts_of"]
+
+
+# Distributions with means and variances, but no divergence in closed form.
+NO_DIVERGENCE = (Draws, ScaledDirichlet)
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Part:
     Attributes
     ----------
     name : str
-    distribution : one of ``divergences.FAMILIES``, or Draws
+    distribution : one of ``divergences.FAMILIES`` or ``NO_DIVERGENCE``
     label : callable
         From an index into the array of means to the name of that parameter.
     are_parameters : bool
@@ -31,7 +35,7 @@ class Part:
     """
 
     name: str
-    distribution: Family | Draws
+    distribution: Family | Draws | ScaledDirichlet
     label: Callable[[tuple[int, ...]], str]
     are_parameters: bool = True
 
@@ -65,7 +69,7 @@ def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
     columns = column_names(model)
     if isinstance(posterior, NetworkPosterior):
         return _network_parts(posterior, columns, order)
-    if isinstance(model, LatentDirichletAllocation) and isinstance(posterior, Dirichlet | Draws):
+    if isinstance(model, LatentDirichletAllocation) and isinstance(posterior, (Dirichlet, *NO_DIVERGENCE)):
         topics = posterior if _is_identity(order) else _topics_in_order(posterior, order)
         return [Part("topics", topics, lambda index: f"topic {index[0]}: {columns[index[1]]}")]
     if hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian):
@@ -74,7 +78,7 @@ def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
             alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
             parts.append(Part("prior precision", alpha, lambda index: f"α[{index[0]}]", False))
         return parts
-    if isinstance(posterior, (*FAMILIES, Draws)):
+    if isinstance(posterior, (*FAMILIES, *NO_DIVERGENCE)):
         if posterior.mean.shape == (len(columns),):
             return [Part("parameters", posterior, lambda index: columns[index[0]])]
         return [Part("parameters", posterior, lambda index: f"parameters[{', '.join(map(str, index))}]")]
@@ -101,9 +105,11 @@ def _coefficient_label(model, columns: list[str]) -> Callable[[tuple[int, ...]],
     return lambda index: names[index[-1]]
 
 
-def _topics_in_order(posterior: Dirichlet | Draws, order: np.ndarray) -> Dirichlet | Draws:
+def _topics_in_order(posterior, order: np.ndarray):
     if isinstance(posterior, Draws):
         return Draws(posterior.draws[:, order])
+    if isinstance(posterior, ScaledDirichlet):
+        return ScaledDirichlet(posterior.rate_mean[order], posterior.rate_var[order])
     return Dirichlet(posterior.concentration[order])
 
 

@@ -6,6 +6,7 @@ from vips.expfam.gamma import Gamma
 from vips.expfam.gaussian import DiagonalGaussian, Gaussian
 from vips.expfam.generalized_inverse_gaussian import GeneralizedInverseGaussian
 from vips.expfam.polya_gamma import PolyaGamma, polya_gamma_mean
+from vips.expfam.scaled_dirichlet import ScaledDirichlet
 
 __all__ = [
     "DiagonalGaussian",
@@ -15,5 +16,6 @@ __all__ = [
     "Gaussian",
     "GeneralizedInverseGaussian",
     "PolyaGamma",
+    "ScaledDirichlet",
     "polya_gamma_mean",
 ]

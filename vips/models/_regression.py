@@ -45,7 +45,7 @@ from vips.models._regression_view import (
 from vips.privacy import PrivacyPlan
 from vips.step_size import PolynomialAveraging
 
-__all__ = ["AugmentedRegression"]
+__all__ = ["POWER", "AugmentedRegression"]
 
 
 # Share of `feature_norm` that the intercept's constant has in the sum.
@@ -54,7 +54,7 @@ _INTERCEPT_SHARE = 0.25
 _CLIP_NORM = 0.3
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
-_POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
 # Steps that are taken in full, where they are noisy; from then on a step is shortened as 1/t.
 _FULL_STEPS = 20
 # Steps whose residuals are kept for the noise-aware posterior.
@@ -201,7 +201,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def to_posterior(self, average, noise_std, previous):
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``_regression_view``."""
         ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
-        noise = {name: noise_std[name] / ball ** _POWER[name] for name in noise_std}
+        noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
         prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
         alpha, step = prior.initial_alpha(self._n_outputs), 0
         if previous is not None:
@@ -209,7 +209,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             step = previous.step + 1
         steps = []
         for j in range(self._n_outputs):
-            own = {name: np.asarray(value) / ball ** _POWER[name] for name, value in average.items()}
+            own = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
             own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
             steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
@@ -340,7 +340,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Residuals of a count with b trials are of the order √b, precisions of the order b."""
         scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self._largest_shape()
         trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
-        return {name: scale * trials[name] * self._ball() ** _POWER[name] for name, scale in scales.items()}
+        return {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""

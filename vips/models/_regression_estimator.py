@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,14 +11,22 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from vips.data import InMemoryData
 from vips.model import NUMERIC_DTYPES
-from vips.models._regression import AugmentedRegression
-from vips.models._regression_noise import NoisySteps, noise_aware_moments_of
+from vips.models._binding_clip import warn_of_binding_clip
+from vips.models._regression import POWER, AugmentedRegression
+from vips.models._regression_noise import (
+    NoisySteps,
+    noise_aware_moments_of,
+    precision_draws,
+    structured_precision_draws,
+)
 from vips.models._regression_posterior import CoefficientPosterior
 from vips.models._regression_statistics import RegressionStatistics, outer_sums
-from vips.privacy import PrivacyWarning
 from vips.privacy.ledger import PrivacyLedger
 
 __all__ = ["PolyaGammaRegression"]
+
+# Most coefficients whose noise-aware posterior is computed where the fit itself has no d × d matrix.
+_MOST_DENSE = 2048
 
 
 class PolyaGammaRegression(AugmentedRegression):
@@ -99,38 +106,39 @@ class PolyaGammaRegression(AugmentedRegression):
         """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``_regression_noise``.
 
         Its intervals hold for a fit whose clip binds for no record, ``clip_norm=model.max_norm()``; they are those of the exact
-        posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise.
+        posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise. With
+        ``covariance="diagonal"`` features are taken to be independent but for their averages, as that fit does.
 
         Warns
         -----
         PrivacyWarning
             If the clip norm is below :meth:`max_norm`.
         """
-        if self.covariance != "full" or self.statistics != "centred":
-            raise NotImplementedError('The noise-aware posterior needs covariance="full" and statistics="centred".')
+        if self.statistics != "centred":
+            raise NotImplementedError('The noise-aware posterior needs statistics="centred".')
+        if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
+            raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
         plan, posterior = self.privacy_.plan, self.posterior_
-        if plan.clip_norm < self.max_norm() * (1.0 - 1e-9):
-            warnings.warn(
-                f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {self.max_norm():.3g}: clipping "
-                "biases the coefficients, and intervals of the noise-aware posterior need not hold. For coefficients that are "
-                "to be read as such fit with PrivacyPlan(..., clip_norm=model.max_norm()).",
-                PrivacyWarning,
-                stacklevel=3,
-            )
+        warn_of_binding_clip(self)
         ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
-        average, noise_std = self.noisy_totals_.average, self.noisy_totals_.noise_std
-        precision = np.reshape(average["precision"], (len(outputs), len(units), len(units))) / ball**2
+        noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
         alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
         found = []
         for j in outputs:
             looked, totals = self._last_steps(j)
             prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
+            own = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
+            own = own if len(outputs) == 1 else {name: value[j] for name, value in own.items()}
+            if self.covariance == "full":
+                precisions = precision_draws(own["precision"], noise_std["precision"], rng)
+            else:
+                precisions = structured_precision_draws(own, noise_std, rng)
+            constant = self._intercept_constant() / ball
             steps = NoisySteps(
-                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precision[j],
-                noise_std["precision"] / ball**2, prior, self._intercept_constant() / ball,
-            )  # fmt: skip
-            mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball, rng)
+                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
+            )
+            mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
             scale = units * ball
             found.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
         mean, precision = (np.stack(parts) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))

@@ -28,6 +28,7 @@ sampling.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,9 @@ from scipy.special import expit
 
 from vips._blas import eigh
 from vips.expfam import polya_gamma_mean
+from vips.models._regression_view import LEAST_SHARE
 
-__all__ = ["NoisySteps", "noise_aware_moments_of"]
+__all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws"]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -59,8 +61,8 @@ class NoisySteps:
         s.
     sampling_rate : float
         q. Totals of samples, ÷ q, vary by (1 - q)/q Σ r² x xᵀ more, which is (1 - q)/q H on average.
-    precision, precision_noise_std : ndarray of shape (d, d), float
-        P̂, and the noise on its diagonal (÷ √2 elsewhere).
+    precisions : iterable of ndarray of shape (d, d)
+        Positive definite matrices that the noisy precision may have come from.
     prior : ndarray of shape (d,)
         Diagonal of A.
     constant : float
@@ -71,29 +73,60 @@ class NoisySteps:
     totals: np.ndarray
     noise_std: float
     sampling_rate: float
-    precision: np.ndarray
-    precision_noise_std: float
+    precisions: Iterable[np.ndarray]
     prior: np.ndarray
     constant: float
 
 
-def noise_aware_moments_of(
-    steps: NoisySteps, start: np.ndarray, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Mean (d,) and covariance (d, d) of the coefficients given the noisy totals."""
-    n_draws = _N_DRAWS if steps.precision_noise_std > 0.0 else 1
-    means, covs = zip(*(_given_precision(steps, _draw(steps, rng), start) for _ in range(n_draws)), strict=True)
-    means = np.array(means)
-    between = means - means.mean(axis=0)
-    return means.mean(axis=0), np.mean(covs, axis=0) + between.T @ between / n_draws
+    means, within = [], 0.0
+    for precision in steps.precisions:
+        mean, cov = _given_precision(steps, precision, start)
+        means.append(mean)
+        within = within + cov
+    between = np.array(means) - np.mean(means, axis=0)
+    return np.mean(means, axis=0), (within + between.T @ between) / len(means)
 
 
-def _draw(steps: NoisySteps, rng: np.random.Generator) -> np.ndarray:
-    """A positive definite matrix that P̂ may be the noisy version of."""
-    d = len(steps.prior)
-    upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
-    noise = steps.precision_noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
-    return _positive(0.5 * (steps.precision + steps.precision.T) + noise, _LEAST_EIGENVALUE)
+def precision_draws(noisy: np.ndarray, noise_std: float, rng: np.random.Generator) -> Iterator[np.ndarray]:
+    """Positive definite matrices that a noisy symmetric one may have come from.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (d, d)
+        P̂.
+    noise_std : float
+        On its diagonal; ÷ √2 elsewhere.
+    """
+    noisy, d = 0.5 * (noisy + noisy.T), len(noisy)
+    for _ in range(_N_DRAWS if noise_std > 0.0 else 1):
+        upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
+        noise = noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
+        yield _positive(noisy + noise, _LEAST_EIGENVALUE)
+
+
+def structured_precision_draws(
+    noisy: Mapping[str, np.ndarray], noise_std: Mapping[str, float], rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Matrices diag(D - m²/M) + m mᵀ/M, of features that are independent but for their averages: ``diagonal_step``.
+
+    Parameters
+    ----------
+    noisy, noise_std : dict
+        Of D, shape (d,), m, shape (d,), and M: "precision", "cross" and "weight".
+    """
+    for _ in range(_N_DRAWS):
+        drawn = {
+            name: np.asarray(noisy[name]) + noise_std[name] * rng.standard_normal(np.shape(noisy[name]))
+            for name in ("precision", "cross", "weight")
+        }
+        precision = np.maximum(drawn["precision"], _LEAST_EIGENVALUE * np.abs(drawn["precision"]).max())
+        cross, weight = drawn["cross"], max(float(drawn["weight"]), noise_std["weight"], 1e-300)
+        yield (
+            np.diag(np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision))
+            + np.outer(cross, cross) / weight
+        )
 
 
 def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -11,14 +11,21 @@ import numpy as np
 
 from vips._blas import cholesky, eigh, gram
 
-__all__ = ["diagonal_step", "diagonal_view", "noise_aware_moments", "positive_definite", "precision_view"]
+__all__ = [
+    "LEAST_SHARE",
+    "diagonal_step",
+    "diagonal_view",
+    "noise_aware_moments",
+    "positive_definite",
+    "precision_view",
+]
 
 # What the prior's scale is to be, at least, in standard deviations of the noise that a step has in a coefficient.
 _SCALE_TO_NOISE = 6.0
 # Least eigenvalue, in units of s √(d/2), half of what noise alone would reach.
 _NOISE_LEVEL = 1.0
 # Least share of its precision that a coefficient keeps when the common direction is taken out.
-_LEAST_SHARE = 0.3
+LEAST_SHARE = 0.3
 
 
 def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: float, alpha: float) -> np.ndarray:
@@ -81,7 +88,7 @@ def diagonal_step(
         M, and what it is not taken below.
     """
     weight = max(weight, least_weight, 1e-300)
-    own = np.maximum(precision - cross**2 / weight, _LEAST_SHARE * precision)
+    own = np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision)
     solved, direction = gradient / own, cross / own
     return solved - direction * (cross @ solved) / (weight + cross @ direction)  # Sherman and Morrison
 

@@ -9,7 +9,9 @@ import scipy.sparse as sp
 
 from vips.data import rows_without
 from vips.model import Block, ConjugateExponentialModel
+from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._sbn_inference import dense_rows, infer
+from vips.models._sbn_noise import noise_aware_network
 from vips.models._sbn_posterior import NetworkPosterior
 from vips.models._sbn_prior import PRIORS
 from vips.models._sbn_statistics import NetworkStatistics
@@ -114,6 +116,18 @@ class BeliefNetwork(ConjugateExponentialModel):
         plan = self._plan()
         exact = not plan.is_private and plan.sampling_rate == 1.0
         return next_posterior(average, noise_std, previous, plan.is_private, exact)
+
+    def to_noise_aware_posterior(self) -> NetworkPosterior:
+        """Variances with what the noise adds: ``_sbn_noise``. Intervals of biases hold about as often as those of a fit without
+        noise would, which is less than they say: hidden units are taken to be independent in every record (docs/noise.md).
+
+        Warns
+        -----
+        PrivacyWarning
+            If the clip norm is below :meth:`max_norm`, as the default is.
+        """
+        warn_of_binding_clip(self)
+        return noise_aware_network(self.posterior_, self.noisy_totals_.average, self.noisy_totals_.noise_std)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise gradients are not averaged, and

@@ -70,6 +70,11 @@ class NetworkPosterior:
             return np.diagonal(self.weights.cov, axis1=-2, axis2=-1)
         return self.weights.var
 
+    def interval(self, level: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Central credible intervals, (lower, upper), of ``weights``, ``visible_bias`` and ``hidden_bias``."""
+        parts = {"weights": self.weights, "visible_bias": self.visible_bias, "hidden_bias": self.hidden_bias}
+        return {name: part.interval(level) for name, part in parts.items()}
+
     def forget(self) -> None:
         """Let go of what was computed for the E-step: with a full covariance it is as large as the posterior."""
         self._spreads.clear()

@@ -23,7 +23,7 @@ from vips.models._sbn_posterior import NetworkPosterior
 from vips.models._sbn_prior import BIAS_PRECISION, Shrinkage
 from vips.models._sbn_view import Totals, raised, shrunken
 
-__all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next_posterior"]
+__all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next_posterior", "pace_of"]
 
 # Activity of hidden units at the start, and what their statistics are centred at.
 CENTRE = 0.25
@@ -69,6 +69,11 @@ class _Step:
     noise_var: np.ndarray
 
 
+def pace_of(t: int) -> float:
+    """Share of its length that step ``t`` keeps, on samples or under noise."""
+    return min(1.0, _FULL_STEPS / t)
+
+
 def next_posterior(
     average: Mapping[str, np.ndarray],
     noise_std: Mapping[str, float],
@@ -92,7 +97,7 @@ def next_posterior(
     previous.forget()
     totals = Totals.view(average, noise_std, CENTRE)
     t = previous.step + 1
-    pace = 1.0 if exact else min(1.0, _FULL_STEPS / t)
+    pace = 1.0 if exact else pace_of(t)
     step = (_full_step if "outer" in average else _diagonal_step)(average, noise_std, previous, totals, pace)
     running, weights, noise_left = step.running, step.running, np.zeros(())
     if private:

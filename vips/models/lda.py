@@ -27,9 +27,10 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
-from vips.expfam import Dirichlet
+from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
 from vips.models._lda_kernels import resample_counts
+from vips.models._lda_noise import noise_aware_topics
 from vips.models._lda_perplexity import completion_log_likelihood, split_words
 from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents
 from vips.models._lda_view import LARGEST_SCALE, denoise_counts, scale_words
@@ -213,6 +214,13 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return TopicPosterior(self._topic_word_prior() + np.maximum(counts, 0.0), None, average_scale, step)
         counts, words = denoise_counts(counts, noise / average_scale)
         return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
+
+    def to_noise_aware_posterior(self) -> ScaledDirichlet:
+        """Topic-word probabilities given the noisy totals: ``_lda_noise``."""
+        noisy, noise_std = self.noisy_totals_.average["topic_word"], self.noisy_totals_.noise_std["topic_word"]
+        scale, prior = self.posterior_.average_scale, self._topic_word_prior()
+        counts = np.maximum(self.posterior_.concentration - prior, 0.0)
+        return noise_aware_topics(noisy / scale, noise_std / scale, counts, prior, self._doc_topic_prior())
 
     def step_size(self, t: int) -> float:
         """ρ_t: the ``schedule`` if there is one; else 3/(t + 2) in a private fit, (1 + t)^(-0.6) in a non-private

@@ -1,0 +1,60 @@
+"""Widths that could be had by somebody who knows everything about the noise but its draw.
+
+Logistic regression: the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals; every
+step is used. Proportions: the number of records.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import expit, gammaln
+
+__all__ = ["logistic_width", "proportions_width"]
+
+_LEVEL, _QUANTILE = 0.95, 1.959964
+_N_CHAINS, _N_MOVES = 400, 4000
+
+
+def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
+    """Mean width at 95 % of the features' coefficients.
+
+    ḡ | w ~ N(H (w - μ), H + I s²/T), w ~ N(0, A⁻¹), for T full-batch steps whose totals have noise s.
+    """
+    plan, units = model.privacy_.plan, model._units()
+    design = np.hstack([X, np.full((len(X), 1), model._intercept_constant())])
+    predicted = expit(design @ (coefficients * units))
+    curvature = (design * (predicted * (1.0 - predicted))[:, None]).T @ design
+    noise = (plan.noise_std() * model.blocks()["linear"].scale) ** 2 / plan.n_steps
+    prior = model._coefficient_prior().precision(float(model.prior)) / units**2
+    known = curvature @ np.linalg.solve(curvature + noise * np.eye(len(units)), curvature)
+    deviations = np.sqrt(np.diag(np.linalg.inv(known + np.diag(prior)))) / units
+    return float(2.0 * _QUANTILE * deviations[: X.shape[1]].mean())
+
+
+def proportions_width(model, n_records: int, rng: np.random.Generator) -> float:
+    """Mean width at 95 % of the proportions, by Metropolis' algorithm over counts of sum N."""
+    noisy, noise_std = model.noisy_totals_.average["counts"], model.noisy_totals_.noise_std["counts"]
+    prior, n = float(model.prior), len(noisy)
+    counts = np.tile(np.full(n, n_records / n), (_N_CHAINS, 1))
+    chains = np.arange(_N_CHAINS)
+
+    def log_density(values: np.ndarray, of: np.ndarray) -> np.ndarray:
+        inside = np.maximum(values, 0.0)
+        density = gammaln(inside + prior) - gammaln(inside + 1.0) - 0.5 * np.square((values - noisy[of]) / noise_std)
+        return np.where(values >= 0.0, density, -np.inf)
+
+    for _ in range(_N_MOVES):  # from one category to another
+        giver = rng.integers(n, size=_N_CHAINS)
+        taker = (giver + rng.integers(1, n, size=_N_CHAINS)) % n
+        moved = np.exp(rng.uniform(np.log(0.01), np.log(10.0), _N_CHAINS)) * noise_std * rng.standard_normal(_N_CHAINS)
+        old = counts[chains, giver], counts[chains, taker]
+        new = old[0] - moved, old[1] + moved
+        gain = log_density(new[0], giver) + log_density(new[1], taker)
+        gain -= log_density(old[0], giver) + log_density(old[1], taker)
+        accepted = np.log(rng.random(_N_CHAINS)) < gain
+        counts[chains, giver] = np.where(accepted, new[0], old[0])
+        counts[chains, taker] = np.where(accepted, new[1], old[1])
+    rates = rng.standard_gamma(prior + np.repeat(counts, 20, axis=0))
+    shares = rates / rates.sum(axis=1, keepdims=True)
+    lower, upper = np.quantile(shares, [0.5 - 0.5 * _LEVEL, 0.5 + 0.5 * _LEVEL], axis=0)
+    return float((upper - lower).mean())

@@ -1,0 +1,84 @@
+"""Independent Gamma rates divided by their sum, one set per row: a Dirichlet where all rates are known equally well.
+
+x_v = r_v / Σ_u r_u,   r_v ~ Gamma(a_v, b_v)        (Aitchison's scaled Dirichlet; b the same for all: Dirichlet(a))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import betaincinv
+
+__all__ = ["ScaledDirichlet"]
+
+
+class ScaledDirichlet:
+    """Distributions over the last axis.
+
+    Parameters
+    ----------
+    rate_mean, rate_var : array of shape (..., n_categories)
+        Mean a/b and variance a/b² of the rates; positive and finite.
+
+    Raises
+    ------
+    ValueError
+        If an entry is not positive and finite, or the shapes differ.
+
+    Notes
+    -----
+    Means, variances and intervals are those of Betas with moments by the delta method; they are a Dirichlet's where
+    ``rate_var = rate_mean``.
+    """
+
+    def __init__(self, rate_mean: np.ndarray, rate_var: np.ndarray) -> None:
+        arrays = [np.array(array, dtype=np.float64) for array in (rate_mean, rate_var)]
+        for array in arrays:
+            if array.shape != arrays[0].shape or not (np.isfinite(array).all() and (array > 0.0).all()):
+                raise ValueError("`rate_mean` and `rate_var` must be positive and finite, of one shape.")
+            array.flags.writeable = False
+        self.rate_mean, self.rate_var = arrays
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E x ≈ E r / Σ E r."""
+        return self.rate_mean / self.rate_mean.sum(axis=-1, keepdims=True)
+
+    @property
+    def var(self) -> np.ndarray:
+        """Var x_v = V/(1 + V/(m (1 - m))), V = ((1 - 2m) Var r_v + m² Σ Var r) / (Σ E r)² and m = E x."""
+        m, total = self.mean, self.rate_mean.sum(axis=-1, keepdims=True)
+        V = ((1.0 - 2.0 * m) * self.rate_var + m**2 * self.rate_var.sum(axis=-1, keepdims=True)) / total**2
+        largest = m * (1.0 - m)  # of any distribution on [0, 1]
+        return V * largest / np.maximum(largest + V, 1e-300)
+
+    @property
+    def std(self) -> np.ndarray:
+        """Standard deviations."""
+        return np.sqrt(self.var)
+
+    def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
+        """Central credible interval of every x_v, from the Beta of its mean and variance: (lower, upper) arrays."""
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        m, var = self.mean, self.var
+        size = np.maximum(m * (1.0 - m) / np.maximum(var, 1e-300) - 1.0, 1e-12)
+        tail = 0.5 * (1.0 - level)
+        lower, upper = (betaincinv(m * size, (1.0 - m) * size, p) for p in (tail, 1.0 - tail))
+        return lower, upper
+
+    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+        """Independent draws, shape (size, ..., n_categories)."""
+        shape, scale = self.rate_mean**2 / self.rate_var, self.rate_var / self.rate_mean
+        draws = np.maximum(rng.standard_gamma(shape, (size, *shape.shape)) * scale, 1e-300)
+        return draws / draws.sum(axis=-1, keepdims=True)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        return {"rate_mean": self.rate_mean, "rate_var": self.rate_var}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ScaledDirichlet:
+        """Inverse of ``to_arrays``."""
+        return cls(arrays["rate_mean"], arrays["rate_var"])
