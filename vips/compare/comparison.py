@@ -12,6 +12,7 @@ from vips.compare._movement import Movement, Mover
 from vips.compare._text import HEADS, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
 from vips.compare.divergences import bound_from_kl
+from vips.privacy import PrivacyReport
 
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
@@ -89,6 +90,8 @@ class Comparison:
     ----------
     model : str
         Name of the class.
+    summary : str
+        What that class is: the first line of its docstring.
     private, baseline : str
         What the two fits are, in words.
     rows : tuple of Row
@@ -101,10 +104,15 @@ class Comparison:
         Means and standard deviations of all parameters, by part.
     source : str
         What divergences and movers were computed from.
+    level : float
+        Of bootstrap intervals.
+    privacy : (PrivacyReport, PrivacyReport)
+        The privacy statements of the private fit and of the baseline.
     notes : tuple of str
     """
 
     model: str
+    summary: str
     private: str
     baseline: str
     rows: tuple[Row, ...]
@@ -113,6 +121,7 @@ class Comparison:
     movements: tuple[Movement, ...]
     source: str
     level: float
+    privacy: tuple[PrivacyReport, PrivacyReport]
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, quantity: str) -> Row:
