@@ -89,9 +89,13 @@ class Movement:
     def _shape(self) -> tuple[int, ...]:
         return np.shape(self.private.distribution.mean)
 
+    def marginals(self, chosen: np.ndarray) -> tuple[Family, Family]:
+        """Of the parameters at some places of the flattened arrays, in the private and the baseline posterior."""
+        return tuple(_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+
     def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
         """The parameters at some places of the flattened arrays."""
-        ours, theirs = (_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+        ours, theirs = self.marginals(chosen)
         columns = [
             *(values[chosen] for values in (*self.means, *self.stds, self.difference, self.standardized)),
             kl(ours, theirs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from functools import cached_property
 
@@ -11,6 +12,7 @@ from vips._html import html_table
 from vips.compare._movement import Movement, Mover
 from vips.compare._text import HEADS, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
+from vips.compare.curve import UtilityCurve
 from vips.compare.divergences import bound_from_kl
 from vips.privacy import PrivacyReport
 
@@ -149,6 +151,17 @@ class Comparison:
         ------
         ValueError
         """
+        chosen = self.largest(n, by)
+        found = {}
+        for movement in self.movements:
+            own = [place for place, (other, _) in enumerate(chosen) if other is movement]
+            if own:
+                indices = np.array([chosen[place][1] for place in own])
+                found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
+        return [found[place] for place in range(len(chosen))]
+
+    def largest(self, n: int = 10, by: str = "standardized") -> list[tuple[Movement, int]]:
+        """Where the parameters of :meth:`movers` are: each one's part of the posterior, and its place there."""
         if by not in ("standardized", "absolute"):
             raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
         if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
@@ -158,12 +171,8 @@ class Comparison:
         together = np.concatenate(sizes)
         first = np.argpartition(-together, min(n, len(together)) - 1)[:n]
         first = first[np.lexsort((first, -together[first]))]
-        found = {}
-        for movement, start, stop in zip(self.movements, starts[:-1], starts[1:], strict=True):
-            own = first[(first >= start) & (first < stop)]
-            if len(own):
-                found |= dict(zip(own.tolist(), movement.movers(own - start, self.source), strict=True))
-        return [found[place] for place in first.tolist()]
+        parts = np.searchsorted(starts, first, side="right") - 1
+        return [(self.movements[part], int(place - starts[part])) for part, place in zip(parts, first, strict=True)]
 
     def to_frame(self, which: str = "summary"):
         """A table.
@@ -224,6 +233,44 @@ class Comparison:
         from vips.compare._plot import plot_movers
 
         return plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
+
+    def to_html(self, path: str | os.PathLike, *, curve: UtilityCurve | None = None) -> None:
+        """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
+
+        What was fitted, the privacy statements and what ε means in plain words, ε against δ, all rows, both posteriors side by
+        side. Every number says what it was computed from, and the report says first of all whether any is not protected.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that is there is replaced, once the new one is whole.
+        curve : UtilityCurve, optional
+            From :func:`vips.privacy_utility_curve`: scores at other ε, to be shown, too.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        TypeError
+            If ``curve`` is something else.
+        OSError
+            If the file cannot be written; what was there before is still there.
+
+        Privacy
+        -------
+        The file holds what the comparison holds, no less private and no more.
+        """
+        if curve is not None and not isinstance(curve, UtilityCurve):
+            raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "to_html() draws with matplotlib: pip install 'vips[plot]'. Nothing was written."
+            ) from error
+        from vips.compare._report import write_report
+
+        write_report(self, path, curve)
 
     @cached_property
     def largest_shift(self) -> float:
