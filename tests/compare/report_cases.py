@@ -20,7 +20,7 @@ HOSTILE = (
     "<script>alert(1)</script>",
     '"><img src=x onerror=alert(2)>',
     "</title></style></svg></script><b>",
-    "a & b ' $\\frac{1}{",
+    "a & b ' $\\frac{1}{$",
     "\u202eevil \u0000",
 )
 PUBLIC_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), None, PUBLIC)

@@ -79,7 +79,7 @@ def draw_epsilon(lines: dict[str, Sequence[float]], deltas: Sequence[float], mar
         _plain_log(axes.xaxis, 6)
         axes.grid(True)
 
-    return _svg(draw, (6.0, 2.8), description, "epsilon")
+    return _svg(draw, (4.6, 2.4), description, "epsilon")
 
 
 def draw_utility(utility: UtilityCurve, description: str) -> str:
@@ -96,7 +96,7 @@ def draw_utility(utility: UtilityCurve, description: str) -> str:
         _plain_log(axes.xaxis, 6, (1.0, 2.0, 5.0))
         axes.grid(True)
 
-    return _svg(draw, (6.0, 2.8), description, "utility")
+    return _svg(draw, (4.6, 2.4), description, "utility")
 
 
 def image(values: np.ndarray, largest: float, description: str) -> str:
