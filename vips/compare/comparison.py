@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vips._html import html_table
-from vips.compare._movement import Movement, Mover
+from vips.compare._movement import Movement, Mover, largest
 from vips.compare._text import HEADS, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
 from vips.compare.curve import UtilityCurve
@@ -151,7 +151,7 @@ class Comparison:
         ------
         ValueError
         """
-        chosen = self.largest(n, by)
+        chosen = largest(self.movements, n, by)
         found = {}
         for movement in self.movements:
             own = [place for place, (other, _) in enumerate(chosen) if other is movement]
@@ -159,20 +159,6 @@ class Comparison:
                 indices = np.array([chosen[place][1] for place in own])
                 found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
         return [found[place] for place in range(len(chosen))]
-
-    def largest(self, n: int = 10, by: str = "standardized") -> list[tuple[Movement, int]]:
-        """Where the parameters of :meth:`movers` are: each one's part of the posterior, and its place there."""
-        if by not in ("standardized", "absolute"):
-            raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"`n` must be an integer ≥ 1, got {n!r}.")
-        sizes = [np.abs(m.standardized if by == "standardized" else m.difference) for m in self.movements]
-        starts = np.cumsum([0, *map(len, sizes)])
-        together = np.concatenate(sizes)
-        first = np.argpartition(-together, min(n, len(together)) - 1)[:n]
-        first = first[np.lexsort((first, -together[first]))]
-        parts = np.searchsorted(starts, first, side="right") - 1
-        return [(self.movements[part], int(place - starts[part])) for part, place in zip(parts, first, strict=True)]
 
     def to_frame(self, which: str = "summary"):
         """A table.

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips.compare._movement import Movement, largest
 from vips.compare._report.charts import draw_marginals, image
 from vips.compare._report.text import Cell, legend, name, number, sortable_table, source_tag
 from vips.compare._sources import PRIVATE, RELEASED
 
 if TYPE_CHECKING:
-    from vips.compare._movement import Movement
     from vips.compare.comparison import Comparison
 
 __all__ = ["marginals_section", "movers_section", "topics_section", "weights_section"]
@@ -60,7 +60,7 @@ def movers_section(comparison: Comparison) -> str:
 def marginals_section(comparison: Comparison) -> str:
     """Overlaid marginals of the parameters that moved most."""
     figures = []
-    for place, (movement, index) in enumerate(comparison.largest(_N_MARGINALS)):
+    for place, (movement, index) in enumerate(largest(comparison.movements, _N_MARGINALS)):
         (mean, other), (std, other_std) = (
             tuple(float(values[index]) for values in pair) for pair in (movement.means, movement.stds)
         )

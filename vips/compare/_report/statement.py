@@ -153,7 +153,9 @@ def _epsilon(report: PrivacyReport) -> str:
 
 
 def _delta(delta: float | None) -> str:
-    return "not chosen; see the curve of ε against δ" if delta is None else f"{delta:g} (1 in {1.0 / delta:,.0f})"
+    if delta is None:
+        return "not chosen; see the curve of ε against δ"
+    return f"{delta:g} (1 in {1.0 / delta:,.0f})" if delta > 1e-15 else f"{delta:g}"
 
 
 def _ledger(entry: dict | None) -> str:

@@ -24,9 +24,7 @@ def number(value: float) -> str:
 
 
 def at_most(probability: float) -> str:
-    """A bound in per cent, rounded upwards, and never to a certainty that it is not."""
-    if probability >= 0.999:
-        return "100 %" if probability == 1.0 else "more than 99.9 %"
+    """A bound in per cent, rounded upwards."""
     return f"{math.ceil(1e3 * probability - 1e-9) / 10:g} %"
 
 
