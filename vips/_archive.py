@@ -11,12 +11,14 @@ import json
 import os
 import uuid
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-__all__ = ["read_archive", "sync_folder", "write_archive"]
+__all__ = ["read_archive", "sync_folder", "whole_file", "write_archive"]
 
 FORMAT, VERSION = "vips", 1
 
@@ -29,17 +31,29 @@ def write_archive(path: str | os.PathLike, kind: str, header: dict, arrays: Mapp
     OSError
         If it cannot be written; what was there before is still there.
     """
+    full = {"format": FORMAT, "version": VERSION, "kind": kind, **header, "arrays": sorted(arrays)}
+    with whole_file(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("header.json", json.dumps(full, indent=1))
+        for name, array in arrays.items():
+            buffer = io.BytesIO()
+            np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
+            archive.writestr(f"{name}.npy", buffer.getbuffer())
+
+
+@contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    """A new file to write, which takes its place when the block ends without an error, and disappears otherwise.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written; what was there before is still there.
+    """
     path = Path(path).absolute()
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
     try:
         with partial.open("xb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                full = {"format": FORMAT, "version": VERSION, "kind": kind, **header, "arrays": sorted(arrays)}
-                archive.writestr("header.json", json.dumps(full, indent=1))
-                for name, array in arrays.items():
-                    buffer = io.BytesIO()
-                    np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
-                    archive.writestr(f"{name}.npy", buffer.getbuffer())
+            yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)

@@ -1,5 +1,6 @@
 """Comparisons of fitted models: zero with themselves, sources of numbers, scores, arms, errors."""
 
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -95,6 +96,16 @@ def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
     assert comparison.movers(1)[0].name in text
     forward, backward = compare(private, baseline), compare(baseline, private)
     assert str(forward) == str(backward)  # which of the two is private is not a matter of their order
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_comparison_can_be_pickled(models, name):
+    comparison = compare(*models[name][:2])
+    restored = pickle.loads(pickle.dumps(comparison))
+    assert str(restored) == str(comparison)
+    assert restored.movers(5) == comparison.movers(5)
+    assert restored.to_frame("parameters").equals(comparison.to_frame("parameters"))
+    assert restored.privacy == comparison.privacy
 
 
 def test_divergences_are_symmetric_in_two_private_fits():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 
 import numpy as np
@@ -117,8 +118,14 @@ def compare(
         if X_test is not None:
             rows += arm_score_rows(private, arms, X_test, y_test, (n_bootstrap, level, rng))
     return Comparison(
-        type(private).__name__, *names, tuple(rows), divergences, alignment, movements, sources.both, level, tuple(notes)
+        model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
+        divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
+        privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes),
     )  # fmt: skip
+
+
+def _summary(model) -> str:
+    return (inspect.getdoc(type(model)) or "").split("\n")[0]
 
 
 def _described(model, name: str) -> str:

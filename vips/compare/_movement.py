@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from vips.compare._parts import Part
 from vips.compare.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
 from vips.expfam import Dirichlet
 
-__all__ = ["Movement", "Mover"]
+__all__ = ["Movement", "Mover", "largest"]
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,13 @@ class Movement:
     def _shape(self) -> tuple[int, ...]:
         return np.shape(self.private.distribution.mean)
 
+    def marginals(self, chosen: np.ndarray) -> tuple[Family, Family]:
+        """Of the parameters at some places of the flattened arrays, in the private and the baseline posterior."""
+        return tuple(_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+
     def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
         """The parameters at some places of the flattened arrays."""
-        ours, theirs = (_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
+        ours, theirs = self.marginals(chosen)
         columns = [
             *(values[chosen] for values in (*self.means, *self.stds, self.difference, self.standardized)),
             kl(ours, theirs),
@@ -119,6 +124,27 @@ class Movement:
             "kl_baseline_private": np.ravel(kl(theirs, ours)),
             "wasserstein": np.full(len(self.difference), np.nan) if distance is None else np.ravel(distance),
         }
+
+
+def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> list[tuple[Movement, int]]:
+    """The ``n`` parameters whose means moved most: each one's part of the posterior, and its place there.
+
+    Raises
+    ------
+    ValueError
+        For an ``n`` or a ``by`` that there is not; see :meth:`vips.Comparison.movers`.
+    """
+    if by not in ("standardized", "absolute"):
+        raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise ValueError(f"`n` must be an integer ≥ 1, got {n!r}.")
+    sizes = [np.abs(m.standardized if by == "standardized" else m.difference) for m in movements]
+    starts = np.cumsum([0, *map(len, sizes)])
+    together = np.concatenate(sizes)
+    first = np.argpartition(-together, min(n, len(together)) - 1)[:n]
+    first = first[np.lexsort((first, -together[first]))]
+    parts = np.searchsorted(starts, first, side="right") - 1
+    return [(movements[part], int(place - starts[part])) for part, place in zip(parts, first, strict=True)]
 
 
 def _taken(distribution: Family, chosen: np.ndarray) -> Family:

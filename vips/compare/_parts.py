@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,7 +30,10 @@ class Part:
     name : str
     distribution : one of ``divergences.FAMILIES`` or ``NO_DIVERGENCE``
     label : callable
-        From an index into the array of means to the name of that parameter.
+        From an index into the array of means to the name of that parameter. A function of this module or a ``partial`` of
+        one, not a closure: those cannot be pickled.
+    columns : list of str
+        Words or names of features.
     are_parameters : bool
         False for scales of the prior, which are compared but do not count as movers.
     """
@@ -37,6 +41,7 @@ class Part:
     name: str
     distribution: Family | Draws | ScaledDirichlet
     label: Callable[[tuple[int, ...]], str]
+    columns: list[str]
     are_parameters: bool = True
 
 
@@ -71,17 +76,17 @@ def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
         return _network_parts(posterior, columns, order)
     if isinstance(model, LatentDirichletAllocation) and isinstance(posterior, (Dirichlet, *NO_DIVERGENCE)):
         topics = posterior if _is_identity(order) else _topics_in_order(posterior, order)
-        return [Part("topics", topics, lambda index: f"topic {index[0]}: {columns[index[1]]}")]
+        return [Part("topics", topics, partial(_word_of_topic, columns), columns)]
     if hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian):
-        parts = [Part("coefficients", posterior, _coefficient_label(model, columns))]
+        parts = [Part("coefficients", posterior, _coefficient_label(model, columns), columns)]
         if isinstance(model.prior, tuple):
             alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
-            parts.append(Part("prior precision", alpha, lambda index: f"α[{index[0]}]", False))
+            parts.append(Part("prior precision", alpha, partial(_indexed, "α"), columns, False))
         return parts
     if isinstance(posterior, (*FAMILIES, *NO_DIVERGENCE)):
         if posterior.mean.shape == (len(columns),):
-            return [Part("parameters", posterior, lambda index: columns[index[0]])]
-        return [Part("parameters", posterior, lambda index: f"parameters[{', '.join(map(str, index))}]")]
+            return [Part("parameters", posterior, partial(_last_of, columns), columns)]
+        return [Part("parameters", posterior, partial(_indexed, "parameters"), columns)]
     raise TypeError(
         f"The posterior of {type(model).__name__} is a {type(posterior).__name__}, whose distributions are not known. Compare "
         "them one by one: from vips.compare.divergences import kl, wasserstein, total_variation_bound."
@@ -101,8 +106,40 @@ def _coefficient_label(model, columns: list[str]) -> Callable[[tuple[int, ...]],
     names = [*columns, "intercept"] if model.fit_intercept else columns
     classes = getattr(model, "classes_", ())
     if len(classes) > 2:
-        return lambda index: f"class {classes[index[0]]}: {names[index[1]]}"
-    return lambda index: names[index[-1]]
+        return partial(_of_class, list(classes), names)
+    return partial(_last_of, names)
+
+
+def _last_of(names: list[str], index: tuple[int, ...]) -> str:
+    return names[index[-1]]
+
+
+def _of_class(classes: list, names: list[str], index: tuple[int, ...]) -> str:
+    return f"class {classes[index[0]]}: {names[index[1]]}"
+
+
+def _word_of_topic(words: list[str], index: tuple[int, ...]) -> str:
+    return f"topic {index[0]}: {words[index[1]]}"
+
+
+def _indexed(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+def _weight(columns: list[str], index: tuple[int, ...]) -> str:
+    return f"hidden {index[1]} → {columns[index[0]]}"
+
+
+def _bias_of_column(columns: list[str], index: tuple[int, ...]) -> str:
+    return f"bias of {columns[index[0]]}"
+
+
+def _bias_of_hidden(index: tuple[int, ...]) -> str:
+    return f"bias of hidden {index[0]}"
+
+
+def _always(name: str, index: tuple[int, ...]) -> str:
+    return name
 
 
 def _topics_in_order(posterior, order: np.ndarray):
@@ -117,15 +154,15 @@ def _network_parts(posterior: NetworkPosterior, columns: list[str], order: np.nd
     if not _is_identity(order):
         posterior = _reordered(posterior, order)
     parts = [
-        Part("weights", posterior.weights, lambda index: f"hidden {index[1]} → {columns[index[0]]}"),
-        Part("visible bias", posterior.visible_bias, lambda index: f"bias of {columns[index[0]]}"),
-        Part("hidden bias", posterior.hidden_bias, lambda index: f"bias of hidden {index[0]}"),
+        Part("weights", posterior.weights, partial(_weight, columns), columns),
+        Part("visible bias", posterior.visible_bias, partial(_bias_of_column, columns), columns),
+        Part("hidden bias", posterior.hidden_bias, _bias_of_hidden, columns),
     ]
     scales = ("variance", "local_rate", "unit_rate", "global_rate")
     for name in scales:
         if getattr(posterior.shrinkage, name) is not None:
             label = f"shrinkage {name.replace('_', ' ')}"
-            parts.append(Part(label, getattr(posterior.shrinkage, name), lambda index, label=label: label, False))
+            parts.append(Part(label, getattr(posterior.shrinkage, name), partial(_always, label), columns, False))
     return parts
 
 

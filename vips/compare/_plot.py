@@ -27,7 +27,7 @@ def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
         [m.difference for m in movers], places, xerr=half_widths, fmt="o", markersize=4, linewidth=1, color="#20639b"
     )
     ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
-    ax.set_yticks(places, [m.name for m in movers])
+    ax.set_yticks(places, [m.name for m in movers], parse_math=False)  # a dollar sign is a dollar sign
     ax.set_xlabel(f"posterior mean, private less baseline; {100.0 * level:g} % interval")
     ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium")
     return ax.figure

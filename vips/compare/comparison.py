@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
 
 from vips._html import html_table
-from vips.compare._movement import Movement, Mover
+from vips.compare._movement import Movement, Mover, largest
 from vips.compare._text import HEADS, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
+from vips.compare.curve import UtilityCurve
 from vips.compare.divergences import bound_from_kl
+from vips.privacy import PrivacyReport
 
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
@@ -89,6 +92,8 @@ class Comparison:
     ----------
     model : str
         Name of the class.
+    summary : str
+        What that class is: the first line of its docstring.
     private, baseline : str
         What the two fits are, in words.
     rows : tuple of Row
@@ -101,10 +106,15 @@ class Comparison:
         Means and standard deviations of all parameters, by part.
     source : str
         What divergences and movers were computed from.
+    level : float
+        Of bootstrap intervals.
+    privacy : (PrivacyReport, PrivacyReport)
+        The privacy statements of the private fit and of the baseline.
     notes : tuple of str
     """
 
     model: str
+    summary: str
     private: str
     baseline: str
     rows: tuple[Row, ...]
@@ -113,6 +123,7 @@ class Comparison:
     movements: tuple[Movement, ...]
     source: str
     level: float
+    privacy: tuple[PrivacyReport, PrivacyReport]
     notes: tuple[str, ...] = ()
 
     def __getitem__(self, quantity: str) -> Row:
@@ -140,21 +151,14 @@ class Comparison:
         ------
         ValueError
         """
-        if by not in ("standardized", "absolute"):
-            raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
-        if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-            raise ValueError(f"`n` must be an integer ≥ 1, got {n!r}.")
-        sizes = [np.abs(m.standardized if by == "standardized" else m.difference) for m in self.movements]
-        starts = np.cumsum([0, *map(len, sizes)])
-        together = np.concatenate(sizes)
-        first = np.argpartition(-together, min(n, len(together)) - 1)[:n]
-        first = first[np.lexsort((first, -together[first]))]
+        chosen = largest(self.movements, n, by)
         found = {}
-        for movement, start, stop in zip(self.movements, starts[:-1], starts[1:], strict=True):
-            own = first[(first >= start) & (first < stop)]
-            if len(own):
-                found |= dict(zip(own.tolist(), movement.movers(own - start, self.source), strict=True))
-        return [found[place] for place in first.tolist()]
+        for movement in self.movements:
+            own = [place for place, (other, _) in enumerate(chosen) if other is movement]
+            if own:
+                indices = np.array([chosen[place][1] for place in own])
+                found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
+        return [found[place] for place in range(len(chosen))]
 
     def to_frame(self, which: str = "summary"):
         """A table.
@@ -215,6 +219,44 @@ class Comparison:
         from vips.compare._plot import plot_movers
 
         return plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
+
+    def to_html(self, path: str | os.PathLike, *, curve: UtilityCurve | None = None) -> None:
+        """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
+
+        What was fitted, the privacy statements and what ε means in plain words, ε against δ, all rows, both posteriors side by
+        side. Every number says what it was computed from, and the report says first of all whether any is not protected.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that is there is replaced, once the new one is whole.
+        curve : UtilityCurve, optional
+            From :func:`vips.privacy_utility_curve`: scores at other ε, to be shown, too.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        TypeError
+            If ``curve`` is something else.
+        OSError
+            If the file cannot be written; what was there before is still there.
+
+        Privacy
+        -------
+        The file holds what the comparison holds, no less private and no more.
+        """
+        if curve is not None and not isinstance(curve, UtilityCurve):
+            raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
+        try:
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "to_html() draws with matplotlib: pip install 'vips[plot]'. Nothing was written."
+            ) from error
+        from vips.compare._report import write_report
+
+        write_report(self, path, curve)
 
     @cached_property
     def largest_shift(self) -> float:
