@@ -14,6 +14,7 @@ import json
 import numpy as np
 from tqdm.auto import tqdm
 
+from experiments.coverage.predictions import compare_predictions
 from experiments.coverage.simulate import MODELS, Model
 from experiments.results import results_folder, write_json, write_text
 from vips import PrivacyPlan
@@ -35,7 +36,11 @@ def main(arguments: list[str]) -> None:
         "--models", nargs="+", choices=MODELS, default=list(MODELS), help="only these; others stay as they are"
     )
     parser.add_argument("--quick", action="store_true", help="one small cell each; writes nothing")
+    parser.add_argument("--predictions", action="store_true", help="instead: predictions of both posteriors on Adult")
     options = parser.parse_args(arguments)
+    if options.predictions:
+        compare_predictions()
+        return
     path = results_folder("coverage") / "results.json"
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not options.quick else []
     rows = [row for row in known if row["model"] not in options.models]

@@ -120,6 +120,18 @@ def test_sections_are_those_that_the_model_has(pages):
     assert "<table" in pages["topics"].split('id="topics"')[1]
 
 
+def test_noise_aware_marginals_are_drawn_where_there_are_some(pages, tmp_path):
+    comparison = cases.regression()
+    assert comparison.aware_movements
+    page = pages["regression"]
+    assert 'class="line aware"' in page
+    assert page.count("Three curves. ") == page.count("Noise-aware: mean ") > 0
+    assert "var(--aware)" in page
+    without = written(replace(comparison, aware_movements=()), tmp_path)
+    assert 'class="line aware"' not in without
+    assert "Noise-aware: mean" not in without
+
+
 # -- the privacy statement -----------------------------------------------------------------------------------------
 
 

@@ -98,9 +98,10 @@ def compare(
 
     rows = alignment_rows(alignment, sources) + posterior_rows(pairs, divergences, movements, sources)
     aware = _noise_aware_pairs(private, baseline, order, notes)
+    aware_movements = tuple(Movement(*pair) for pair in aware)
     if aware:
         own = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
-        rows += posterior_rows(aware, own, tuple(Movement(*pair) for pair in aware), sources, ", noise-aware")
+        rows += posterior_rows(aware, own, aware_movements, sources, ", noise-aware")
         divergences |= {name: found for name, found in own.items() if found is not None}
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
@@ -120,7 +121,7 @@ def compare(
     return Comparison(
         model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
         divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
-        privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes),
+        privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes), aware_movements=aware_movements,
     )  # fmt: skip
 
 

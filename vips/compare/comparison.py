@@ -111,6 +111,8 @@ class Comparison:
     privacy : (PrivacyReport, PrivacyReport)
         The privacy statements of the private fit and of the baseline.
     notes : tuple of str
+    aware_movements : tuple of Movement
+        As ``movements``, of the private fit's noise-aware posterior; empty without one.
     """
 
     model: str
@@ -125,6 +127,7 @@ class Comparison:
     level: float
     privacy: tuple[PrivacyReport, PrivacyReport]
     notes: tuple[str, ...] = ()
+    aware_movements: tuple[Movement, ...] = ()
 
     def __getitem__(self, quantity: str) -> Row:
         """The row of a quantity."""

@@ -24,7 +24,7 @@ from vips.compare.divergences import Family
 
 __all__ = ["draw_epsilon", "draw_marginals", "draw_utility", "image"]
 
-_COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404"}
+_COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404", "aware": "#050505"}
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "vips",
@@ -40,17 +40,18 @@ _STYLE = {
     "grid.color": _COLOURS["line"],
     "grid.linewidth": 0.5,
 }
-_DASHES = {"private": "-", "baseline": (0, (4, 2))}
+_DASHES = {"private": "-", "baseline": (0, (4, 2)), "aware": (0, (1, 1.5))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
-def draw_marginals(private: Family, baseline: Family, description: str, identity: str) -> str:
-    """Two marginals over one axis."""
+def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> str:
+    """Two marginals, or three with the noise-aware one, over one axis."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
-        curves = [curve(baseline), curve(private)]
-        for kind, (x, y) in zip(("baseline", "private"), curves, strict=True):
+        drawn = {"baseline": baseline, "private": private} | ({} if aware is None else {"aware": aware})
+        curves = [curve(marginal) for marginal in drawn.values()]
+        for kind, (x, y) in zip(drawn, curves, strict=True):
             axes.fill_between(x, y, color=_COLOURS[kind], alpha=0.18, linewidth=0.0)
             axes.plot(x, y, color=_COLOURS[kind], linestyle=_DASHES[kind], linewidth=1.4)
         lower, upper = min(x.min() for x, _ in curves), max(x.max() for x, _ in curves)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from vips.compare.divergences import Family
-from vips.expfam import DiagonalGaussian, Dirichlet
+from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 
-__all__ = ["curve", "is_positive"]
+__all__ = ["curve", "is_positive", "with_moments"]
 
 _N_POINTS = 161  # odd: one is at the mean
 _FAR = 14.0  # a millionth of the mean: tails of vague Betas go on for a hundred powers of ten
@@ -20,6 +20,16 @@ _FAR = 14.0  # a millionth of the mean: tails of vague Betas go on for a hundred
 def is_positive(p: Family) -> bool:
     """Whether the curve wants a logarithmic axis."""
     return not isinstance(p, DiagonalGaussian)
+
+
+def with_moments(p: Family, mean: float, var: float) -> Family:
+    """The member of the family of a marginal that has this mean and variance."""
+    if isinstance(p, DiagonalGaussian):
+        return DiagonalGaussian(np.array([mean]), np.array([1.0 / var]))
+    if isinstance(p, Dirichlet):
+        size = max(mean * (1.0 - mean) / var - 1.0, 1e-9)
+        return Dirichlet(np.array([mean * size, (1.0 - mean) * size]))
+    return Gamma(np.array([mean**2 / var]), np.array([mean / var]))
 
 
 def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:

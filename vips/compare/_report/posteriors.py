@@ -9,6 +9,7 @@ import numpy as np
 
 from vips.compare._movement import Movement, largest
 from vips.compare._report.charts import draw_marginals, image
+from vips.compare._report.densities import with_moments
 from vips.compare._report.text import Cell, legend, name, number, sortable_table, source_tag
 from vips.compare._sources import PRIVATE, RELEASED
 
@@ -68,15 +69,22 @@ def marginals_section(comparison: Comparison) -> str:
             f"Two curves. Private fit: mean {number(mean)}, standard deviation {number(std)}. "
             f"Baseline: mean {number(other)}, standard deviation {number(other_std)}."
         )
-        chart = draw_marginals(*movement.marginals(np.array([index])), described, f"marginal-{place}")
+        private, baseline = movement.marginals(np.array([index]))
+        aware = _aware(comparison, movement, index)
+        if aware is not None:
+            described += f" Noise-aware: mean {number(aware[0])}, standard deviation {number(aware[1] ** 0.5)}."
+            described = described.replace("Two curves", "Three curves")
+        third = None if aware is None else with_moments(private, *aware)
+        chart = draw_marginals(private, baseline, third, described, f"marginal-{place}")
         figures.append(
             f"<figure>{chart}<figcaption>{name(movement.name(index))}<br><small>{number(other)} → {number(mean)}</small>"
             "</figcaption></figure>"
         )
+    lines = legend(*_sources(comparison), bool(comparison.aware_movements))
     return (
-        f"{legend(*_sources(comparison))}\n<p>What each fit leaves open about the parameters that moved most. Each curve is "
-        "scaled to its own peak; positive numbers, such as probabilities, are on a logarithmic scale. Below: baseline mean → "
-        f"private mean. Which parameters these are was computed from {source_tag(comparison.source)}</p>\n"
+        f"{lines}\n<p>What each fit leaves open about the parameters that moved most. Each curve is scaled to its own peak; "
+        "positive numbers, such as probabilities, are on a logarithmic scale. Below: baseline mean → private mean. Which "
+        f"parameters these are was computed from {source_tag(comparison.source)}</p>\n"
         f'<div class="grid">\n{chr(10).join(figures)}\n</div>'
     )
 
@@ -154,6 +162,14 @@ def _sources(comparison: Comparison) -> tuple[str, str]:
     """Of what is computed from the private fit alone, and from the baseline alone."""
     ours, theirs = (RELEASED if report.has_guarantee else PRIVATE for report in comparison.privacy)
     return ours, theirs
+
+
+def _aware(comparison: Comparison, movement: Movement, index: int) -> tuple[float, float] | None:
+    """Mean and variance of the same parameter in the private fit's noise-aware posterior."""
+    for other in comparison.aware_movements:
+        if other.private.name == movement.private.name:
+            return float(other.means[0][index]), float(other.stds[0][index]) ** 2
+    return None
 
 
 def _part(comparison: Comparison, title: str) -> Movement | None:

@@ -85,9 +85,11 @@ def definitions(pairs: Iterable[tuple[str, str]]) -> str:
     return f'<dl class="definitions">\n{rows}\n</dl>'
 
 
-def legend(private: str, baseline: str) -> str:
+def legend(private: str, baseline: str, aware: bool = False) -> str:
     """Which line is whose, with what each was computed from."""
-    entries = (("private", "private fit", private), ("baseline", "baseline", baseline))
+    entries = [("private", "private fit", private), ("baseline", "baseline", baseline)]
+    if aware:
+        entries.insert(1, ("aware", "private fit, noise-aware", private))
     return '<p class="legend">{}</p>'.format(
         " ".join(
             f'<span class="line {kind}" aria-hidden="true"></span> {text} {source_tag(s)}' for kind, text, s in entries
