@@ -131,7 +131,7 @@ class PolyaGammaRegression(AugmentedRegression):
             own = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
             own = own if len(outputs) == 1 else {name: value[j] for name, value in own.items()}
             if self.covariance == "full":
-                precisions = precision_draws(own["precision"], noise_std["precision"], rng)
+                precisions = precision_draws(own["precision"], noise_std["precision"], self.fit_intercept, rng)
             else:
                 precisions = structured_precision_draws(own, noise_std, rng)
             constant = self._intercept_constant() / ball

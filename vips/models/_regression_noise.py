@@ -89,8 +89,13 @@ def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.nda
     return np.mean(means, axis=0), (within + between.T @ between) / len(means)
 
 
-def precision_draws(noisy: np.ndarray, noise_std: float, rng: np.random.Generator) -> Iterator[np.ndarray]:
+def precision_draws(
+    noisy: np.ndarray, noise_std: float, has_intercept: bool, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
     """Positive definite matrices that a noisy symmetric one may have come from.
+
+    Empirical Bayes: P is a multiple of the identity (the intercept's entry apart) and deviations from it of a size that is
+    estimated, so that noise alone is not taken for directions of which nothing is known.
 
     Parameters
     ----------
@@ -98,12 +103,26 @@ def precision_draws(noisy: np.ndarray, noise_std: float, rng: np.random.Generato
         P̂.
     noise_std : float
         On its diagonal; ÷ √2 elsewhere.
+    has_intercept : bool
+        Whether the last coordinate is the intercept's.
     """
     noisy, d = 0.5 * (noisy + noisy.T), len(noisy)
+    n_features = d - has_intercept
+    level = np.diagonal(noisy).copy()
+    level[:n_features] = level[:n_features].mean()
+    deviations = noisy - np.diag(level)
+    n_free = d * (d + 1) // 2 - 1 - has_intercept  # deviations that the levels leave
+    level_std = np.full(d, noise_std)
+    level_std[:n_features] /= np.sqrt(n_features)
     for _ in range(_N_DRAWS if noise_std > 0.0 else 1):
         upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
         noise = noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
-        yield _positive(noisy + noise, _LEAST_EIGENVALUE)
+        shifts = level_std * np.append(np.full(n_features, rng.standard_normal()), rng.standard_normal(d - n_features))
+        # variance of deviations and noise together, as far as so few numbers tell
+        total = (deviations**2).sum() / rng.chisquare(n_free) if n_free > 0 else np.inf
+        share = max(0.0, 1.0 - noise_std**2 / total) if noise_std > 0.0 else 1.0
+        drawn = np.diag(level + (1.0 - share) * shifts) + share * deviations + np.sqrt(share) * noise
+        yield _positive(drawn, _LEAST_EIGENVALUE)
 
 
 def structured_precision_draws(
