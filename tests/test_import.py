@@ -1,0 +1,71 @@
+"""What ``import vips`` does, and what it leaves for later."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vips
+
+HEAVY = ("numpy", "scipy", "sklearn", "numba", "joblib")
+
+
+def in_a_new_process(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_importing_imports_nothing_heavy():
+    loaded = in_a_new_process("import vips, sys; print(*sys.modules)").split()
+    assert "vips" in loaded
+    assert not set(HEAVY) & set(loaded)
+
+
+FITS = """
+import gc
+import numpy as np
+from numba.core.registry import CPUDispatcher
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork
+plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+X = (np.random.default_rng(0).random((50, 6)) < 0.5).astype(float)
+LatentDirichletAllocation(2, vocabulary=6, privacy=plan).fit(X)
+BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, X[:, 0])
+SigmoidBeliefNetwork(2, privacy=plan).fit(X)
+kernels = [thing for thing in gc.get_objects() if isinstance(thing, CPUDispatcher)]
+print(sum(kernel.stats.cache_hits.total() for kernel in kernels), end=" ")
+print(sum(kernel.stats.cache_misses.total() for kernel in kernels))
+"""
+
+
+def test_a_second_process_compiles_nothing():
+    in_a_new_process(FITS)  # fills the cache on disk where it is not filled yet
+    hits, misses = map(int, in_a_new_process(FITS).split())
+    assert hits > 0
+    assert misses == 0
+
+
+@pytest.mark.parametrize("name", vips.__all__)
+def test_every_name_is_there(name):
+    assert getattr(vips, name).__name__ == name
+    assert name in dir(vips)
+
+
+def test_type_checkers_see_the_same_names():
+    tree = ast.parse(Path(vips.__file__).read_text(encoding="utf-8"))
+    guarded = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {node.module: tuple(alias.name for alias in node.names) for node in guarded.body}
+    assert {home: set(names) for home, names in seen.items()} == {
+        home: set(names) for home, names in vips._HOMES.items()
+    }
+    assert sorted(name for names in seen.values() for name in names) == sorted(vips.__all__)
+
+
+def test_compare_is_the_function_whatever_was_imported_first():
+    code = "import vips.compare.divergences, vips; print(vips.compare.__name__, vips.datasets.__name__)"
+    assert in_a_new_process(code).split() == ["compare", "vips.datasets"]
+
+
+def test_unknown_names_are_errors():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        vips.nothing  # noqa: B018
