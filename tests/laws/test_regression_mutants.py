@@ -105,11 +105,13 @@ def step_size_by_the_residuals(patch):
 
     def mutant(self, records, posterior):
         statistics = original(self, records, posterior)
-        self._pace = 1.0 / (1.0 + statistics.norms(self.blocks()).sum())
+        # on the class: what an E-step writes on its copy of the model is lost
+        type(self)._pace = 1.0 / (1.0 + statistics.norms(self.blocks()).sum())
         return statistics
 
+    patch.setattr(BayesianLogisticRegression, "_pace", 1.0, raising=False)
     patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)
-    patch.setattr(BayesianLogisticRegression, "step_size", lambda self, t: self.__dict__.get("_pace", 1.0))
+    patch.setattr(BayesianLogisticRegression, "step_size", lambda self, t: self._pace)
 
 
 def off_diagonal_rounded_without_root_two(patch):
