@@ -1,7 +1,8 @@
 """A step on a Dask cluster: shares where the workers are, a tree of additions, and one total that travels here.
 
-Keys of tasks are made up anew for every step, so that no cluster answers with what it computed for another one. Dask computes lost
-shares again, with the same coins; where it cannot (the task itself was lost with its last holder) the step begins again.
+Keys of tasks are made up anew for every step, so that no cluster answers with what it computed for another one. Dask computes
+lost shares again, with the same coins; where it cannot (the task itself was lost with its last holder) the step begins again.
+BLAS of a worker has the threads that its environment says; Dask's nannies say one.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class ClusterWorkers(Workers):
     def _sent(self, task: Task):
         """The task on every worker, and the partitions placed."""
         try:
-            sent = self._client.scatter(task, broadcast=True, hash=False)
+            sent = self._client.scatter(task, broadcast=True, hash=False, timeout=_patience())
             if self._partitions is None:
                 self._partitions = self._placed()
         except TimeoutError:
@@ -114,7 +115,9 @@ class ClusterWorkers(Workers):
     def _placed(self) -> Sequence:
         """Partitions for tasks: handles, records that are placed on workers once, or chunks that Dask computes."""
         partitions = self.data.partitions
-        return self._client.scatter(list(partitions), hash=False) if partitions[0].holds_records else partitions
+        if not partitions[0].holds_records:
+            return partitions
+        return self._client.scatter(list(partitions), hash=False, timeout=_patience())
 
     def _wait(self, root) -> None:
         """Until it is done; not for ever, if there is nobody left."""

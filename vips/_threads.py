@@ -27,7 +27,7 @@ def n_threads() -> int:
 
 @contextmanager
 def at_most(n: int) -> Iterator[None]:
-    """Kernels that this thread starts use at most ``n`` threads: workers that share the processors would slow each other down."""
+    """Kernels that this thread starts use at most ``n`` threads, so that workers who share the processors do not fight."""
     before = getattr(_here, "most", None)
     _here.most = n
     try:

@@ -41,7 +41,7 @@ class Workers(ABC):
 class Executor(ABC):
     """What ``fit(..., executor=...)`` stands for."""
 
-    def check(self) -> None:
+    def check(self) -> None:  # noqa: B027
         """Raise unless there is somebody to compute. Runs before anything is charged or read."""
 
     @abstractmethod

@@ -308,7 +308,8 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         checkpoint : path, optional
             File that is rewritten after every step, with released values only. If it exists, the fit goes on from it.
         executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-            Who computes the sums, partition by partition; noise is drawn here. Changes no result beyond rounding: docs/scale.md.
+            Who computes the sums, partition by partition; noise is drawn here. It changes no result beyond rounding; see
+            docs/scale.md.
 
         Returns
         -------

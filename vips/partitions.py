@@ -163,8 +163,8 @@ def add(totals: Iterable[Totals]) -> Totals:
 class TreeSum:
     """The sum of totals that come one after the other, added as a tree: 16 neighbours to one, 16 of these to one, and so on.
 
-    The order of additions depends on the number of totals alone, and is that of ``add`` applied level by level, as a cluster does
-    it. One unfinished sum is kept for each level.
+    The order of additions depends on the number of totals alone, and is that of ``add`` applied level by level, as a cluster
+    does it. One unfinished sum is kept for each level.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, Partition, SourceError
+from vips.data._source import DataSource, Partition
 
 __all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source"]
 

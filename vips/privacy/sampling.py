@@ -8,9 +8,9 @@ secret key of the fit: AES(key, counter) is 128 bits, two coins, and the counter
     hold      row // 2    partition    step
     ========  ==========  ===========  ============
 
-Each field is checked to fit. So (step, partition, row // 2) ↦ counter is one-to-one, consecutive rows of one partition have
-consecutive counters that never run into the next field, and the parity of the row names the half of the block: no two coins of a
-fit are the same bits. AES under one key is a permutation of counters, so that coins are independent to anyone without the key.
+Each field is checked to fit. So (step, partition, row // 2) ↦ counter is one-to-one; consecutive rows of one partition have
+consecutive counters, which never run into the next field; and the parity of the row names the half of the block. No two coins
+of a fit are the same bits, and to anyone without the key they are independent, as far as AES is what it is held to be.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LIMITS = {"row": 2**33, "partition": 2**32, "step": 2**64}
 
 
 def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: int, partition: int) -> np.ndarray:
-    """Rows from ``start`` to ``stop`` of a partition that take part in one step, each independently with the same rate; ascending.
+    """Rows from ``start`` to ``stop`` of a partition that take part in one step, each independently with one rate; ascending.
 
     Parameters
     ----------
