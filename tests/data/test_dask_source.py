@@ -58,5 +58,5 @@ def test_chunks_of_another_kind_are_named():
     odd = da.from_array(np.ones((40, 3)), chunks=(20, 3)).map_blocks(
         lambda block, block_info: block.astype(complex) if block_info[0]["chunk-location"][0] else block, dtype=float
     )
-    with pytest.raises(SourceError, match="chunk 1: .*dtype complex128"):
+    with pytest.raises(SourceError, match=r"chunk 1: .*dtype complex128"):
         DirichletMultinomial(privacy=PLAN).fit(odd)

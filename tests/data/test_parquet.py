@@ -133,7 +133,9 @@ def test_what_is_no_word_makes_its_document_defective(kind, tmp_path):
     np.testing.assert_array_equal(found[good].toarray(), as_counts([strange[i] for i in good]))
     sliced = pa.array([[3], *strange], kind).slice(1)  # offsets that do not begin at 0
     np.testing.assert_array_equal(counts(sliced, 8).toarray(), found.toarray())
-    write_documents(tmp_path / "d.parquet", DOCUMENTS[:45] + [None, [77], [None]] + DOCUMENTS[48:], pa.list_(pa.int32()))
+    write_documents(
+        tmp_path / "d.parquet", [*DOCUMENTS[:45], None, [77], [None], *DOCUMENTS[48:]], pa.list_(pa.int32())
+    )
     source = ParquetDocuments(tmp_path / "d.parquet", "words", 8)
     assert np.isfinite(topics().fit(source).components_).all()
     with pytest.raises(ValueError, match="A record is not valid"):

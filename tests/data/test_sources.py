@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import tracemalloc
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 from tests.laws.cases import BetaBernoulli
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.data import CSRShards, InMemoryData, NpySource, SourceError, as_source, check_data
 from vips.datasets._home import data_home
 
@@ -286,3 +287,35 @@ def test_the_wikipedia_counts_are_shards():
         for X in (source, InMemoryData(memory, partition_size=20_000))
     ]
     np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------------
+
+
+def peak_of(fit) -> int:
+    """Most bytes that a fit holds at once."""
+    tracemalloc.start()
+    try:
+        fit()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=1.0)
+    X = np.random.default_rng(0).integers(0, 2, (300_000, 8)).astype(float)  # 19 MB
+    np.save(tmp_path / "X.npy", X)
+    coins(privacy=plan).fit(NpySource(tmp_path / "X.npy"))  # whatever is loaded once
+    mapped = peak_of(lambda: coins(privacy=plan).fit(NpySource(tmp_path / "X.npy")))
+    assert mapped < 2e6
+    assert peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy"))) > 19e6  # what would be seen
+    for i in range(10):
+        write_shard(tmp_path / f"{i}.npz", X[i * 30_000 : (i + 1) * 30_000])
+    proportions = DirichletMultinomial(privacy=plan)
+    source = CSRShards(tmp_path)
+    shard = source.partition(0).open().X
+    size = shard.data.nbytes + shard.indices.nbytes + shard.indptr.nbytes
+    del shard
+    proportions.chunk_size = 1000
+    assert peak_of(lambda: proportions.fit(source)) < 3.5 * size  # one while it is read and checked, of ten

@@ -45,8 +45,8 @@ class NpySource(DataSource):
     >>> np.save(folder / "X.npy", np.eye(4)[np.random.default_rng(0).integers(0, 4, 20_000)])
     >>> plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1)
     >>> model = DirichletMultinomial(privacy=plan).fit(NpySource(folder / "X.npy"), executor="threads")
-    >>> model.posterior_.mean.round(1).tolist()
-    [0.2, 0.3, 0.2, 0.2]
+    >>> bool(np.allclose(model.posterior_.mean, 0.25, atol=0.02))
+    True
     """
 
     def __init__(
