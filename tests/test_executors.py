@@ -34,7 +34,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
 
 @pytest.fixture(scope="module")
 def client():
-    cluster = LocalCluster(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=None)
+    cluster = LocalCluster(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         yield client
 
@@ -139,6 +139,16 @@ def test_whatever_joblib_reaches(client):
         np.testing.assert_array_equal(found.posterior_["a"], expected)
 
 
+class Strict(BetaBernoulli):
+    def expected_statistics(self, records, posterior):
+        assert set(np.geterr().values()) == {"ignore"}
+        return super().expected_statistics(records, posterior)
+
+
+def test_floating_point_warnings_are_off_in_workers(executor):
+    Strict(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor=executor)
+
+
 # -- losses ---------------------------------------------------------------------------------------------------------------
 
 
@@ -215,7 +225,7 @@ def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_pat
     ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
     plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
     with (
-        LocalCluster(processes=False, n_workers=0, dashboard_address=None) as cluster,
+        LocalCluster(processes=False, n_workers=0, dashboard_address=":0") as cluster,
         Client(cluster) as nobody,
         pytest.raises(ValueError, match="has no workers"),
     ):
@@ -236,7 +246,7 @@ def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
     plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
     with (
         dask.config.set({"distributed.scheduler.no-workers-timeout": "2s"}),
-        LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
         Client(cluster) as leaving,
     ):
         leave = threading.Timer(1.5, lambda: cluster.scale(0))
@@ -249,38 +259,6 @@ def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
 
 
 # -- what may be raised ---------------------------------------------------------------------------------------------------
-
-
-class Quotes(BetaBernoulli):
-    def expected_statistics(self, records, posterior):
-        raise ValueError(f"cannot use {records.tolist()}")
-
-
-class Strict(BetaBernoulli):
-    def expected_statistics(self, records, posterior):
-        assert set(np.geterr().values()) == {"ignore"}
-        return super().expected_statistics(records, posterior)
-
-
-def test_errors_of_workers_quote_no_record(executor, monkeypatch):
-    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
-    records = np.full((30, 3), 1.0)
-    with pytest.raises(PartitionError, match=r"ValueError in expected_statistics \(test_executors.py") as raised:
-        Quotes(privacy=PLAN, random_state=0).fit(in_parts(records), executor=executor)
-    chain, error = [], raised.value
-    while error is not None:
-        chain += [str(error), repr(error.args)]
-        error = error.__cause__ or error.__context__
-    assert "1.0" not in " ".join(chain)
-    assert "cannot use" not in " ".join(traceback.format_exception(raised.value)).replace('f"cannot use', "")
-    if executor == "processes":  # new processes for every error take time
-        return
-    with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
-        Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
-
-
-def test_floating_point_warnings_are_off_in_workers(executor):
-    Strict(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor=executor)
 
 
 @pytest.mark.parametrize("executor", ["threads", "dask"], indirect=True)
@@ -338,3 +316,28 @@ def test_threads_share_the_processors(monkeypatch):
 def test_executors_by_name():
     assert resolve(None).__class__ is resolve("serial").__class__
     assert resolve("threads").__class__ is resolve("joblib").__class__ is resolve("processes").__class__
+
+
+# -- errors, which end joblib's processes: last, so that they are started once ----------------------------------------------
+
+
+class Quotes(BetaBernoulli):
+    def expected_statistics(self, records, posterior):
+        raise ValueError(f"cannot use {records.tolist()}")
+
+
+def test_errors_of_workers_quote_no_record(executor, monkeypatch):
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
+    records = np.full((30, 3), 1.0)
+    with pytest.raises(PartitionError, match=r"ValueError in expected_statistics \(test_executors.py") as raised:
+        Quotes(privacy=PLAN, random_state=0).fit(in_parts(records), executor=executor)
+    chain, error = [], raised.value
+    while error is not None:
+        chain += [str(error), repr(error.args)]
+        error = error.__cause__ or error.__context__
+    assert "1.0" not in " ".join(chain)
+    assert "cannot use" not in " ".join(traceback.format_exception(raised.value)).replace('f"cannot use', "")
+    if executor == "processes":  # new processes for every error take time
+        return
+    with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
+        Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)

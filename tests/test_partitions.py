@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
-from vips import PrivacyPlan, engine, executors, partitions
+from vips import Block, DenseStatistics, PrivacyPlan, engine, executors, partitions
 from vips._threads import at_most, n_threads
 from vips.data import InMemoryData, check_data
 from vips.partitions import FAN_IN, Task, TreeSum, add
@@ -269,6 +269,26 @@ def test_the_sum_does_not_depend_on_the_partitions():
     ]
     for other in sums[1:]:
         np.testing.assert_allclose(other["second"], sums[0]["second"], rtol=1e-12, atol=1e-13)
+
+
+class OneNumber(BetaBernoulli):
+    """Sums that do not have the shape of their block would get one noise draw for several numbers."""
+
+    def blocks(self):
+        return super().blocks() | {"heads": Block(())}
+
+
+def test_sums_have_the_declared_shapes():
+    model = OneNumber(privacy=PLAN)
+    model.initial = lambda rng: {"heads": np.zeros(()), "count": np.zeros(())}
+    model.expected_statistics = lambda records, posterior: Unchecked({"heads": records, "count": np.ones(len(records))})
+    with pytest.raises(ValueError, match="'heads' is declared"):
+        model.fit(np.ones((8, 3)))
+
+
+class Unchecked(DenseStatistics):
+    def norms(self, blocks):
+        return np.ones(len(self._arrays["count"]))
 
 
 # -- threads --------------------------------------------------------------------------------------------------------------

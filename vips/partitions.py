@@ -80,9 +80,13 @@ class Task:
         return cls(worker_model, blocks, posterior, plan, stop)
 
     def zeros(self) -> Totals:
-        """The sum of no records: whole units of the lattice if there is one."""
-        dtype = np.int64 if self.plan.lattice(self.blocks) else np.float64
-        return {name: np.zeros(block.shape, dtype) for name, block in self.blocks.items()}
+        """The sum of no records."""
+        return {name: np.zeros(block.shape, self.dtype) for name, block in self.blocks.items()}
+
+    @property
+    def dtype(self) -> type:
+        """Of totals: with hardened noise they are whole numbers."""
+        return np.int64 if self.plan.noise == "discrete" else np.float64
 
 
 def partition_sum(task: Task, partition: Partition, coins) -> Totals:
@@ -94,7 +98,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     ``task.stop_at_invalid``.
     """
     model, blocks, plan = task.model, task.blocks, task.plan
-    lattice, total = plan.lattice(blocks), task.zeros()
+    lattice, total = plan.lattice(blocks), None
     opened = partition.open()
     if getattr(model, "ignores_labels", False):
         opened = opened.without_labels()
@@ -104,9 +108,20 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             statistics = model.expected_statistics(records, task.posterior)
             weights = plan.clip_weights(statistics.norms(blocks))
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
-            for name, value in shares.items():
-                total[name] += value
-    return total
+            if total is None:
+                total = _begun(shares, task)
+            else:
+                for name, value in shares.items():
+                    total[name] += value
+    return task.zeros() if total is None else total
+
+
+def _begun(shares: Totals, task: Task) -> Totals:
+    """A copy of the first chunk's sums, with their order in memory, which is that of the sums to come."""
+    for name, block in task.blocks.items():
+        if np.shape(shares[name]) != block.shape:
+            raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
+    return {name: np.array(shares[name], task.dtype) for name in task.blocks}
 
 
 def usable(model, chunk, stop_at_invalid: bool):
