@@ -6,16 +6,18 @@ An executor gets partitions once per fit and a task once per step, and returns o
 
 from __future__ import annotations
 
+import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
 from vips._blas import at_most_threads
-from vips.data import DataSource
+from vips.data import DataSource, Partition
 from vips.partitions import PartitionError, Task, TreeSum, partition_sum, share_of_worker
 
 __all__ = ["Executor", "Workers", "resolve"]
@@ -150,14 +152,26 @@ class JoblibWorkers(Workers):
         )
 
     def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        # As bytes to processes: arrays in it would be written to disk, step by step, and stay there until the end of the fit.
+        sent = task if self._are_threads else pickle.dumps(joblib.wrap_non_picklable_objects(task, keep_wrapper=False))
         total = TreeSum()
         shares = self._parallel(
-            joblib.delayed(share_of_worker)(task, partition, sampler(i), self._threads)
+            joblib.delayed(_share)(sent, partition, sampler(i), self._threads)
             for i, partition in enumerate(self.data.partitions)
         )
         for share in shares:
             total.push(_writable(share))
         return total.result() or task.zeros()
+
+
+def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dict:
+    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(sent: bytes) -> Task:
+    """Once for all partitions that a process gets, so that what a posterior caches serves them all."""
+    return pickle.loads(sent)
 
 
 def _writable(share: dict) -> dict:
