@@ -74,9 +74,11 @@ class Task:
     @classmethod
     def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
         """``is_checked`` says that the values of a non-private fit were looked at before."""
-        worker_model = copy.copy(model)
-        worker_model.random_state = None
         stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
+        plan, worker_model = plan.for_workers(), copy.copy(model)
+        worker_model.random_state = None
+        # what a model asks of its plan in an E-step, and nothing else of the fit
+        worker_model.privacy = worker_model._fitting_plan = plan
         return cls(worker_model, blocks, posterior, plan, stop)
 
     def zeros(self) -> Totals:

@@ -6,6 +6,7 @@ and accounting cannot disagree. Fields are public and may be printed; data and g
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -287,8 +288,15 @@ class PrivacyPlan:
         """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``."""
         return accounting.event(self)
 
+    def for_workers(self) -> PrivacyPlan:
+        """A copy that does not tell the processes it is sent to which ledger is open: these compute shares and begin no fit."""
+        plan = copy.copy(self)
+        object.__setattr__(plan, "_tells_of_ledgers", False)
+        return plan
+
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_open_ledger": _open_ledger.tag()}
+        tells = self.__dict__.get("_tells_of_ledgers", True)
+        return self.__dict__ | {"_open_ledger": _open_ledger.tag() if tells else None}
 
     def __setstate__(self, state: dict) -> None:
         _open_ledger.adopt(state["_open_ledger"])
