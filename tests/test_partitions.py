@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import secrets
 import threading
+from dataclasses import replace
 
 import cloudpickle
 import numpy as np
@@ -292,6 +293,18 @@ def test_sums_have_the_declared_shapes():
     model.expected_statistics = lambda records, posterior: Unchecked({"heads": records, "count": np.ones(len(records))})
     with pytest.raises(ValueError, match="'heads' is declared"):
         model.fit(np.ones((8, 3)))
+
+
+def test_memory_order_does_not_tell_whether_the_sample_was_empty():
+    """Rounding of later products depends on it."""
+    for case in CASES:
+        model = case.make_model(privacy=PLAN, random_state=0)
+        for n in (0, 5):
+            records = case.make_records(5, np.random.default_rng(0))[:n]
+            plan = replace(PLAN, sampling_rate=1.0)
+            task, shares = shares_of(model, data_of(records, 10), plan)
+            for total in (partitions.partition_sum(task, *share) for share in shares):
+                assert all(value.flags.c_contiguous for value in total.values()), case.name
 
 
 class Unchecked(DenseStatistics):

@@ -119,11 +119,12 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
 
 
 def _begun(shares: Totals, task: Task) -> Totals:
-    """A copy of the first chunk's sums, with their order in memory, which is that of the sums to come."""
+    """A copy of the first chunk's sums. Its order in memory is that of ``zeros``: how later products are rounded must not tell
+    whether anybody was in the sample."""
     for name, block in task.blocks.items():
         if np.shape(shares[name]) != block.shape:
             raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
-    return {name: np.array(shares[name], task.dtype) for name in task.blocks}
+    return {name: np.array(shares[name], task.dtype, order="C") for name in task.blocks}
 
 
 def usable(model, chunk, stop_at_invalid: bool):
