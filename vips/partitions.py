@@ -55,7 +55,7 @@ class Task:
     Attributes
     ----------
     model : ConjugateExponentialModel
-        A copy without ``random_state``, from which the noise of a reproducible fit could be derived.
+        In another process a copy without ``random_state``, from which the noise of a reproducible fit could be derived.
     blocks : dict of str to Block
     posterior : object
         The last view. Released.
@@ -75,11 +75,14 @@ class Task:
     def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
         """``is_checked`` says that the values of a non-private fit were looked at before."""
         stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
-        plan, worker_model = plan.for_workers(), copy.copy(model)
-        worker_model.random_state = None
-        # what a model asks of its plan in an E-step, and nothing else of the fit
-        worker_model.privacy = worker_model._fitting_plan = plan
-        return cls(worker_model, blocks, posterior, plan, stop)
+        return cls(model, blocks, posterior, plan, stop)
+
+    def __getstate__(self) -> dict:
+        """What leaves the process: nothing that noise could be derived from, and no word of an open ledger."""
+        plan, model = self.plan.for_workers(), copy.copy(self.model)
+        model.random_state = None
+        model.privacy = model._fitting_plan = plan
+        return self.__dict__ | {"model": model, "plan": plan}
 
     def zeros(self) -> Totals:
         """The sum of no records."""

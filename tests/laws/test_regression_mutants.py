@@ -105,13 +105,11 @@ def step_size_by_the_residuals(patch):
 
     def mutant(self, records, posterior):
         statistics = original(self, records, posterior)
-        # on the class: what an E-step writes on its copy of the model is lost
-        type(self)._pace = 1.0 / (1.0 + statistics.norms(self.blocks()).sum())
+        self._pace = 1.0 / (1.0 + statistics.norms(self.blocks()).sum())
         return statistics
 
-    patch.setattr(BayesianLogisticRegression, "_pace", 1.0, raising=False)
     patch.setattr(BayesianLogisticRegression, "expected_statistics", mutant)
-    patch.setattr(BayesianLogisticRegression, "step_size", lambda self, t: self._pace)
+    patch.setattr(BayesianLogisticRegression, "step_size", lambda self, t: self.__dict__.get("_pace", 1.0))
 
 
 def off_diagonal_rounded_without_root_two(patch):
