@@ -155,6 +155,9 @@ def test_ranges_of_csr_rows_keep_columns_that_do_not_exist():
     assert last.indices[-1] == 4
     assert last.nnz == X.indptr[90] - X.indptr[80]
     assert np.shares_memory(last.data, X.data)
+    assert np.shares_memory(last.indices, X.indices)
+    repeated = sp.csr_array((np.ones(3), [1, 1, 0], [0, 3]), shape=(1, 2))
+    assert not InMemoryData(repeated).partition(0).open().X.has_canonical_format
 
 
 @pytest.mark.parametrize(

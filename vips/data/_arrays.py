@@ -66,4 +66,10 @@ def row_range(X, rows: slice):
     """Rows of a CSR matrix as a view, whatever columns they name. (SciPy's slices copy, and drop columns that do not exist.)"""
     indptr = X.indptr[rows.start : rows.stop + 1]
     stored = slice(indptr[0], indptr[-1])
-    return type(X)((X.data[stored], X.indices[stored], indptr - indptr[0]), shape=(len(indptr) - 1, X.shape[1]))
+    view = type(X)((len(indptr) - 1, X.shape[1]), dtype=X.dtype)
+    view.data, view.indices, view.indptr = (
+        X.data[stored],
+        X.indices[stored],
+        indptr - indptr[0],
+    )  # a constructor would copy
+    return view
