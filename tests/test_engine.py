@@ -122,21 +122,10 @@ def test_chunks_cover_the_sample_in_order():
     X = np.arange(20.0)[:, None]
     picked = np.array([1, 5, 6, 7, 19])
     for data in (InMemoryData(X), InMemoryData(sp.csr_array(X))):
-        chunks = list(data.chunks(lambda n, partition: picked, 2))
+        chunks = list(data.partition(0).open().chunks(picked, 2))
         rows = [chunk.toarray() if sp.issparse(chunk) else chunk for chunk in chunks]
         np.testing.assert_array_equal(np.concatenate(rows)[:, 0], picked)
         assert [len(chunk) for chunk in rows] == [2, 2, 1]
-
-
-def test_partitions_do_not_depend_on_the_chunk_size(monkeypatch):
-    from vips import data
-
-    monkeypatch.setattr(data, "PARTITION_SIZE", 8)
-    seen = []
-    source = InMemoryData(np.arange(20.0)[:, None])
-    for _ in source.chunks(lambda start, stop: seen.append((start, stop)) or np.arange(start, stop), 3):
-        pass
-    assert seen == [(0, 8), (8, 16), (16, 20)]
 
 
 def test_only_public_facts_are_checked_before_a_private_fit():
@@ -180,13 +169,15 @@ def test_complex_statistics_are_refused():
         DenseStatistics({"a": np.ones((2, 3), complex)})
 
 
-def test_every_record_of_every_partition_is_read_once(monkeypatch):
-    from vips import data
-
-    monkeypatch.setattr(data, "PARTITION_SIZE", 8)
+def test_every_record_of_every_partition_is_read_once():
     X = np.arange(21.0)[:, None]
-    rows = np.concatenate(list(InMemoryData(X).chunks(np.arange, 3)))
-    np.testing.assert_array_equal(rows, X)
+    for rows in (X, sp.csr_array(X)):
+        data = InMemoryData(rows, partition_size=8)
+        assert data.sizes == (8, 8, 5)
+        assert data.n_records == 21
+        chunks = [chunk.toarray() if sp.issparse(chunk) else chunk for chunk in data.chunks(3)]
+        np.testing.assert_array_equal(np.concatenate(chunks), X)
+    assert InMemoryData(X[:0]).n_partitions == 0
 
 
 def test_pandas_types_whose_conversion_depends_on_values_are_refused():

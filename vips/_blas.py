@@ -8,7 +8,7 @@ wait for each other more than they compute.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 
 import numpy as np
@@ -16,7 +16,17 @@ from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm, sgemm, sgemv
 from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["cholesky", "eigh", "gram", "inverse_from_factor", "lower_inverse", "mirrored", "product", "squared_images"]
+__all__ = [
+    "at_most_threads",
+    "cholesky",
+    "eigh",
+    "gram",
+    "inverse_from_factor",
+    "lower_inverse",
+    "mirrored",
+    "product",
+    "squared_images",
+]
 
 
 _SMALL = 400  # columns
@@ -99,12 +109,17 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
     return lower
 
 
+def at_most_threads(n: int) -> AbstractContextManager:
+    """Inside, BLAS of this process uses at most ``n`` threads. One thread at a time has a say in this, the first to ask."""
+    return _pools().limit(limits=n, user_api="blas")
+
+
 @contextmanager
 def _threads_for(matrix: np.ndarray) -> Iterator[None]:
     if len(matrix) > _SMALL:
         yield
     else:
-        with _pools().limit(limits=1, user_api="blas"):
+        with at_most_threads(1):
             yield
 
 

@@ -3,19 +3,40 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numba
 import numpy as np
 
-__all__ = ["n_threads", "run_ranges"]
+__all__ = ["at_most", "n_threads", "run_ranges"]
+
+_here = threading.local()
 
 
 def n_threads() -> int:
-    """Numba's setting: the processors of this process, or ``NUMBA_NUM_THREADS``, which joblib's workers set to share."""
-    return numba.config.NUMBA_NUM_THREADS
+    """Numba's setting: the processors of this process, or ``NUMBA_NUM_THREADS``, which joblib's workers set to share.
+
+    No more than :func:`at_most` says around the call.
+    """
+    return min(numba.config.NUMBA_NUM_THREADS, getattr(_here, "most", numba.config.NUMBA_NUM_THREADS))
+
+
+@contextmanager
+def at_most(n: int) -> Iterator[None]:
+    """Kernels that this thread starts use at most ``n`` threads, so that workers who share the processors do not fight."""
+    before = getattr(_here, "most", None)
+    _here.most = n
+    try:
+        yield
+    finally:
+        if before is None:
+            del _here.most
+        else:
+            _here.most = before
 
 
 def run_ranges(

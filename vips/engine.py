@@ -21,6 +21,8 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from vips.checkpoint import restore_posterior
+from vips.executors import Serial, SerialWorkers
+from vips.partitions import Task
 
 __all__ = ["NoisyTotals", "run"]
 
@@ -44,17 +46,19 @@ class NoisyTotals:
     noise_std: dict[str, float]
 
 
-def run(model, data, plan, journal):
+def run(model, data, plan, journal, executor=None):
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
     Parameters
     ----------
     model : ConjugateExponentialModel
-    data : InMemoryData
+    data : DataSource
     plan : PrivacyPlan
         With its clip norm filled in.
     journal : Journal
         Writes down what is released, and where an interrupted fit stopped.
+    executor : Executor, optional
+        Who computes the sums; see ``vips.executors``. Noise is drawn here, whoever does.
 
     Returns
     -------
@@ -79,43 +83,39 @@ def run(model, data, plan, journal):
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
         posterior = restore_posterior(posterior, journal.start.posterior)
-    for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
-        step_size = _by_block(model.step_size(t), blocks)
-        total = clipped_sum(model, blocks, data, posterior, plan, randomness, t)
-        noisy = plan.add_noise(total, blocks, randomness, t)
-        journal.released(t)
-        for name, block in blocks.items():
-            rho = step_size[name]
-            step_std = plan.noise_std() * block.scale / plan.sampling_rate
-            average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
-            noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
-        posterior = model.to_posterior(average, noise_std, posterior)
-        journal.commit(t, noisy, average, noise_std, posterior)
+    with (executor or Serial()).over(data) as workers:
+        for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
+            step_size = _by_block(model.step_size(t), blocks)
+            total = clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers)
+            noisy = plan.add_noise(total, blocks, randomness, t)
+            journal.released(t)
+            for name, block in blocks.items():
+                rho = step_size[name]
+                step_std = plan.noise_std() * block.scale / plan.sampling_rate
+                average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
+                noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
+            posterior = model.to_posterior(average, noise_std, posterior)
+            journal.commit(t, noisy, average, noise_std, posterior)
     return posterior, NoisyTotals(average, noise_std)
 
 
-def clipped_sum(model, blocks, data, posterior, plan, randomness, t) -> dict[str, np.ndarray]:
+def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
     """Σ over the sample of step ``t`` of each record's statistics, scaled into the ball of radius C.
+
+    ``workers`` compute it partition by partition (``vips.partitions``); None does it here.
 
     Guarantees
     ----------
     - Adding or removing one record changes the result, divided by block scales, by at most C in L2 norm.
     - With ``noise="discrete"`` the sum is in whole units of the plan's lattice, and exact: a function of the set of
-      records in the sample, whatever their order and the chunks.
+      records in the sample, whatever their order, the chunks and who computes.
     - An empty sample, a defective record or none at all is ordinary input: nothing is raised because of a record,
       unless ``on_invalid="raise"`` asks for it.
+    - It is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
-    lattice = plan.lattice(blocks)
-    total = {name: np.zeros(block.shape, np.int64 if lattice else np.float64) for name, block in blocks.items()}
-    with np.errstate(all="ignore"):  # a warning would tell that some record overflows
-        for chunk in data.chunks(plan.sampler(randomness, t), model.chunk_size):
-            records = _usable(model, chunk)
-            statistics = model.expected_statistics(records, posterior)
-            weights = plan.clip_weights(statistics.norms(blocks))
-            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
-            for name, value in shares.items():
-                total[name] += value
-    if lattice:
+    task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
+    total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t, lambda: data.sizes))
+    if plan.noise == "discrete":
         return total
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
 
@@ -126,21 +126,6 @@ def _by_block(step_size, blocks) -> dict[str, float]:
     if set(by_block) != set(blocks) or not all(0.0 <= rho <= 1.0 for rho in by_block.values()):
         raise ValueError(f"step_size must give a number between 0 and 1, for every block, got {step_size!r}.")
     return by_block
-
-
-def _usable(model, chunk):
-    """The valid records of a chunk."""
-    valid = model.valid_records(chunk)
-    if valid.all():
-        return chunk
-    if getattr(model, "on_invalid", "drop") == "raise":
-        raise ValueError(
-            "A record is not valid (NaN, infinite or out of the model's domain). This error depends on a record and is "
-            'outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
-        )
-    if hasattr(chunk, "y"):
-        return type(chunk)(chunk.X[valid], chunk.y[valid])
-    return chunk[valid]
 
 
 def _symmetrised(matrix: np.ndarray) -> np.ndarray:

@@ -16,9 +16,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips import engine
+from vips import engine, executors
 from vips.checkpoint import Journal
-from vips.data import InMemoryData, Records, check_data, rows_without
+from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without
 from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
 from vips.privacy.ledger import LedgerError, PrivacyLedger, current_ledger
 from vips.step_size import RobbinsMonro
@@ -185,6 +185,9 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
+    # Whether records reach this model without the labels that a data source holds beside them.
+    ignores_labels = False
+
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
         """What is summed. Independent of the data (the number of columns is public)."""
@@ -284,17 +287,29 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         """Whether a fit adds noise."""
         return self.privacy is not None and self.privacy.is_private
 
-    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None):
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+    ):
         """Fit by (private) stochastic variational Bayes.
 
         Parameters
         ----------
-        X : array, memory-mapped array or CSR matrix of shape (n_records, n_features)
+        X : array, memory-mapped array or CSR matrix of shape (n_records, n_features); or a data source
+            Sources, with their labels in them: ``vips.data``. A Dask collection is one.
         y : array of shape (n_records, ...), optional
         ledger : PrivacyLedger, optional
             Charged with all steps before a value is read. None is the ledger that is open around the call, if any.
         checkpoint : path, optional
             File that is rewritten after every step, with released values only. If it exists, the fit goes on from it.
+        executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
+            Who computes the sums, partition by partition; noise is drawn here. It changes no result beyond rounding; see
+            docs/scale.md.
 
         Returns
         -------
@@ -307,17 +322,20 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
             defective records count for nothing. Non-private fits validate values as scikit-learn does.
         LedgerError, CheckpointError
             If the budget has no room, or ledger or checkpoint belong to something else. Nothing is changed then.
+        SourceError, PartitionError
+            If a part of a source cannot be read or is not as declared, or workers fail: before that step's noise is drawn.
         """
         if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
             raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
+        executor = executors.resolve(executor)
         ledger = self._ledger(ledger)
         self._forget()
         journal = Journal()
         try:
-            data = self._private_data(X, y) if self.is_private else self._plain_data(X, y)
+            data = self._data(X, y)
             self.check_features()
             self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
             if plan.sampling == "fixed" and data.n_records != plan.n_records:
@@ -326,7 +344,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
                 )
             plan.lattice(self.blocks())
             journal = Journal.begin(self, plan, ledger, checkpoint)
-            posterior, noisy_totals = engine.run(self, data, plan, journal)
+            posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
             self.privacy_ = PrivacyReport(
                 plan=plan,
                 on_invalid=getattr(self, "on_invalid", "drop"),
@@ -393,6 +411,15 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
+
+    def _data(self, X, y) -> DataSource:
+        source = as_source(X, y)
+        if source is None:
+            return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
+        self.n_features_in_ = source.n_features
+        if source.feature_names is not None:
+            self.feature_names_in_ = np.array(source.feature_names, dtype=object)
+        return source
 
     def _private_data(self, X, y) -> InMemoryData:
         data = check_data(X, y)

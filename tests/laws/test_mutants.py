@@ -10,9 +10,9 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
+from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine, partitions
 from vips.models import _lda_statistics, lda
-from vips.privacy import _lattice, accounting, noise
+from vips.privacy import _lattice, accounting, noise, sampling
 from vips.privacy import plan as plan_module
 
 BY_NAME = {case.name: case for case in CASES}
@@ -179,9 +179,9 @@ def repeated_words_not_merged(patch):
 def divided_by_the_realised_batch(patch):
     original = engine.clipped_sum
 
-    def mutant(model, blocks, source, posterior, plan, randomness, t):
-        total = original(model, blocks, source, posterior, plan, randomness, t)
-        realised = len(plan.sampler(randomness, t)(0, source.n_records))
+    def mutant(model, blocks, source, posterior, plan, randomness, t, *workers):
+        total = original(model, blocks, source, posterior, plan, randomness, t, *workers)
+        realised = len(plan.sampler(randomness, t, lambda: source.sizes)(0).rows(source.n_records))
         return {name: value * plan.sampling_rate * 100.0 / max(realised, 1) for name, value in total.items()}
 
     patch.setattr(engine, "clipped_sum", mutant)
@@ -202,16 +202,18 @@ def number_of_records_read(patch):
 
 
 def fixed_size_sampler(patch):
-    def mutant(start, stop, sampling_rate, key, step):
+    def mutant(start, stop, sampling_rate, key, step, partition):
         rng = np.random.default_rng(np.random.SeedSequence(key, spawn_key=(step,)))
         return np.sort(rng.choice(np.arange(start, stop), round(sampling_rate * (stop - start)), replace=False))
 
-    patch.setattr(plan_module, "poisson_sample", mutant)
+    patch.setattr(sampling, "poisson_sample", mutant)
 
 
 def same_sample_every_step(patch):
-    original = plan_module.poisson_sample
-    patch.setattr(plan_module, "poisson_sample", lambda start, stop, q, key, step: original(start, stop, q, key, 1))
+    original = sampling.poisson_sample
+    patch.setattr(
+        sampling, "poisson_sample", lambda start, stop, q, key, step, part: original(start, stop, q, key, 1, part)
+    )
 
 
 def same_noise_every_step(patch):
@@ -277,35 +279,35 @@ def bad_row_times_zero(patch):
 
 
 def bad_record_raises(patch):
-    def mutant(model, chunk):
+    def mutant(model, chunk, stop_at_invalid):
         if not model.valid_records(chunk).all():
             raise AssertionError("an error that depends on a record")
         return chunk
 
-    patch.setattr(engine, "_usable", mutant)
+    patch.setattr(partitions, "usable", mutant)
 
 
 def bad_record_warns(patch):
     import warnings
 
-    original = engine._usable
+    original = partitions.usable
 
-    def mutant(model, chunk):
+    def mutant(model, chunk, stop_at_invalid):
         if not model.valid_records(chunk).all():
             warnings.warn("a record was dropped", stacklevel=2)
-        return original(model, chunk)
+        return original(model, chunk, stop_at_invalid)
 
-    patch.setattr(engine, "_usable", mutant)
+    patch.setattr(partitions, "usable", mutant)
 
 
 def initialised_from_the_data(patch):
     original = engine.run
 
-    def mutant(model, data, plan, journal):
+    def mutant(model, data, *rest):
         initial = model.initial
         size = data._X.shape[0]
         model.initial = lambda rng: {name: value + size for name, value in initial(rng).items()}
-        return original(model, data, plan, journal)
+        return original(model, data, *rest)
 
     patch.setattr(engine, "run", mutant)
 

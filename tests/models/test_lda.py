@@ -339,7 +339,7 @@ def test_public_mistakes_stop_a_private_fit_before_values_are_read(arguments, me
     def read(*_):
         raise AssertionError("values were read")
 
-    monkeypatch.setattr(data.InMemoryData, "_select", read)
+    monkeypatch.setattr(data.OpenPartition, "_select", read)
     model = LatentDirichletAllocation(**({"n_components": 5, "vocabulary": 200, "privacy": private_plan()} | arguments))
     with pytest.raises(ValueError, match=message):
         model.fit(corpus.counts)

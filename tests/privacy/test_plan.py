@@ -112,29 +112,35 @@ def test_bad_random_state():
         PrivacyPlan.non_private().randomness(-1)
 
 
-def test_samples_depend_on_key_step_and_row_only():
+def never():
+    raise AssertionError("numbers of records were asked for")
+
+
+def test_samples_depend_on_key_step_partition_and_row_only():
     plan = PrivacyPlan(**GOOD)
     randomness = plan.randomness(None)
-    first = plan.sampler(randomness, 1)(0, 1000)
-    np.testing.assert_array_equal(first, plan.sampler(randomness, 1)(0, 1000))
-    longer = plan.sampler(randomness, 1)(0, 1500)
+    first = plan.sampler(randomness, 1, never)(0).rows(1000)
+    np.testing.assert_array_equal(first, plan.sampler(randomness, 1, never)(0).rows(1000))
+    longer = plan.sampler(randomness, 1, never)(0).rows(1500)
     np.testing.assert_array_equal(first, longer[longer < 1000])  # a record's coin does not depend on later records
-    np.testing.assert_array_equal(plan.sampler(randomness, 1)(301, 700), longer[(longer >= 301) & (longer < 700)])
-    assert not np.array_equal(first, plan.sampler(randomness, 2)(0, 1000))
+    assert not np.array_equal(first, plan.sampler(randomness, 2, never)(0).rows(1000))
+    assert not np.array_equal(first, plan.sampler(randomness, 1, never)(1).rows(1000))
     full = PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")
-    np.testing.assert_array_equal(full.sampler(randomness, 1)(0, 5), np.arange(5))
-    assert len(plan.sampler(randomness, 1)(0, 0)) == 0
+    np.testing.assert_array_equal(full.sampler(randomness, 1, never)(3).rows(5), np.arange(5))
+    assert len(plan.sampler(randomness, 1, never)(0).rows(0)) == 0
+    assert str(randomness.sampling_key) not in repr(plan.sampler(randomness, 1, never)(0))  # workers log arguments
 
 
-def test_fixed_batches_have_their_size_and_cover_every_range_of_rows():
+def test_fixed_batches_have_their_size_and_cover_every_partition():
     plan = PrivacyPlan(
         noise_multiplier=1.0, n_steps=1, sampling="fixed", relation="replace_one", batch_size=30, n_records=100
     )
     assert plan.sampling_rate == 0.3
-    sampler = plan.sampler(plan.randomness(None), 1)
-    whole = sampler(0, 100)
+    randomness = plan.randomness(None)
+    whole = plan.sampler(randomness, 1, lambda: (100,))(0).rows(100)
     assert len(whole) == len(set(whole.tolist())) == 30
-    np.testing.assert_array_equal(np.concatenate([sampler(0, 37), sampler(37, 100)]), whole)
+    parts = plan.sampler(randomness, 1, lambda: (37, 63))
+    np.testing.assert_array_equal(np.concatenate([parts(0).rows(37), 37 + parts(1).rows(63)]), whole)
 
 
 def test_numbers_of_any_precision_become_plain_ones():

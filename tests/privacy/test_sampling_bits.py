@@ -59,42 +59,95 @@ def test_words_do_not_depend_on_how_they_are_asked_for():
 # Poisson samples ---------------------------------------------------------------------------------------------------------
 
 
-def coin(key: int, step: int, row: int) -> int:
-    """By definition: the word of this row's half of AES(key, (step, row // 2))."""
-    return int(AESCounter(key=key, counter=(step << 64) + row // 2).random_raw(2)[row % 2])
+def coin(key: int, step: int, partition: int, row: int) -> int:
+    """By definition: the word of this row's half of AES(key, (step, partition, row // 2))."""
+    return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
 
-@pytest.mark.parametrize("start", [0, 1, 2, 7, 1001, 2**40, 2**40 + 1])
-@pytest.mark.parametrize("step", [1, 2, 1000])
-def test_coin_is_a_function_of_key_step_and_row(start, step):
+@pytest.mark.parametrize("start", [0, 1, 2, 7, 1001, 2**33 - 10, 2**33 - 9])
+@pytest.mark.parametrize("partition", [0, 1, 2**32 - 1])
+@pytest.mark.parametrize("step", [1, 2, 1000, 2**64 - 1])
+def test_coin_is_a_function_of_key_step_partition_and_row(start, partition, step):
     rows = range(start, start + 9)
-    expected = [row for row in rows if coin(KEY, step, row) < 2**62]
-    assert poisson_sample(start, start + 9, 0.25, KEY, step).tolist() == expected
-    assert [coin(KEY, step, row) for row in rows] == sampling._coins(start, start + 9, KEY, step).tolist()
+    words = [coin(KEY, step, partition, row) for row in rows]
+    expected = [row for row, word in zip(rows, words, strict=True) if word < 2**62]
+    assert poisson_sample(start, start + 9, 0.25, KEY, step, partition).tolist() == expected
+    assert words == sampling._coins(start, start + 9, KEY, step, partition).tolist()
+
+
+def counters(monkeypatch, start, stop, step, partition):
+    """The counters that these rows' coins are made of."""
+    asked = []
+
+    class Counting:
+        def __init__(self, key, counter):
+            self.counter = counter
+
+        def random_raw(self, n):
+            asked.extend(range(self.counter, self.counter + -(-n // 2)))
+            return np.zeros(n, np.uint64)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sampling, "AESCounter", Counting)
+        sampling._coins(start, stop, KEY, step, partition)
+    return asked
+
+
+def test_no_counter_is_used_twice(monkeypatch):
+    """At the edges of every field: first and last rows, partitions and steps."""
+    seen = set()
+    for step in (0, 1, 2**64 - 1):
+        for partition in (0, 1, 2**32 - 1):
+            for start, stop in ((0, 5), (2**33 - 4, 2**33)):
+                own = counters(monkeypatch, start, stop, step, partition)
+                assert seen.isdisjoint(own)
+                assert 0 <= min(own) <= max(own) < 2**128
+                seen.update(own)
+
+
+@pytest.mark.parametrize(("row", "partition", "step"), [(2**33, 0, 1), (0, 2**32, 1), (0, 0, 2**64)])
+def test_what_does_not_fit_its_field_is_refused(row, partition, step):
+    with pytest.raises(ValueError, match="Coins are there for"):
+        poisson_sample(row, row + 1, 0.5, KEY, step, partition)
+
+
+def test_partitions_have_coins_of_their_own():
+    n, rate = 100_000, 0.3
+    samples = [poisson_sample(0, n, rate, KEY, 1, partition) for partition in (0, 1, 2**20)]
+    for one, other in itertools.combinations(samples, 2):
+        assert abs(len(np.intersect1d(one, other)) - n * rate**2) < 4.5 * math.sqrt(n * rate**2)
+
+
+def test_a_chosen_sample_is_split_by_partition():
+    chosen = np.array([0, 3, 4, 9, 10, 11])
+    parts = sampling.split_by_partition(chosen, (4, 0, 5, 3))
+    assert [parts(i).rows(n).tolist() for i, n in enumerate((4, 0, 5, 3))] == [[0, 3], [], [0], [0, 1, 2]]
+    with pytest.raises(ValueError, match="had 5 when"):
+        parts(2).rows(6)
 
 
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 def test_ranges_agree_with_the_whole(rate):
-    whole = poisson_sample(0, 1000, rate, KEY, 3)
+    whole = poisson_sample(0, 1000, rate, KEY, 3, 0)
     assert np.all(np.diff(whole) > 0)
     for cuts in ((0, 1000), (0, 1, 2, 3, 1000), (0, 333, 334, 777, 1000), (0, 500, 500, 1000)):
-        parts = [poisson_sample(*ends, rate, KEY, 3) for ends in itertools.pairwise(cuts)]
+        parts = [poisson_sample(*ends, rate, KEY, 3, 0) for ends in itertools.pairwise(cuts)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
-    assert poisson_sample(5, 5, rate, KEY, 3).tolist() == []
-    np.testing.assert_array_equal(poisson_sample(401, 402, rate, KEY, 3), whole[whole == 401])
+    assert poisson_sample(5, 5, rate, KEY, 3, 0).tolist() == []
+    np.testing.assert_array_equal(poisson_sample(401, 402, rate, KEY, 3, 0), whole[whole == 401])
 
 
 @pytest.mark.parametrize("rate", [1e-4, 0.05, 0.5, 0.999])
 @pytest.mark.parametrize("step", [1, 2])
 def test_rate_is_what_it_says(rate, step):
     n = 400_000
-    size = len(poisson_sample(0, n, rate, KEY, step))
+    size = len(poisson_sample(0, n, rate, KEY, step, 0))
     assert abs(size - n * rate) < 4.5 * math.sqrt(n * rate * (1.0 - rate)) + 1.0
 
 
 def test_neighbouring_rows_are_independent():
     taken = np.zeros(400_001, dtype=bool)
-    taken[poisson_sample(0, len(taken), 0.5, KEY, 1)] = True
+    taken[poisson_sample(0, len(taken), 0.5, KEY, 1, 0)] = True
     for first in (0, 1):  # within and across blocks of AES
         pairs = np.bincount(2 * taken[first:-1:2] + taken[first + 1 :: 2], minlength=4)
         assert scipy.stats.chisquare(pairs).pvalue > 1e-3
@@ -102,11 +155,11 @@ def test_neighbouring_rows_are_independent():
 
 def test_steps_and_keys_have_coins_of_their_own():
     n, rate = 100_000, 0.3
-    samples = [poisson_sample(0, n, rate, key, step) for key in (KEY, KEY + 1) for step in (1, 2, 3)]
+    samples = [poisson_sample(0, n, rate, key, step, 0) for key in (KEY, KEY + 1) for step in (1, 2, 3)]
     for one, other in itertools.combinations(samples, 2):
         both = len(np.intersect1d(one, other))
         assert abs(both - n * rate**2) < 4.5 * math.sqrt(n * rate**2)
-    words = np.concatenate([sampling._coins(0, n, KEY, step) for step in range(4)])
+    words = np.concatenate([sampling._coins(0, n, KEY, step, 0) for step in range(4)])
     assert len(np.unique(words)) == len(words)  # no counter twice
 
 
@@ -116,8 +169,8 @@ def test_steps_and_keys_have_coins_of_their_own():
 )
 def test_rate_is_never_rounded_up(rate, first_out, monkeypatch):
     coins = np.array([0, first_out - 1, first_out, 2**64 - 1], dtype=np.uint64)
-    monkeypatch.setattr(sampling, "_coins", lambda start, stop, key, step: coins)
-    assert poisson_sample(0, 4, rate, KEY, 1).tolist() == [0, 1]
+    monkeypatch.setattr(sampling, "_coins", lambda start, stop, key, step, partition: coins)
+    assert poisson_sample(0, 4, rate, KEY, 1, 0).tolist() == [0, 1]
 
 
 # Samples of a fixed size -------------------------------------------------------------------------------------------------
@@ -148,7 +201,9 @@ def test_fixed_samples_of_steps_and_keys_differ():
 
 
 def test_equal_coins_are_settled_by_order(monkeypatch):
-    monkeypatch.setattr(sampling, "_coins", lambda start, stop, key, step: np.array([5, 3, 3, 3, 1], np.uint64))
+    monkeypatch.setattr(
+        sampling, "_coins", lambda start, stop, key, step, partition: np.array([5, 3, 3, 3, 1], np.uint64)
+    )
     assert fixed_sample(5, 3, KEY, 1).tolist() == [1, 2, 4]
 
 

@@ -9,7 +9,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from vips.data import InMemoryData
+from vips.data import InMemoryData, as_source
 from vips.model import NUMERIC_DTYPES
 from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._regression import POWER, AugmentedRegression
@@ -33,29 +33,40 @@ class PolyaGammaRegression(AugmentedRegression):
     """Base of the regressions."""
 
     def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
     ) -> PolyaGammaRegression:
         """Fit to a table.
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_records, n_features)
-        y : array of shape (n_records,)
-        ledger, checkpoint : PrivacyLedger, path; optional
+        X : array or CSR matrix of shape (n_records, n_features), or a data source with labels
+        y : array of shape (n_records,), unless a source holds the labels
+        ledger, checkpoint, executor : optional
             See :meth:`ConjugateExponentialModel.fit`.
 
         Returns
         -------
         self
         """
-        if y is None:
+        source = as_source(X, y)
+        if (y is None) if source is None else not source.has_labels:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        super().fit(X, y, ledger=ledger, checkpoint=checkpoint)
+        if source is not None:
+            X, y = source, None
+        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor)
         if not self.is_private:
-            X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
-            chunks = InMemoryData(X, column_or_1d(y)).chunks(np.arange, self.chunk_size)
+            if source is None:
+                X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+                source = InMemoryData(X, column_or_1d(y))
             divergence = self._coefficient_prior().divergence(self.posterior_)
-            self.bound_ = sum(self.bound(chunk, self.posterior_) + divergence for chunk in chunks) - divergence
+            bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in source.chunks(self.chunk_size))
+            self.bound_ = sum(bounds) - divergence
         return self
 
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
@@ -85,7 +96,7 @@ class PolyaGammaRegression(AugmentedRegression):
         X, y = validate_data(self, X, y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         mean, _ = self._in_coordinates(self.posterior_, sparse=False)
         total = 0.0
-        for chunk in InMemoryData(X, y).chunks(np.arange, self.chunk_size):
+        for chunk in InMemoryData(X, y).chunks(self.chunk_size):
             rows, _ = self._design(chunk.X)
             shape, _ = self._terms(chunk.y)
             probabilities = expit(rows @ mean.T)
@@ -212,7 +223,7 @@ class PolyaGammaRegression(AugmentedRegression):
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         empty = np.zeros((0, self._n_outputs))
         means, variances = [empty], [empty]
-        for chunk in InMemoryData(X).chunks(np.arange, self.chunk_size):
+        for chunk in InMemoryData(X).chunks(self.chunk_size):
             rows, lengths = self._design(chunk)
             coordinates = self._in_coordinates(posterior, sp.issparse(rows))
             statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)

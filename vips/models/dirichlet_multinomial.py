@@ -68,6 +68,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
     True
     """
 
+    ignores_labels = True
+
     def __init__(
         self,
         prior: float = 1.0,
@@ -155,7 +157,13 @@ class DirichletMultinomial(ConjugateExponentialModel):
         return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
 
     def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
     ) -> DirichletMultinomial:
         """Fit to counts.
 
@@ -164,11 +172,11 @@ class DirichletMultinomial(ConjugateExponentialModel):
         X : array or CSR matrix of shape (n_records, n_categories)
             Non-negative; one-hot rows where each record is in one category.
         y : ignored
-        ledger, checkpoint : PrivacyLedger, path; optional
+        ledger, checkpoint, executor : optional
             See :meth:`ConjugateExponentialModel.fit`.
 
         Returns
         -------
         self
         """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)

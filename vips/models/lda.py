@@ -103,6 +103,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (5, 4)
     """
 
+    ignores_labels = True
+
     def __init__(
         self,
         n_components: int = 10,
@@ -254,23 +256,29 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # -- what users call ----------------------------------------------------------------------------------------
 
     def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
     ) -> LatentDirichletAllocation:
         """Fit to a document-term matrix.
 
         Parameters
         ----------
-        X : CSR matrix or array of shape (n_documents, n_words)
+        X : CSR matrix or array of shape (n_documents, n_words), or a data source
             Word counts. A private fit needs whole numbers; other documents count for nothing.
         y : ignored
-        ledger, checkpoint : PrivacyLedger, path; optional
+        ledger, checkpoint, executor : optional
             See :meth:`ConjugateExponentialModel.fit`.
 
         Returns
         -------
         self
         """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)
 
     def transform(self, X) -> np.ndarray:
         """Expected topic shares E[θ] of documents, shape (n_documents, n_components); rows sum to 1."""

@@ -105,6 +105,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     (3, 64)
     """
 
+    ignores_labels = True
+
     def __init__(
         self,
         n_components: int = 30,
@@ -135,7 +137,13 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     # -- what users call ----------------------------------------------------------------------------------------
 
     def fit(
-        self, X, y=None, *, ledger: PrivacyLedger | None = None, checkpoint: str | os.PathLike | None = None
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
     ) -> SigmoidBeliefNetwork:
         """Fit to binary data.
 
@@ -144,14 +152,14 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         X : array or CSR matrix of shape (n_records, n_features)
             Every entry 0 or 1, unless there is a threshold ``binarize``.
         y : ignored
-        ledger, checkpoint : PrivacyLedger, path; optional
+        ledger, checkpoint, executor : optional
             See :meth:`ConjugateExponentialModel.fit`.
 
         Returns
         -------
         self
         """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)
 
     def transform(self, X, observed=None) -> np.ndarray:
         """Probabilities z̄ that hidden units are on, given records.

@@ -79,8 +79,8 @@ class PublicPipeline(Pipeline):
         X, y
             Records, as the first step takes them, and labels, as the last one does.
         **params
-            ``ledger=`` and ``checkpoint=`` go to the last step, as ``laststep__ledger=`` would. With scikit-learn's metadata
-            routing switched on, its rules apply instead.
+            ``ledger=``, ``checkpoint=`` and ``executor=`` go to the last step, as ``laststep__ledger=`` would. With
+            scikit-learn's metadata routing switched on, its rules apply instead.
 
         Returns
         -------

@@ -6,6 +6,7 @@ and accounting cannot disagree. Fields are public and may be printed; data and g
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -16,7 +17,7 @@ from vips._html import html_table
 from vips.privacy import _open_ledger, accounting, noise
 from vips.privacy._lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.clipping import clip_weights
-from vips.privacy.sampling import fixed_sample, poisson_sample
+from vips.privacy.sampling import ChosenRows, PoissonCoins, fixed_sample, split_by_partition
 
 __all__ = ["PrivacyPlan", "PrivacyWarning"]
 
@@ -287,8 +288,15 @@ class PrivacyPlan:
         """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``."""
         return accounting.event(self)
 
+    def for_workers(self) -> PrivacyPlan:
+        """A copy that does not tell the processes it is sent to which ledger is open: these compute shares and begin no fit."""
+        plan = copy.copy(self)
+        object.__setattr__(plan, "_tells_of_ledgers", False)
+        return plan
+
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"_open_ledger": _open_ledger.tag()}
+        tells = self.__dict__.get("_tells_of_ledgers", True)
+        return self.__dict__ | {"_open_ledger": _open_ledger.tag() if tells else None}
 
     def __setstate__(self, state: dict) -> None:
         _open_ledger.adopt(state["_open_ledger"])
@@ -298,13 +306,22 @@ class PrivacyPlan:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""
         return noise.Randomness.for_fit(random_state, reproducible=self.reproducible_noise or not self.is_private)
 
-    def sampler(self, randomness: noise.Randomness, step: int) -> Callable[[int, int], np.ndarray]:
-        """The sample of one step: a function that gives the rows from ``start`` to ``stop`` that take part, ascending."""
+    def sampler(
+        self, randomness: noise.Randomness, step: int, sizes: Callable[[], Sequence[int]]
+    ) -> Callable[[int], PoissonCoins | ChosenRows]:
+        """The sample of one step, by partition: what says which of a partition's rows take part.
+
+        Parameters
+        ----------
+        randomness : Randomness
+        step : int
+        sizes : function without arguments
+            Gives the number of records of every partition. Called only where that is public, with ``sampling="fixed"``.
+        """
         key = randomness.sampling_key
         if self.sampling == "fixed":
-            chosen = fixed_sample(self.n_records, self.batch_size, key, step)
-            return lambda start, stop: chosen[np.searchsorted(chosen, start) : np.searchsorted(chosen, stop)]
-        return lambda start, stop: poisson_sample(start, stop, self.sampling_rate, key, step)
+            return split_by_partition(fixed_sample(self.n_records, self.batch_size, key, step), sizes())
+        return lambda partition: PoissonCoins(self.sampling_rate, key, step, partition)
 
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:
         """Weight of each record; see ``clip_weights``."""

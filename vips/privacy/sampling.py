@@ -1,17 +1,34 @@
-"""Which records take part in a step."""
+"""Which records take part in a step.
+
+A record is addressed by (partition, row), and its coin of a step is one 64-bit word of an AES-128 counter stream under the
+secret key of the fit: AES(key, counter) is 128 bits, two coins, and the counter of a coin is
+
+    ========  ==========  ===========  ============
+    bits      0 … 31      32 … 63      64 … 127
+    hold      row // 2    partition    step
+    ========  ==========  ===========  ============
+
+Each field is checked to fit. So (step, partition, row // 2) ↦ counter is one-to-one; consecutive rows of one partition have
+consecutive counters, which never run into the next field; and the parity of the row names the half of the block. No two coins
+of a fit are the same bits, and to anyone without the key they are independent, as far as AES is what it is held to be.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = ["fixed_sample", "poisson_sample"]
+__all__ = ["ChosenRows", "PoissonCoins", "fixed_sample", "poisson_sample", "split_by_partition"]
 
 _WORDS_PER_BLOCK = 2  # AES-128 encrypts a counter to two 64-bit words
+_LIMITS = {"row": 2**33, "partition": 2**32, "step": 2**64}
 
 
-def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: int) -> np.ndarray:
-    """Rows from ``start`` to ``stop`` that take part in one step, each independently with the same rate; ascending.
+def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: int, partition: int) -> np.ndarray:
+    """Rows from ``start`` to ``stop`` of a partition that take part in one step, each independently with one rate; ascending.
 
     Parameters
     ----------
@@ -21,8 +38,8 @@ def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: 
         q in (0, 1]; 1 takes every record. Coins are 64-bit integers below ⌊2⁶⁴ q⌋: a rate of at most q, never above.
     key : int
         Secret of the fit (128 bits). Amplification by sampling holds only while nobody can guess it.
-    step : int
-        A row's coin is a function of (key, step, row) alone, so that any range may be computed anywhere, or twice.
+    step, partition : int
+        A row's coin is a function of (key, step, partition, row) alone, so that any range may be computed anywhere, or twice.
 
     Guarantees
     ----------
@@ -31,7 +48,35 @@ def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: 
     """
     if sampling_rate == 1.0:
         return np.arange(start, stop)
-    return start + np.flatnonzero(_coins(start, stop, key, step) < np.uint64(int(sampling_rate * 2.0**64)))
+    return start + np.flatnonzero(_coins(start, stop, key, step, partition) < np.uint64(int(sampling_rate * 2.0**64)))
+
+
+@dataclass(frozen=True)
+class PoissonCoins:
+    """The coins of one partition in one step. Holds the key: for workers, who see the records anyway."""
+
+    sampling_rate: float
+    key: int = field(repr=False)
+    step: int
+    partition: int
+
+    def rows(self, n_records: int) -> np.ndarray:
+        """Which of the partition's rows take part: see :func:`poisson_sample`."""
+        return poisson_sample(0, n_records, self.sampling_rate, self.key, self.step, self.partition)
+
+
+@dataclass(frozen=True, repr=False)
+class ChosenRows:
+    """A partition's share of a sample of a fixed size, chosen for all partitions together."""
+
+    chosen: np.ndarray
+    n_counted: int
+
+    def rows(self, n_records: int) -> np.ndarray:
+        """Those rows; the number of records is public here."""
+        if n_records != self.n_counted:
+            raise ValueError(f"A partition has {n_records} records, and had {self.n_counted} when the fit began.")
+        return self.chosen
 
 
 def fixed_sample(n_records: int, batch_size: int, key: int, step: int) -> np.ndarray:
@@ -39,11 +84,22 @@ def fixed_sample(n_records: int, batch_size: int, key: int, step: int) -> np.nda
 
     The rows with the smallest coins. Two of n coins are equal with probability below n²/2⁶⁵, and then order decides.
     """
-    coins = _coins(0, n_records, key, step)
+    coins = _coins(0, n_records, key, step, 0)
     return np.sort(np.argsort(coins, kind="stable")[:batch_size])
 
 
-def _coins(start: int, stop: int, key: int, step: int) -> np.ndarray:
+def split_by_partition(chosen: np.ndarray, sizes: Sequence[int]) -> Callable[[int], ChosenRows]:
+    """Each partition's own of the ``chosen`` rows, which are counted through all partitions."""
+    ends = np.cumsum([0, *sizes])
+    cuts = np.searchsorted(chosen, ends)
+    return lambda i: ChosenRows(chosen[cuts[i] : cuts[i + 1]] - ends[i], int(sizes[i]))
+
+
+def _coins(start: int, stop: int, key: int, step: int, partition: int) -> np.ndarray:
     """One 64-bit word for every row."""
+    for name, value in (("row", stop - 1), ("partition", partition), ("step", step)):
+        if value >= _LIMITS[name]:
+            raise ValueError(f"Coins are there for {_LIMITS[name]} {name}s, got {name} {value}.")
     first, skipped = divmod(start, _WORDS_PER_BLOCK)
-    return AESCounter(key=key, counter=(step << 64) + first).random_raw(skipped + stop - start)[skipped:]
+    counter = (step << 64) + (partition << 32) + first
+    return AESCounter(key=key, counter=counter).random_raw(skipped + stop - start)[skipped:]

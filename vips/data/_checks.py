@@ -1,75 +1,15 @@
-"""Data access by record index: what the engine samples from.
-
-Rows are sampled in fixed ranges (which bounds memory), and a row's coin depends on its index alone, so that neither
-depends on how a fit is run.
-"""
+"""What a private fit may know of its data beforehand: container, dtype, number of columns. Never a value."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["InMemoryData", "Records", "check_data", "rows_without"]
+from vips.data._arrays import InMemoryData
+from vips.data._records import OpenPartition
+from vips.data._source import SourceError
 
-PARTITION_SIZE = 65_536
-
-
-@dataclass(frozen=True)
-class Records:
-    """Selected rows of ``X`` with their labels; what a model receives when ``y`` was passed to ``fit``."""
-
-    X: object
-    y: np.ndarray
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.X.shape
-
-
-class InMemoryData:
-    """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels. Nothing is copied but chunks.
-
-    Parameters
-    ----------
-    X : ndarray, memmap or CSR of shape (n_records, n_features)
-    y : ndarray of shape (n_records, ...), optional
-    """
-
-    def __init__(self, X, y: np.ndarray | None = None) -> None:
-        self._X, self._y = X, y
-
-    @property
-    def n_records(self) -> int:
-        """Number of rows: private. Only a non-private fit may ask."""
-        return self._X.shape[0]
-
-    def chunks(
-        self, sample: Callable[[int, int], np.ndarray], chunk_size: int
-    ) -> Iterator[np.ndarray | sp.csr_array | Records]:
-        """The records that ``sample(start, stop)`` picks among those rows, at most ``chunk_size`` at a time, in order."""
-        n_records = self.n_records
-        for start in range(0, n_records, PARTITION_SIZE):
-            picked = sample(start, min(start + PARTITION_SIZE, n_records))
-            for first in range(0, len(picked), chunk_size):
-                yield self._select(picked[first : first + chunk_size])
-
-    def _select(self, rows: np.ndarray):
-        # all of a range, as in a full batch, is not copied. (Not so for CSR: SciPy's slices drop entries of columns that do not
-        # exist, its selections keep them, and then the record is found to be defective.)
-        if isinstance(self._X, np.ndarray) and rows[-1] - rows[0] + 1 == len(rows):
-            rows = slice(rows[0], rows[-1] + 1)
-        X = self._X[rows]
-        return X if self._y is None else Records(X, self._y[rows])
-
-
-def rows_without(bad: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Rows of a CSR matrix none of whose stored entries is ``bad``; shape (n_rows,)."""
-    valid = np.ones(len(indptr) - 1, dtype=bool)
-    valid[np.searchsorted(indptr, np.flatnonzero(bad), side="right") - 1] = False
-    return valid
+__all__ = ["check_data", "check_dtype", "open_checked"]
 
 
 def check_data(X, y=None) -> InMemoryData:
@@ -85,6 +25,27 @@ def check_data(X, y=None) -> InMemoryData:
     ValueError
         If ``X`` is not two-dimensional, or ``y`` has another number of rows.
     """
+    return InMemoryData(*_checked(X, y))
+
+
+def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
+    """An opened partition, after the same checks, and that of its width.
+
+    Raises
+    ------
+    SourceError
+        Names the partition and the public fact.
+    """
+    try:
+        X, y = _checked(X, y)
+    except (TypeError, ValueError) as error:
+        raise SourceError(f"{name}: {error}") from None
+    if X.shape[1] != n_features:
+        raise SourceError(f"{name} has {X.shape[1]} columns, the data source has {n_features}.")
+    return OpenPartition(X, y)
+
+
+def _checked(X, y) -> tuple:
     if sp.issparse(X):
         X = X.tocsr()
         X.check_format(full_check=False)
@@ -92,16 +53,16 @@ def check_data(X, y=None) -> InMemoryData:
         X = np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     if sp.issparse(X) and (np.diff(X.indptr) < 0).any():
         raise ValueError("X is not a CSR matrix: its indptr decreases.")
-    _check_dtype(X, "X")
+    check_dtype(X, "X")
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
     if y is None:
-        return InMemoryData(X)
+        return X, None
     y = np.asarray(y if isinstance(y, np.ndarray) else _to_array(y, "y"))
-    _check_dtype(y, "y")
+    check_dtype(y, "y")
     if y.shape[:1] != X.shape[:1]:
         raise ValueError("X and y have different numbers of rows.")
-    return InMemoryData(X, y)
+    return X, y
 
 
 def _to_array(values, name: str) -> np.ndarray:
@@ -126,7 +87,7 @@ def _to_array(values, name: str) -> np.ndarray:
         raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.") from None
 
 
-def _check_dtype(array, name: str) -> None:
+def check_dtype(array, name: str) -> None:
     """What NumPy and SciPy compute with in every case: anything else could fail for some records and not for others."""
     dtype = array.dtype
     usable = dtype.isnative and (dtype.kind in "biu" or dtype in (np.float32, np.float64))

@@ -1,0 +1,62 @@
+"""Dask collections as data."""
+
+from __future__ import annotations
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+
+from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
+from vips.data import DaskSource, InMemoryData, SourceError, as_source
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
+RNG = np.random.default_rng(0)
+X, Y = RNG.normal(size=(60, 3)), RNG.integers(0, 2, 60).astype(float)
+
+
+def regression(**settings):
+    return BayesianLogisticRegression(**({"privacy": PLAN, "feature_norm": 3.0, "random_state": 0} | settings))
+
+
+def test_dask_arrays_are_taken_as_they_are():
+    expected = regression().fit(InMemoryData(X, Y, partition_size=20)).posterior_.mean
+    x, y = da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=20)
+    source = as_source(x, y)
+    assert (source.n_features, source.sizes, source.has_labels) == (3, (20, 20, 20), True)
+    np.testing.assert_array_equal(regression().fit(x, y).posterior_.mean, expected)
+    np.testing.assert_array_equal(regression().fit(DaskSource(x, y), executor="threads").posterior_.mean, expected)
+
+
+def test_data_frames_name_their_columns():
+    frame = dd.from_pandas(pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=Y), npartitions=3)
+    found = regression().fit(frame[["a", "b", "c"]], frame["y"])
+    assert found.feature_names_in_.tolist() == ["a", "b", "c"]
+    source = as_source(frame[["a", "b", "c"]], frame["y"])
+    assert source.sizes == (20, 20, 20)  # counted: Dask does not know
+    np.testing.assert_array_equal(
+        found.posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).posterior_.mean
+    )
+    frame["name"] = "x"
+    with pytest.raises(TypeError, match="NumPy dtypes"):
+        regression().fit(frame[["a", "name"]], frame["y"])
+
+
+def test_chunks_hold_whole_rows():
+    with pytest.raises(ValueError, match="whole rows"):
+        DaskSource(da.from_array(X, chunks=(20, 2)))
+    with pytest.raises(ValueError, match="same chunks"):
+        DaskSource(da.from_array(X, chunks=(20, 3)), da.from_array(Y, chunks=30))
+    with pytest.raises(ValueError, match="requires y"):
+        regression().fit(da.from_array(X, chunks=(20, 3)))
+    with pytest.raises(TypeError, match="y must be a Dask array"):
+        regression().fit(da.from_array(X, chunks=(20, 3)), Y)
+
+
+def test_chunks_of_another_kind_are_named():
+    odd = da.from_array(np.ones((40, 3)), chunks=(20, 3)).map_blocks(
+        lambda block, block_info: block.astype(complex) if block_info[0]["chunk-location"][0] else block, dtype=float
+    )
+    with pytest.raises(SourceError, match=r"chunk 1: .*dtype complex128"):
+        DirichletMultinomial(privacy=PLAN).fit(odd)

@@ -1,0 +1,324 @@
+"""Files as data: the same fit as from memory, public checks, and what happens to broken parts."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws.cases import BetaBernoulli
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips.data import CSRShards, InMemoryData, NpySource, SourceError, as_source, check_data
+from vips.datasets._home import data_home
+
+SIZE = 20  # rows of a partition
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, reproducible_noise=True)
+RNG = np.random.default_rng(0)
+COINS = RNG.integers(0, 2, (90, 4)).astype(float)
+LABELS = RNG.integers(0, 2, 90).astype(float)
+
+
+def npy(folder, X=COINS, y=None):
+    np.save(folder / "X.npy", X)
+    if y is None:
+        return NpySource(folder / "X.npy", partition_size=SIZE)
+    np.save(folder / "y.npy", y)
+    return NpySource(folder / "X.npy", folder / "y.npy", partition_size=SIZE)
+
+
+def write_shard(path, X, y=None):
+    X = sp.csr_array(X)
+    if y is None:
+        sp.save_npz(path, X)
+    else:
+        np.savez(path, format=b"csr", shape=X.shape, data=X.data, indices=X.indices, indptr=X.indptr, outcome=y)
+
+
+def shards(folder, X=COINS, y=None, **settings):
+    for first in range(0, len(X), SIZE):
+        rows = slice(first, first + SIZE)
+        write_shard(folder / f"part_{first:03d}.npz", X[rows], None if y is None else y[rows])
+    return CSRShards(folder, labels=None if y is None else "outcome", **settings)
+
+
+def coins(**settings):
+    return BetaBernoulli(**({"privacy": PLAN, "random_state": 1} | settings))
+
+
+def regression(**settings):
+    return BayesianLogisticRegression(**({"privacy": PLAN, "random_state": 1, "feature_norm": 2.0} | settings))
+
+
+def topics(**settings):
+    return LatentDirichletAllocation(2, **({"privacy": PLAN, "random_state": 1, "vocabulary": 4} | settings))
+
+
+@pytest.mark.parametrize("make", [npy, shards])
+def test_a_fit_from_files_is_that_from_memory(make, tmp_path):
+    source = make(tmp_path)
+    assert (source.n_features, source.n_partitions, source.n_records) == (4, 5, 90)
+    assert source.sizes == (20, 20, 20, 20, 10)
+    memory = InMemoryData(sp.csr_array(COINS) if make is shards else COINS, partition_size=SIZE)
+    expected, found = topics().fit(memory), topics().fit(source)
+    np.testing.assert_array_equal(found.components_, expected.components_)
+    assert found.n_features_in_ == 4
+    assert not np.allclose(topics().fit(COINS).components_, found.components_)  # other partitions, other samples
+
+
+@pytest.mark.parametrize("make", [npy, shards])
+def test_labels_may_be_in_the_files(make, tmp_path):
+    source = make(tmp_path, y=LABELS)
+    memory = InMemoryData(sp.csr_array(COINS) if make is shards else COINS, LABELS, partition_size=SIZE)
+    expected, found = regression().fit(memory), regression().fit(source)
+    np.testing.assert_array_equal(found.posterior_.mean, expected.posterior_.mean)
+    with pytest.raises(TypeError, match="its own labels"):
+        regression().fit(source, LABELS)
+    # and a model without labels leaves them alone
+    np.testing.assert_array_equal(topics().fit(source).components_, topics().fit(memory).components_)
+
+
+def test_a_regression_needs_labels_in_the_source(tmp_path):
+    with pytest.raises(ValueError, match="requires y"):
+        regression().fit(npy(tmp_path))
+
+
+@pytest.mark.parametrize("make", [npy, shards])
+def test_non_private_fits_read_sources_and_stop_at_an_invalid_record(make, tmp_path):
+    source = make(tmp_path, y=LABELS)
+    plain = regression(privacy=None).fit(source)
+    expected = regression(privacy=None).fit(sp.csr_array(COINS) if make is shards else COINS, LABELS)
+    np.testing.assert_allclose(plain.posterior_.mean, expected.posterior_.mean, rtol=1e-6, atol=1e-8)
+    assert plain.bound_ == pytest.approx(expected.bound_)
+    bad = COINS.copy()
+    bad[33, 2] = np.nan
+    source = make(tmp_path, bad, LABELS)
+    with pytest.raises(ValueError, match="A record is not valid"):
+        regression(privacy=None).fit(source)
+    assert np.isfinite(regression().fit(source).posterior_.mean).all()  # private: the record counts for nothing
+
+
+@pytest.mark.parametrize("make", [npy, shards])
+def test_a_defective_record_counts_for_nothing(make, tmp_path):
+    bad = COINS.copy()
+    bad[[3, 50]] = [[np.nan, 0, 1, 1], [0, 7, 1, np.inf]]
+    rows = np.ones(90, bool)
+    rows[[3, 50]] = False
+    plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=1e3, reproducible_noise=True)
+    model = coins(privacy=plan)
+    model.step_size = lambda t: 1.0
+    found = model.fit(make(tmp_path, bad) if make is npy else npy(tmp_path, bad))
+    np.testing.assert_allclose(found.posterior_["a"], 1 + COINS[rows].sum(axis=0), atol=1e-4)
+
+
+def test_fixed_batches_are_counted_through_all_partitions(tmp_path):
+    plan = PrivacyPlan(
+        noise_multiplier=1.0, sampling="fixed", relation="replace_one", batch_size=30, n_records=90, n_steps=2,
+        reproducible_noise=True, clip_norm=1.0,
+    )  # fmt: skip
+    in_one = topics(privacy=plan).fit(sp.csr_array(COINS))
+    found = topics(privacy=plan).fit(shards(tmp_path))
+    np.testing.assert_allclose(found.components_, in_one.components_, rtol=1e-12)  # the same rows, in other partitions
+    write_shard(tmp_path / "more.npz", COINS[:1])
+    with pytest.raises(ValueError, match="X has 91 rows"):
+        topics(privacy=plan).fit(CSRShards(tmp_path))
+
+
+# -- public facts ---------------------------------------------------------------------------------------------------------
+
+
+def test_handles_are_light_and_can_be_pickled(tmp_path):
+    for source in (npy(tmp_path), shards(tmp_path)):
+        for handle in source.partitions:
+            sent = pickle.dumps(handle)
+            assert len(sent) < 1000
+            assert not handle.holds_records
+            np.testing.assert_array_equal(pickle.loads(sent).open().n_records, handle.open().n_records)
+
+
+def test_a_mapped_partition_is_not_copied(tmp_path):
+    opened = npy(tmp_path).partition(1).open()
+    assert not opened.X.flags.owndata
+    assert not opened.X.flags.writeable
+    np.testing.assert_array_equal(opened.X, COINS[20:40])
+
+
+def test_ranges_of_csr_rows_keep_columns_that_do_not_exist():
+    """So that such a record is found to be defective, and not repaired."""
+    X = sp.csr_array(COINS)
+    X.indices = X.indices.copy()
+    X.indices[-1] = 4
+    last = InMemoryData(X, partition_size=SIZE).partition(4).open().X
+    assert last.indices[-1] == 4
+    assert last.nnz == X.indptr[90] - X.indptr[80]
+    assert np.shares_memory(last.data, X.data)
+    assert np.shares_memory(last.indices, X.indices)
+    repeated = sp.csr_array((np.ones(3), [1, 1, 0], [0, 3]), shape=(1, 2))
+    assert not InMemoryData(repeated).partition(0).open().X.has_canonical_format
+
+
+@pytest.mark.parametrize(
+    ("array", "error"),
+    [
+        (np.ones((3, 2), complex), TypeError),
+        (np.ones((3, 2), ">f8"), TypeError),
+        (np.ones(3), ValueError),
+        (np.array([["a", "b"]]), TypeError),
+        (np.array([[1, None]], dtype=object), SourceError),
+    ],
+)
+def test_npy_files_of_other_kinds_are_refused(array, error, tmp_path):
+    np.save(tmp_path / "X.npy", array, allow_pickle=True)
+    with pytest.raises(error):
+        NpySource(tmp_path / "X.npy")
+
+
+def test_missing_and_torn_files_are_named(tmp_path):
+    with pytest.raises(SourceError, match=r"nowhere\.npy cannot be read"):
+        NpySource(tmp_path / "nowhere.npy")
+    source = npy(tmp_path)
+    content = (tmp_path / "X.npy").read_bytes()
+    (tmp_path / "torn.npy").write_bytes(content[:-8])
+    with pytest.raises(SourceError, match=r"torn\.npy is not a readable"):
+        NpySource(tmp_path / "torn.npy")
+    np.save(tmp_path / "y.npy", LABELS[1:])
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        NpySource(tmp_path / "X.npy", tmp_path / "y.npy")
+    with pytest.raises(SourceError, match=r"holds no file \*\.npz"):
+        CSRShards(tmp_path)
+    with pytest.raises(SourceError, match="at least one file"):
+        CSRShards([])
+    assert source.n_records == 90
+
+
+def test_empty_shards_and_files_are_ordinary(tmp_path):
+    before = topics().fit(shards(tmp_path)).components_
+    write_shard(tmp_path / "zzz.npz", np.zeros((0, 4)))
+    source = CSRShards(tmp_path)
+    assert source.sizes[-1] == 0
+    np.testing.assert_array_equal(topics().fit(source).components_, before)
+    nothing = npy(tmp_path, COINS[:0])
+    assert (nothing.n_partitions, nothing.n_records, nothing.n_features) == (0, 0, 4)
+    assert np.isfinite(topics().fit(nothing).components_).all()
+
+
+def spoil(folder, how):
+    """Make the third shard useless; what the error says."""
+    path = folder / "part_040.npz"
+    if how == "width":
+        write_shard(path, np.ones((2, 5)))
+        return "has 5 columns, the data source has 4"
+    if how == "torn":
+        path.write_bytes(path.read_bytes()[:-40])
+        return "cannot be read as a CSR shard"
+    if how == "csc":
+        sp.save_npz(path, sp.csc_array(COINS))
+        return "that is not CSR"
+    if how == "arrays":
+        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3))
+        return "must hold the arrays"
+    if how == "indptr":
+        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1, 2], indptr=[0, 3, 2])
+        return "not a CSR matrix"
+    if how == "lengths":
+        np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1], indptr=[0, 1, 3])
+        return "do not fit together"
+    if how == "dtype":
+        np.savez(path, format=b"csr", shape=(1, 4), data=np.ones(1, complex), indices=[0], indptr=[0, 1])
+        return "dtype complex128"
+    path.unlink()
+    return "cannot be read"
+
+
+@pytest.mark.parametrize("executor", [None, "threads"])
+@pytest.mark.parametrize("how", ["width", "torn", "csc", "arrays", "indptr", "lengths", "dtype", "missing"])
+def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_path, monkeypatch):
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    shards(folder)
+    if how == "missing":
+        source = CSRShards(folder)
+        message = spoil(folder, how)
+    else:
+        message = spoil(folder, how)
+        source = CSRShards(folder)
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 50.0, 1e-5, "coins")
+    plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
+    with pytest.raises(SourceError, match=f"part_040.*{message}"):
+        topics(privacy=plan).fit(source, ledger=ledger, executor=executor)
+    assert [(run.charged, run.released) for run in ledger.runs()] == [(0, 0)]
+
+
+def test_files_that_change_during_a_fit_stop_it(tmp_path):
+    source = npy(tmp_path)
+
+    def rewrite(t):
+        if t == 3:
+            np.save(tmp_path / "X.npy", 1.0 - COINS)
+            os.utime(tmp_path / "X.npy", ns=(1, 1))
+        return 1.0
+
+    model = coins()
+    model.step_size = rewrite
+    with pytest.raises(SourceError, match="has changed since"):
+        model.fit(source)
+    with pytest.raises(SourceError, match="has changed since"):
+        coins().fit(source)
+    coins().fit(NpySource(tmp_path / "X.npy"))
+
+
+def test_what_is_a_source():
+    data = check_data(COINS)
+    assert as_source(data) is data
+    assert as_source(COINS) is None
+    assert as_source([[1.0]]) is None
+
+
+@pytest.mark.skipif(not (data_home() / "wiki_counts_00.npz").exists(), reason="needs the Wikipedia counts")
+def test_the_wikipedia_counts_are_shards():
+    files = [data_home() / f"wiki_counts_0{i}.npz" for i in range(2)]
+    source = CSRShards(files)
+    assert (source.n_features, source.sizes) == (7702, (20_000, 20_000))
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1, reproducible_noise=True)
+    memory = sp.vstack([sp.load_npz(file) for file in files], format="csr")
+    fits = [
+        LatentDirichletAllocation(3, vocabulary=7702, privacy=plan, random_state=0).fit(X)
+        for X in (source, InMemoryData(memory, partition_size=20_000))
+    ]
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------------
+
+
+def peak_of(fit) -> int:
+    """Most bytes that a fit holds at once."""
+    tracemalloc.start()
+    try:
+        fit()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=1.0)
+    X = np.random.default_rng(0).integers(0, 2, (300_000, 8)).astype(float)  # 19 MB
+    np.save(tmp_path / "X.npy", X)
+    coins(privacy=plan).fit(NpySource(tmp_path / "X.npy"))  # whatever is loaded once
+    mapped = peak_of(lambda: coins(privacy=plan).fit(NpySource(tmp_path / "X.npy")))
+    assert mapped < 2e6
+    assert peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy"))) > 19e6  # what would be seen
+    for i in range(10):
+        write_shard(tmp_path / f"{i}.npz", X[i * 30_000 : (i + 1) * 30_000])
+    proportions = DirichletMultinomial(privacy=plan)
+    source = CSRShards(tmp_path)
+    shard = source.partition(0).open().X
+    size = shard.data.nbytes + shard.indices.nbytes + shard.indptr.nbytes
+    del shard
+    proportions.chunk_size = 1000
+    assert peak_of(lambda: proportions.fit(source)) < 3.5 * size  # one while it is read and checked, of ten

@@ -1,0 +1,40 @@
+"""Where records come from: arrays, and files that are read a partition at a time.
+
+==========================  ==================================================================================
+``fit(...)`` takes          records
+==========================  ==================================================================================
+arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
+``NpySource``               ``.npy`` files, memory-mapped
+``CSRShards``               a folder of ``.npz`` files as ``scipy.sparse.save_npz`` writes them
+``ParquetTable``            declared columns of Parquet files (needs ``vips[parquet]``)
+``ParquetDocuments``        lists of word numbers in a Parquet column
+``DaskSource``              a Dask array or data frame, or simply ``fit(dask_array)``
+==========================  ==================================================================================
+"""
+
+from vips.data._arrays import PARTITION_SIZE, InMemoryData
+from vips.data._checks import check_data
+from vips.data._dask import DaskSource, as_source
+from vips.data._npy import NpySource
+from vips.data._parquet import ParquetDocuments, ParquetTable
+from vips.data._records import OpenPartition, Records, rows_without
+from vips.data._shards import CSRShards
+from vips.data._source import DataSource, Partition, SourceError
+
+__all__ = [
+    "PARTITION_SIZE",
+    "CSRShards",
+    "DaskSource",
+    "DataSource",
+    "InMemoryData",
+    "NpySource",
+    "OpenPartition",
+    "ParquetDocuments",
+    "ParquetTable",
+    "Partition",
+    "Records",
+    "SourceError",
+    "as_source",
+    "check_data",
+    "rows_without",
+]

@@ -1,0 +1,75 @@
+"""Rows of arrays in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.data._records import OpenPartition
+from vips.data._source import DataSource, Partition
+
+__all__ = ["PARTITION_SIZE", "InMemoryData"]
+
+# Rows of a partition. It bounds the memory of a sample and is a worker's unit of work.
+PARTITION_SIZE = 16_384
+
+
+class InMemoryData(DataSource):
+    """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels, in ranges of rows.
+
+    Parameters
+    ----------
+    X : ndarray, memmap or CSR of shape (n_records, n_features)
+    y : ndarray of shape (n_records, ...), optional
+    partition_size : int
+        Rows of a partition; the last may be shorter. Another one draws other samples.
+    """
+
+    is_checked = True
+
+    def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
+        self._X, self._y, self._partition_size = X, y, partition_size
+        self.n_features, self.has_labels = X.shape[1], y is not None
+
+    @property
+    def n_partitions(self) -> int:
+        return -(-self._X.shape[0] // self._partition_size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        n, size = self._X.shape[0], self._partition_size
+        return tuple(min(size, n - start) for start in range(0, n, size))
+
+    def partition(self, i: int) -> Partition:
+        start = i * self._partition_size
+        rows = slice(start, min(start + self._partition_size, self._X.shape[0]))
+        X = row_range(self._X, rows) if sp.issparse(self._X) else self._X[rows]
+        return ArrayPartition(f"partition {i}", X, None if self._y is None else self._y[rows])
+
+
+@dataclass(frozen=True, repr=False)
+class ArrayPartition(Partition):
+    """A range of rows; in another process a copy of them."""
+
+    name: str
+    X: object
+    y: np.ndarray | None = None
+    holds_records = True
+
+    def open(self) -> OpenPartition:
+        return OpenPartition(self.X, self.y)
+
+
+def row_range(X, rows: slice):
+    """Rows of a CSR matrix as a view, whatever columns they name. (SciPy's slices copy, and drop columns that do not exist.)"""
+    indptr = X.indptr[rows.start : rows.stop + 1]
+    stored = slice(indptr[0], indptr[-1])
+    view = type(X)((len(indptr) - 1, X.shape[1]), dtype=X.dtype)
+    view.data, view.indices, view.indptr = (
+        X.data[stored],
+        X.indices[stored],
+        indptr - indptr[0],
+    )  # a constructor would copy
+    return view

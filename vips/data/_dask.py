@@ -1,0 +1,131 @@
+"""Dask collections. Dask is loaded by who has one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from vips.data._checks import open_checked
+from vips.data._records import OpenPartition
+from vips.data._source import DataSource, Partition
+
+__all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source"]
+
+
+class DaskSource(DataSource):
+    """Rows of a Dask array or data frame, with optional labels. A chunk of rows is a partition.
+
+    With a ``dask.distributed.Client`` as the executor, chunks are computed and summed where they are, and their records do not
+    travel; persist the collection if it fits, else it is computed anew in every step. Other executors compute it, too.
+
+    Parameters
+    ----------
+    X : dask array of shape (n_records, n_features), or dask data frame of NumPy dtypes
+        In chunks of whole rows, such as ``X.rechunk({1: -1})``.
+    y : dask array or series, optional
+        In the same chunks of rows. A list of names, ``y="column"``, does not exist: write ``y=frame["column"]``.
+
+    Raises
+    ------
+    ValueError
+        If rows are split, or X and y are in different chunks.
+    """
+
+    def __init__(self, X, y=None) -> None:
+        X, self.feature_names = _as_array(X, "X")
+        if X.ndim != 2 or len(X.chunks[1]) > 1 or not isinstance(X.shape[1], int):
+            raise ValueError("X must be a table in chunks of whole rows: write X.rechunk({1: -1}).")
+        self._X, self.n_features = X, X.shape[1]
+        self._y = None if y is None else _as_array(y, "y")[0]
+        self.has_labels = y is not None
+        if self.has_labels:
+            rows = [np.asarray(chunks[0], dtype=float) for chunks in (X.chunks, self._y.chunks)]
+            if len(rows[0]) != len(rows[1]) or not np.array_equal(*rows, equal_nan=True):
+                raise ValueError("X and y must be in the same chunks of rows: write y.rechunk(X.chunks[0]).")
+            if any(len(chunks) > 1 for chunks in self._y.chunks[1:]):
+                raise ValueError("y must be in chunks of whole rows.")
+
+    @property
+    def n_partitions(self) -> int:
+        return self._X.numblocks[0]
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        rows = self._X.chunks[0]
+        if not np.isnan(np.asarray(rows, dtype=float)).any():
+            return tuple(int(n) for n in rows)
+        return super().sizes
+
+    @cached_property
+    def partitions(self) -> tuple[Partition, ...]:
+        X = self._X.to_delayed().ravel()
+        y = [None] * len(X) if self._y is None else self._y.to_delayed().reshape(len(X), -1)[:, 0]
+        return tuple(
+            BlockPartition(f"chunk {i}", *block, self.n_features) for i, block in enumerate(zip(X, y, strict=True))
+        )
+
+    def partition(self, i: int) -> Partition:
+        return self.partitions[i]
+
+
+@dataclass(frozen=True, repr=False)
+class BlockPartition(Partition):
+    """A chunk that is yet to be computed."""
+
+    name: str
+    X: object
+    y: object
+    n_features: int
+
+    def open(self) -> OpenPartition:
+        import dask
+
+        return ComputedBlock(self.name, *dask.compute(self.X, self.y), self.n_features).open()
+
+
+class ComputedBlock(BlockPartition):
+    """A chunk that is computed."""
+
+    holds_records = True
+
+    def open(self) -> OpenPartition:
+        return open_checked(self.name, self.X, self.y, self.n_features)
+
+
+def as_source(X, y=None) -> DataSource | None:
+    """``X`` if it is a data source, a Dask collection as one, and None for anything else.
+
+    Raises
+    ------
+    TypeError
+        If labels are given beside a source, which has its own.
+    """
+    if isinstance(X, DataSource):
+        if y is not None:
+            raise TypeError(f"{type(X).__name__} holds its own labels: give them to it, and not to `fit`.")
+        return X
+    return DaskSource(X, y) if _is_dask(X) else None
+
+
+def _is_dask(collection) -> bool:
+    return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
+        collection, "__dask_graph__"
+    )
+
+
+def _as_array(collection, name: str) -> tuple:
+    """A Dask array, and the names of its columns."""
+    if not _is_dask(collection):
+        raise TypeError(f"{name} must be a Dask array or data frame, got {type(collection).__name__}.")
+    if not hasattr(collection, "to_dask_array"):
+        return collection, None
+    declared = list(collection.dtypes) if collection.ndim == 2 else [collection.dtype]
+    for dtype in declared:
+        if not isinstance(dtype, np.dtype):
+            raise TypeError(
+                f"{name} needs NumPy dtypes, got {dtype}: what it is converted to would depend on its values."
+            )
+    names = tuple(map(str, collection.columns)) if collection.ndim == 2 else None
+    return collection.to_dask_array(), names

@@ -1,0 +1,113 @@
+"""Folders of CSR matrices."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.data._checks import open_checked
+from vips.data._records import OpenPartition
+from vips.data._source import DataSource, FileStamp, Partition, SourceError, found_files
+
+__all__ = ["CSRShards"]
+
+
+class CSRShards(DataSource):
+    """CSR matrices in ``.npz`` files, as ``scipy.sparse.save_npz`` writes them. A file is a partition.
+
+    Memory is bounded by the largest shard, which a worker reads whole. Shards of 10,000 to 100,000 rows are a good size: many
+    enough to share, large enough to be worth a worker's while. An empty shard is ordinary.
+
+    Parameters
+    ----------
+    path : path, or list of paths
+        A folder (its files that match ``pattern``, in the order of their names), one file, or files in the order given.
+    n_features : int, optional
+        Number of columns: public. By default that of the first shard; a shard of another width is an error.
+    pattern : str
+        Which files of the folder.
+    labels : str, optional
+        Name of an array in each file that holds a label for each row.
+
+    Raises
+    ------
+    SourceError
+        If there is no shard, or the first one cannot be read. Later shards are read by the fit.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike | Iterable[str | os.PathLike],
+        *,
+        n_features: int | None = None,
+        pattern: str = "*.npz",
+        labels: str | None = None,
+    ) -> None:
+        files = found_files(path, pattern) if isinstance(path, str | os.PathLike) else list(path)
+        if not files:
+            raise SourceError("A data source needs at least one file.")
+        self._files, self._labels = [FileStamp.of(file) for file in files], labels
+        self.n_features = _shape(self._files[0])[1] if n_features is None else int(n_features)
+        self.has_labels = labels is not None
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self._files)
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(_shape(file)[0] for file in self._files)
+
+    def partition(self, i: int) -> Partition:
+        return Shard(self._files[i], self.n_features, self._labels)
+
+
+@dataclass(frozen=True, repr=False)
+class Shard(Partition):
+    """One file."""
+
+    file: FileStamp
+    n_features: int
+    labels: str | None
+
+    @property
+    def name(self) -> str:
+        return self.file.path
+
+    def open(self) -> OpenPartition:
+        names = ("format", "shape", "data", "indices", "indptr", *([self.labels] if self.labels else []))
+        _, shape, data, indices, indptr, *labels = _read(self.file, names)
+        if shape[1] != self.n_features:
+            raise SourceError(f"{self.name} has {shape[1]} columns, the data source has {self.n_features}.")
+        try:
+            X = sp.csr_array((data, indices, indptr), shape=shape)
+        except (TypeError, ValueError):  # the message may hold an entry
+            raise SourceError(f"{self.name} is not a CSR matrix: its arrays do not fit together.") from None
+        return open_checked(self.name, X, labels[0] if labels else None, self.n_features)
+
+
+def _shape(file: FileStamp) -> tuple[int, int]:
+    return _read(file, ("format", "shape"))[1]
+
+
+def _read(file: FileStamp, names: tuple[str, ...]) -> list:
+    """Arrays of a shard, the first two of which are its format and shape."""
+    path = file.check()
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = [archive[name] for name in names]
+        kind, shape = arrays[0].item(), tuple(int(n) for n in arrays[1])
+    except KeyError:
+        raise SourceError(f"{path} must hold the arrays {', '.join(names)}.") from None
+    except (OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise SourceError(f"{path} cannot be read as a CSR shard ({type(error).__name__}).") from None
+    if kind not in (b"csr", "csr") or len(shape) != 2:
+        raise SourceError(f"{path} holds a matrix that is not CSR: write scipy.sparse.save_npz(path, X.tocsr()).")
+    return [kind, shape, *arrays[2:]]

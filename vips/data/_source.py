@@ -1,0 +1,139 @@
+"""The contract of a data source: public facts in front, records behind handles that a worker opens.
+
+A record is addressed by (partition, row), and its coins depend on that address alone. So the partitions of a source are part of
+what a fit does: they may depend on files and settings, never on who computes.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from vips.data._records import OpenPartition
+
+__all__ = ["DataSource", "FileStamp", "Partition", "SourceError", "found_files"]
+
+
+class SourceError(ValueError):
+    """A part of the data cannot be read or is not what was declared. The message names the part and the public fact."""
+
+
+class Partition(ABC):
+    """A light handle of some records: pickled, sent to a worker, and opened there.
+
+    Attributes
+    ----------
+    name : str
+        What errors call it. Public.
+    holds_records : bool
+        Whether pickling it moves the records themselves, and not only the way to them.
+    """
+
+    name: str
+    holds_records: bool = False
+
+    @abstractmethod
+    def open(self) -> OpenPartition:
+        """The records. Any number of workers may open a partition, any number of times: they see the same rows.
+
+        Raises
+        ------
+        SourceError
+            From public facts only: a file that is missing, torn, changed, or of another width or dtype.
+        """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name}>"  # workers write arguments into logs
+
+
+class DataSource(ABC):
+    """Records that a fit reads partition by partition.
+
+    A source is immutable: its files, and the collection it stands for, must not change from its making to the end of the last
+    fit that uses it. Files that changed their size or time stop the fit.
+
+    Attributes
+    ----------
+    n_features : int
+        Number of columns. Public.
+    feature_names : tuple of str or None
+        Public, too.
+    has_labels : bool
+        Whether a record has a label.
+    """
+
+    n_features: int
+    feature_names: tuple[str, ...] | None = None
+    has_labels: bool = False
+    is_checked: bool = False  # whether somebody has looked at the values of a non-private fit
+
+    @property
+    @abstractmethod
+    def n_partitions(self) -> int:
+        """How many partitions there are."""
+
+    @abstractmethod
+    def partition(self, i: int) -> Partition:
+        """The handle of partition ``i``. Reads no record."""
+
+    @cached_property
+    def partitions(self) -> tuple[Partition, ...]:
+        """All handles, in order. The same objects every time, so that what is sent once can be kept."""
+        return tuple(self.partition(i) for i in range(self.n_partitions))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of records of each partition: private, unless the relation is "replace_one"."""
+        return tuple(partition.open().n_records for partition in self.partitions)
+
+    @property
+    def n_records(self) -> int:
+        """Number of records: private. Only non-private fits and plans in which it is public may ask."""
+        return sum(self.sizes)
+
+    def chunks(self, chunk_size: int) -> Iterator:
+        """All records, at most ``chunk_size`` at a time, in order."""
+        for partition in self.partitions:
+            opened = partition.open()
+            yield from opened.chunks(np.arange(opened.n_records), chunk_size)
+
+
+@dataclass(frozen=True)
+class FileStamp:
+    """A file and what it was like when its source was made."""
+
+    path: str
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str | os.PathLike) -> FileStamp:
+        path = os.path.abspath(path)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise SourceError(f"{path} cannot be read: {error.strerror}.") from None
+        return cls(path, status.st_size, status.st_mtime_ns)
+
+    def check(self) -> str:
+        """Its path, unless the file changed."""
+        if FileStamp.of(self.path) != self:
+            raise SourceError(f"{self.path} has changed since the data source was made: sources are immutable.")
+        return self.path
+
+
+def found_files(path: str | os.PathLike, pattern: str) -> list[Path]:
+    """A file, or the files of a folder that match ``pattern`` by name, in the order of their names."""
+    path = Path(path)
+    if not path.is_dir():
+        return [path]
+    files = sorted(file for file in path.glob(pattern) if file.is_file())
+    if not files:
+        raise SourceError(f"{path} holds no file {pattern}.")
+    return files

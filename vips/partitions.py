@@ -1,0 +1,218 @@
+"""What a worker does: one partition's share of a step's sum. Every executor runs this one function, the serial one included.
+
+The sum of a step is the sum of its partitions' sums, each of which flips its own coins and clips its own records::
+
+    partition 0 ─▶ coins ─▶ clip ─▶ sum ─┐
+    partition 1 ─▶ coins ─▶ clip ─▶ sum ─┼─▶ tree of fixed shape ─▶ total ─▶ + noise, once, where the fit runs
+    partition 2 ─▶ coins ─▶ clip ─▶ sum ─┘
+
+A share is a pure function of (task, partition, coins): computed again after a worker was lost, it is the same share. Shares are
+sums without noise. They, the keys of the coins and the records are all that workers see: no noise, nothing to make it from.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._threads import at_most
+from vips.data import Partition, SourceError
+
+__all__ = [
+    "FAN_IN",
+    "InvalidRecordError",
+    "PartitionError",
+    "Task",
+    "TreeSum",
+    "add",
+    "partition_sum",
+    "share_of_worker",
+]
+
+# Totals that are added to one, at every level of the tree.
+FAN_IN = 16
+
+Totals = dict[str, np.ndarray]
+
+
+class InvalidRecordError(ValueError):
+    """A record is not valid, and the fit was told to stop at one, or is not private."""
+
+
+class PartitionError(RuntimeError):
+    """A worker could not compute its share."""
+
+
+@dataclass(frozen=True, repr=False)
+class Task:
+    """One step, as far as workers need to know it.
+
+    Attributes
+    ----------
+    model : ConjugateExponentialModel
+        In another process a copy without ``random_state``, from which the noise of a reproducible fit could be derived.
+    blocks : dict of str to Block
+    posterior : object
+        The last view. Released.
+    plan : PrivacyPlan
+        Clip norm, lattice: public numbers.
+    stop_at_invalid : bool
+        Whether an invalid record stops the fit; else it counts for nothing.
+    """
+
+    model: object
+    blocks: Mapping[str, object]
+    posterior: object
+    plan: object
+    stop_at_invalid: bool
+
+    @classmethod
+    def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
+        """``is_checked`` says that the values of a non-private fit were looked at before."""
+        stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
+        return cls(model, blocks, posterior, plan, stop)
+
+    def __getstate__(self) -> dict:
+        """What leaves the process: nothing that noise could be derived from, and no word of an open ledger."""
+        plan, model = self.plan.for_workers(), copy.copy(self.model)
+        model.random_state = None
+        model.privacy = model._fitting_plan = plan
+        return self.__dict__ | {"model": model, "plan": plan}
+
+    def zeros(self) -> Totals:
+        """The sum of no records."""
+        return {name: np.zeros(block.shape, self.dtype) for name, block in self.blocks.items()}
+
+    @property
+    def dtype(self) -> type:
+        """Of totals: with hardened noise they are whole numbers."""
+        return np.int64 if self.plan.noise == "discrete" else np.float64
+
+
+def partition_sum(task: Task, partition: Partition, coins) -> Totals:
+    """Σ over one partition's sample of each record's statistics, scaled into the ball of radius C.
+
+    Guarantees
+    ----------
+    A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
+    ``task.stop_at_invalid``.
+    """
+    model, blocks, plan = task.model, task.blocks, task.plan
+    lattice, total = plan.lattice(blocks), None
+    opened = partition.open()
+    if getattr(model, "ignores_labels", False):
+        opened = opened.without_labels()
+    with np.errstate(all="ignore"):  # a warning would tell that some record overflows
+        for chunk in opened.chunks(coins.rows(opened.n_records), model.chunk_size):
+            records = usable(model, chunk, task.stop_at_invalid)
+            statistics = model.expected_statistics(records, task.posterior)
+            weights = plan.clip_weights(statistics.norms(blocks))
+            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            if total is None:
+                total = _begun(shares, task)
+            else:
+                for name, value in shares.items():
+                    total[name] += value
+    return task.zeros() if total is None else total
+
+
+def _begun(shares: Totals, task: Task) -> Totals:
+    """A copy of the first chunk's sums. Its order in memory is that of ``zeros``: how later products are rounded must not tell
+    whether anybody was in the sample."""
+    for name, block in task.blocks.items():
+        if np.shape(shares[name]) != block.shape:
+            raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
+    return {name: np.array(shares[name], task.dtype, order="C") for name in task.blocks}
+
+
+def usable(model, chunk, stop_at_invalid: bool):
+    """The valid records of a chunk."""
+    valid = model.valid_records(chunk)
+    if valid.all():
+        return chunk
+    if stop_at_invalid:
+        raise InvalidRecordError(
+            "A record is not valid (NaN, infinite or out of the model's domain). In a private fit this error depends on a "
+            'record and is outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
+        )
+    if hasattr(chunk, "y"):
+        return type(chunk)(chunk.X[valid], chunk.y[valid])
+    return chunk[valid]
+
+
+def share_of_worker(task: Task, partition: Partition, coins, threads: int) -> Totals:
+    """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
+
+    Raises
+    ------
+    SourceError, InvalidRecordError
+        As they are.
+    PartitionError
+        In a private fit, for any other error: its class and where it came from, not what it says.
+    """
+    try:
+        with at_most(threads):
+            return partition_sum(task, partition, coins)
+    except (SourceError, InvalidRecordError):
+        raise
+    except Exception as error:
+        if not task.plan.is_private:
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        problem = f"{type(error).__name__} in {place.name} ({os.path.basename(place.filename)}, line {place.lineno})"
+    # outside of `except`, so that the original is not carried along
+    raise PartitionError(
+        f"{partition.name}: {problem}. What it says is not shown, because it may quote a record: try the model on public data."
+    )
+
+
+def add(totals: Iterable[Totals]) -> Totals:
+    """Their sum, from the first to the last."""
+    totals = iter(totals)
+    result = {name: value.copy() for name, value in next(totals).items()}
+    for total in totals:
+        for name, value in total.items():
+            result[name] += value
+    return result
+
+
+class TreeSum:
+    """The sum of totals that come one after the other, added as a tree: 16 neighbours to one, 16 of these to one, and so on.
+
+    The order of additions depends on the number of totals alone, and is that of ``add`` applied level by level, as a cluster
+    does it. One unfinished sum is kept for each level.
+    """
+
+    def __init__(self) -> None:
+        self._levels: list[tuple[int, Totals | None]] = []
+
+    def push(self, total: Totals, level: int = 0) -> None:
+        """Add the next one. It is kept, and changed."""
+        if level == len(self._levels):
+            self._levels.append((0, None))
+        count, unfinished = self._levels[level]
+        if unfinished is None:
+            unfinished = total
+        else:
+            for name, value in total.items():
+                unfinished[name] += value
+        if count + 1 < FAN_IN:
+            self._levels[level] = (count + 1, unfinished)
+        else:
+            self._levels[level] = (0, None)
+            self.push(unfinished, level + 1)
+
+    def result(self) -> Totals | None:
+        """The sum of all; None if there were none."""
+        level, carried = 0, None
+        while level < len(self._levels):
+            if carried is not None:
+                self.push(carried, level)
+            carried, self._levels[level] = self._levels[level][1], (0, None)
+            level += 1
+        return carried
