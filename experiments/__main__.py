@@ -19,6 +19,7 @@ EXPERIMENTS = {
     "blr_settings": "how the defaults of logistic regression were chosen, on other data (15 minutes)",
     "sbn_settings": "how the defaults of sigmoid belief networks were chosen, on training images (20 minutes)",
     "coverage": "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
+    "large_lda": "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",
     "lda_settings": "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
 }
 

@@ -2,9 +2,9 @@
 
     python -m experiments.benchmarks.scaling            (make bench)
 
-Every case runs in a process of its own with the threads that it names; compilation and loading are outside the timed part. Cases
-take turns, and medians are reported. Peak memory is sampled from the process and its children. The matrix product of the same run,
-and the speed at which memory is copied, stand beside.
+Every case runs in a process of its own with the threads that it names; compilation and loading are outside the timed part.
+Cases take turns, and medians are reported. Peak memory is sampled from the process and its children. The matrix product of the
+same run, and the speed at which memory is copied, stand beside.
 """
 
 from __future__ import annotations
@@ -213,7 +213,10 @@ def peaks() -> dict:
         return min(seconds)
 
     product = best(lambda: a @ a)
-    return {"gflops": 2 * 3000**3 / product / 1e9, "copy_gbs": 2 * large.nbytes / best(lambda: np.copyto(other, large)) / 1e9}
+    return {
+        "gflops": 2 * 3000**3 / product / 1e9,
+        "copy_gbs": 2 * large.nbytes / best(lambda: np.copyto(other, large)) / 1e9,
+    }
 
 
 def measure(folder: Path, case: dict) -> dict:
@@ -264,7 +267,11 @@ def main() -> None:
 def table(group: str, rows: dict[str, dict]) -> str:
     """Ratios are to the first line."""
     first = next(iter(rows.values()))
-    lines = [f"**{group}**\n", "| | records per second | ratio | range of runs | largest process, MiB |", "| --- " * 5 + "|"]
+    lines = [
+        f"**{group}**\n",
+        "| | records per second | ratio | range of runs | largest process, MiB |",
+        "| --- " * 5 + "|",
+    ]
     for case, row in rows.items():
         speeds = [run["per_second"] for run in row["runs"]]
         ratio = row["per_second"] / first["per_second"]

@@ -20,11 +20,11 @@ def write_shards(folder: Path, n_documents: int, per_shard: int, n_topics: int, 
     """Documents of one set of topics, a file for every ``per_shard``; files that are there are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     topics = _topics(n_topics, n_words)
-    missing = [
-        i for i in range(-(-n_documents // per_shard)) if not (folder / f"documents_{i:05d}.npz").exists()
-    ]
+    missing = [i for i in range(-(-n_documents // per_shard)) if not (folder / f"documents_{i:05d}.npz").exists()]
     shards = Parallel(n_jobs=-1, return_as="generator_unordered")(
-        delayed(_write)(folder / f"documents_{i:05d}.npz", topics, min(per_shard, n_documents - i * per_shard), length, i)
+        delayed(_write)(
+            folder / f"documents_{i:05d}.npz", topics, min(per_shard, n_documents - i * per_shard), length, i
+        )
         for i in missing
     )
     for _ in tqdm(shards, total=len(missing), desc="generating", disable=None):

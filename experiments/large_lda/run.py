@@ -1,7 +1,7 @@
 """``python -m experiments large_lda``: one million documents of 500 words in shards on disk, K = 100, V = 10,000.
 
-Fitted twice with the same (reproducible) noise: serially, and on two Dask workers one of which is killed in the middle. Each fit
-runs in a process of its own; resident memory is sampled from all processes of it. The results must be the same.
+Fitted twice with the same (reproducible) noise: serially, and on two Dask workers one of which is killed in the middle. Each
+fit runs in a process of its own; resident memory is sampled from all processes of it. The results must be the same.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def main(arguments: list[str]) -> None:
     start = time.perf_counter()
     write_shards(folder, options.documents, PER_SHARD, N_TOPICS, N_WORDS, LENGTH)
     size = sum(file.stat().st_size for file in folder.glob("*.npz"))
-    print(f"{options.documents:,} documents, {size / 2**30:.2f} GiB on disk, {time.perf_counter() - start:.0f} s", flush=True)
+    print(
+        f"{options.documents:,} documents, {size / 2**30:.2f} GiB on disk, {time.perf_counter() - start:.0f} s",
+        flush=True,
+    )
     found = {}
     with tempfile.TemporaryDirectory() as out:
         for how in ("serial", "dask"):
@@ -52,7 +55,18 @@ def main(arguments: list[str]) -> None:
 
 def run_one(how: str, folder: Path, out: Path) -> dict:
     """A fit in a process of its own, and the largest resident memory of that process and of each of its children."""
-    command = [sys.executable, "-m", "experiments", "large_lda", "--fit", how, "--folder", str(folder), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "experiments",
+        "large_lda",
+        "--fit",
+        how,
+        "--folder",
+        str(folder),
+        "--out",
+        str(out),
+    ]
     start = time.perf_counter()
     process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
     largest: dict[int, int] = {}
