@@ -25,6 +25,7 @@ from experiments.results import results_folder, write_json, write_text
 N_TOPICS, N_WORDS, LENGTH, PER_SHARD = 100, 10_000, 500, 10_000
 PLAN = {"sampling_rate": 0.1, "n_steps": 10}
 EPSILON, DELTA = 1.0, 1e-7
+KILL_AFTER = 3.0  # seconds into a step
 
 
 def main(arguments: list[str]) -> None:
@@ -113,11 +114,11 @@ def fit(how: str, folder: Path, out: Path) -> None:
             LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GiB", dashboard_address=None) as cluster,
             Client(cluster) as client,
         ):
-            steps = _counted_steps(model)
-            murderer = threading.Thread(target=_kill_one, args=(cluster, steps), daemon=True)
-            murderer.start()
-            model.fit(source, executor=client)
-            murderer.join()
+            checkpoint = out.with_suffix(".checkpoint")
+            killer = threading.Thread(target=_kill_one, args=(cluster, checkpoint), daemon=True)
+            killer.start()
+            model.fit(source, executor=client, checkpoint=checkpoint)
+            killer.join()
             killed = 1
     seconds = time.perf_counter() - start
     test = held_out(1000, N_TOPICS, N_WORDS, LENGTH)
@@ -127,24 +128,14 @@ def fit(how: str, folder: Path, out: Path) -> None:
     )
 
 
-def _counted_steps(model) -> threading.Semaphore:
-    """Released once a step."""
-    steps, update = threading.Semaphore(0), model.to_posterior
-
-    def counted(average, noise_std, previous):
-        if previous is not None:
-            steps.release()
-        return update(average, noise_std, previous)
-
-    model.to_posterior = counted
-    return steps
-
-
-def _kill_one(cluster, steps: threading.Semaphore) -> None:
-    """After half of the steps, in the middle of the next one."""
-    for _ in range(PLAN["n_steps"] // 2):
-        steps.acquire()
-    time.sleep(3.0)
+def _kill_one(cluster, checkpoint: Path) -> None:
+    """After half of the steps, in the middle of the next one: every step writes the checkpoint anew."""
+    seen: set[int] = set()
+    while len(seen) < PLAN["n_steps"] // 2:
+        if checkpoint.exists():
+            seen.add(checkpoint.stat().st_mtime_ns)
+        time.sleep(0.01)
+    time.sleep(KILL_AFTER)
     worker = next(iter(cluster.workers.values()))
     os.kill(worker.process.process.pid, signal.SIGKILL)
 
