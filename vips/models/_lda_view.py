@@ -13,6 +13,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfcx
 
+from vips._threads import run_ranges
+
 __all__ = ["LARGEST_SCALE", "denoise_counts", "scale_words"]
 
 _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
@@ -66,7 +68,7 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
     """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × topics ⊗ words``.
 
     The shares of the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for
-    each word. Words are handled in blocks, so that memory stays small.
+    each word. Words are handled in blocks, so that memory stays small, and in threads.
     """
     n_topics, n_words = noisy.shape
     some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
@@ -77,17 +79,21 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
         common = common * (likelihood / (common @ likelihood)).mean(axis=1)
     common = common[:, None, None]
     result = np.empty_like(noisy)
-    for start in range(0, n_words, _WORDS_AT_A_TIME):
-        block = slice(start, start + _WORDS_AT_A_TIME)
-        likelihood, means = _components(noisy[:, block], noise_std[block], np.outer(topics, words[block]))
-        shares = common
-        for _ in range(_EM_STEPS_PER_WORD if own_shares else 0):
-            responsible = shares * likelihood
-            responsible /= responsible.sum(axis=0)
-            shares = responsible.sum(axis=1, keepdims=True) + _COMMON_WEIGHT * common
-            shares /= n_topics + _COMMON_WEIGHT
-        weight = shares * likelihood
-        result[:, block] = (weight * means).sum(axis=0) / weight.sum(axis=0)
+
+    def denoise(first: int, last: int) -> None:
+        for start in range(first * _WORDS_AT_A_TIME, min(last * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
+            block = slice(start, start + _WORDS_AT_A_TIME)
+            likelihood, means = _components(noisy[:, block], noise_std[block], np.outer(topics, words[block]))
+            shares = common
+            for _ in range(_EM_STEPS_PER_WORD if own_shares else 0):
+                responsible = shares * likelihood
+                responsible /= responsible.sum(axis=0)
+                shares = responsible.sum(axis=1, keepdims=True) + _COMMON_WEIGHT * common
+                shares /= n_topics + _COMMON_WEIGHT
+            weight = shares * likelihood
+            result[:, block] = (weight * means).sum(axis=0) / weight.sum(axis=0)
+
+    run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
 
 
