@@ -34,6 +34,17 @@ def test_scores_rise_with_epsilon_and_are_labelled(data):
     assert "ε" in curve.plot().get_xlabel()
 
 
+def test_fits_without_a_guarantee_are_said_to_have_none(data):
+    X, y, X_test, y_test = data
+    seeded = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, reproducible_noise=True)
+    for arguments in ({"privacy": seeded}, {"privacy": PLAN, "on_invalid": "raise"}):
+        own = BayesianLogisticRegression(feature_norm=1.0, **arguments)
+        curve = privacy_utility_curve(
+            own, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
+        )
+        assert curve.source.startswith("PRIVATE: fits without a guarantee")
+
+
 def test_private_scores_need_permission_and_say_what_they_are(data):
     X, y, _, _ = data
     with pytest.raises(ValueError, match="scores_are_private=True"):

@@ -17,9 +17,9 @@ from vips.compare._report.statement import curve_section, meaning_section, state
 from vips.compare._report.text import definitions, name, source_tag
 from vips.compare._sources import PRIVATE, RELEASED, X_TEST, combined
 from vips.compare._text import paragraph
+from vips.compare.curve import NO_GUARANTEE, UtilityCurve
 from vips.compare.curve import PRIVATE as PRIVATE_SCORES
 from vips.compare.curve import PUBLIC as PUBLIC_SCORES
-from vips.compare.curve import UtilityCurve
 
 if TYPE_CHECKING:
     from vips.compare.comparison import Comparison
@@ -31,6 +31,7 @@ _MEANS = {
     X_TEST: "looks at test records, which nothing protects.",
     PRIVATE: "computed from training records, or from a fit without a guarantee: it can reveal single records.",
     PUBLIC_SCORES: "scores of private fits on public records.",
+    NO_GUARANTEE: "scores of fits that nothing protects.",
     PRIVATE_SCORES: "scores on private records, or of fits without noise: nothing protects them.",
 }
 
