@@ -15,11 +15,12 @@ lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-bench: $(VENV)/bench.stamp      ## against peers on the same work, and exact noise against NumPy's
+bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise against NumPy's
 	$(BIN)/python -m experiments.benchmarks.lda
 	$(BIN)/python -m experiments.benchmarks.noise
 	$(BIN)/python -m experiments.benchmarks.logistic
 	$(BIN)/python -m experiments.benchmarks.sbn
+	$(BIN)/python -m experiments.benchmarks.scaling
 
 docs: $(VENV)/docs.stamp
 	$(BIN)/python -m sphinx -W -b html docs docs/_build/html

@@ -152,7 +152,7 @@ RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network}
 def child(folder: Path, case: dict) -> None:
     """One case: seconds of wall clock, records that were summed, and memory."""
     if case["run"] == "peak":
-        print(json.dumps(peaks()))
+        print(json.dumps(peaks() | task_overhead()))
         return
     fit, n_records = RUNS[case["run"]](folder, case)
     with executor_of(case) as executor:
@@ -217,6 +217,16 @@ def peaks() -> dict:
         "gflops": 2 * 3000**3 / product / 1e9,
         "copy_gbs": 2 * large.nbytes / best(lambda: np.copyto(other, large)) / 1e9,
     }
+
+
+def task_overhead() -> dict:
+    """Milliseconds that a Dask cluster of two workers takes for a task that does nothing, and a tree of such."""
+    n_tasks = 2_000
+    with executor_of({"executor": "dask", "workers": 2}) as client:
+        client.submit(int).result()
+        start = time.perf_counter()
+        client.submit(len, client.map(int, range(n_tasks), pure=False), pure=False).result()
+        return {"task_ms": 1e3 * (time.perf_counter() - start) / n_tasks}
 
 
 def measure(folder: Path, case: dict) -> dict:
@@ -287,7 +297,7 @@ def report(results: dict) -> str:
     peak = results["peaks"]
     text = (
         f"Measured beside them, one thread: matrix product {peak['gflops']:.0f} GFlop/s in single precision, memory copied at "
-        f"{peak['copy_gbs']:.1f} GB/s.\n"
+        f"{peak['copy_gbs']:.1f} GB/s; a Dask task that does nothing takes {peak['task_ms']:.2f} ms.\n"
     )
     return "\n".join([text, *(table(group, results[group]) for group in GROUPS if group in results)])
 
