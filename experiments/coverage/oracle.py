@@ -35,7 +35,8 @@ def proportions_width(model, n_records: int, rng: np.random.Generator) -> float:
     """Mean width at 95 % of the proportions, by Metropolis' algorithm over counts of sum N."""
     noisy, noise_std = model.noisy_totals_.average["counts"], model.noisy_totals_.noise_std["counts"]
     prior, n = float(model.prior), len(noisy)
-    counts = np.tile(np.full(n, n_records / n), (_N_CHAINS, 1))
+    start = np.maximum(noisy, 0.5)  # near where the chains belong: moves are as small as the noise
+    counts = np.tile(start * n_records / start.sum(), (_N_CHAINS, 1))
     chains = np.arange(_N_CHAINS)
 
     def log_density(values: np.ndarray, of: np.ndarray) -> np.ndarray:
