@@ -137,7 +137,8 @@ def row_norms(array: np.ndarray) -> np.ndarray:
 
     Where squares could overflow or vanish they are taken relative to the largest entry.
     """
-    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, copy=False)
+    # C order: sums over rows of any other depend, in their last bits, on how many rows there are
+    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, order="C", copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         squares = row_dots(rows, rows)
         norms = np.sqrt(squares)
