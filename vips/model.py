@@ -416,11 +416,17 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     def _data(self, X, y) -> DataSource:
         source = as_source(X, y)
         if source is None:
-            return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
+            return self._checked_arrays(X, y)
+        if isinstance(source, InMemoryData):  # which looked at nothing: a dtype may let an error depend on a record
+            X, y = source.arrays
+            return self._checked_arrays(X, None if self.ignores_labels else y).divided_like(source)
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
+
+    def _checked_arrays(self, X, y) -> InMemoryData:
+        return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
 
     def _private_data(self, X, y) -> InMemoryData:
         data = check_data(X, y)

@@ -81,6 +81,27 @@ def test_labels_may_be_in_the_files(make, tmp_path):
     np.testing.assert_array_equal(topics().fit(source).components_, topics().fit(memory).components_)
 
 
+@pytest.mark.parametrize("dtype", [object, "U5", ">f8", np.float16])
+def test_arrays_in_a_source_are_checked_as_without_it(dtype):
+    """Else whether a fit fails depends on an entry, or on who is in the sample."""
+    for data in (InMemoryData(COINS.astype(dtype)), InMemoryData(COINS, LABELS.astype(dtype))):
+        with pytest.raises(TypeError, match="A private fit needs numbers"):
+            regression().fit(data) if data.has_labels else coins().fit(data)
+    topics().fit(InMemoryData(COINS, LABELS.astype(dtype)))  # labels that a model leaves alone
+
+
+def test_other_containers_in_a_source():
+    expected = topics().fit(InMemoryData(sp.csr_array(COINS), partition_size=SIZE)).components_
+    for X in (sp.csc_array(COINS), sp.coo_array(COINS)):
+        np.testing.assert_array_equal(topics().fit(InMemoryData(X, partition_size=SIZE)).components_, expected)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        regression().fit(InMemoryData(COINS, LABELS[1:]))
+    bad = COINS.copy()
+    bad[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        coins(privacy=None).fit(InMemoryData(bad))
+
+
 def test_a_regression_needs_labels_in_the_source(tmp_path):
     with pytest.raises(ValueError, match="requires y"):
         regression().fit(npy(tmp_path))

@@ -25,6 +25,10 @@ class InMemoryData(DataSource):
     y : ndarray of shape (n_records, ...), optional
     partition_size : int
         Rows of a partition; the last may be shorter. Another one draws other samples.
+
+    Notes
+    -----
+    Nothing is checked here. A fit checks both as if they had been passed to it by themselves.
     """
 
     is_checked = True
@@ -41,6 +45,15 @@ class InMemoryData(DataSource):
     def sizes(self) -> tuple[int, ...]:
         n, size = self._X.shape[0], self._partition_size
         return tuple(min(size, n - start) for start in range(0, n, size))
+
+    @property
+    def arrays(self) -> tuple:
+        """X and y."""
+        return self._X, self._y
+
+    def divided_like(self, other: InMemoryData) -> InMemoryData:
+        """The same rows in partitions of the other's size."""
+        return InMemoryData(self._X, self._y, other._partition_size)
 
     def partition(self, i: int) -> Partition:
         start = i * self._partition_size
