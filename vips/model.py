@@ -188,6 +188,8 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
     # Whether records reach this model without the labels that a data source holds beside them.
     ignores_labels = False
+    # Whether it needs one label for each record: then partitions with others are refused, whoever is in the sample.
+    takes_one_label = False
 
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
