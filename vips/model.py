@@ -270,10 +270,11 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return 1024
 
     def valid_records(self, records) -> np.ndarray:
-        """Which records can be used at all, one boolean each; by default those whose numbers are all finite."""
+        """Which records can be used at all, one boolean each; by default those whose numbers are all finite, in columns that
+        exist."""
         if isinstance(records, Records):
-            return _finite_rows(records.X) & _finite_rows(records.y)
-        return _finite_rows(records)
+            return _usable_rows(records.X) & _usable_rows(records.y)
+        return _usable_rows(records)
 
     def check_parameters(self) -> None:
         """Raise ValueError for constructor arguments that cannot work. Runs before the data are touched."""
@@ -452,10 +453,12 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
             delattr(self, name)
 
 
-def _finite_rows(X) -> np.ndarray:
-    """Rows without NaN or inf; shape (n_records,)."""
+def _usable_rows(X) -> np.ndarray:
+    """Rows without NaN or inf, and of CSR without columns that do not exist: SciPy's ``toarray`` and products would write such
+    an entry into another record's row, or beyond the array. Shape (n_records,)."""
+    if sp.issparse(X):
+        bad = (X.indices < 0) | (X.indices >= X.shape[1])
+        return rows_without(bad | ~np.isfinite(X.data), X.indptr)
     if X.dtype.kind not in "fc":
         return np.ones(X.shape[0], dtype=bool)
-    if not sp.issparse(X):
-        return np.isfinite(X).reshape(X.shape[0], -1).all(axis=1)
-    return rows_without(~np.isfinite(X.data), X.indptr)
+    return np.isfinite(X).reshape(X.shape[0], int(np.prod(X.shape[1:]))).all(axis=1)
