@@ -17,9 +17,9 @@ from vips.compare._report.statement import curve_section, meaning_section, state
 from vips.compare._report.text import definitions, name, source_tag
 from vips.compare._sources import PRIVATE, RELEASED, X_TEST, combined
 from vips.compare._text import paragraph
+from vips.compare.curve import NO_GUARANTEE, UtilityCurve
 from vips.compare.curve import PRIVATE as PRIVATE_SCORES
 from vips.compare.curve import PUBLIC as PUBLIC_SCORES
-from vips.compare.curve import UtilityCurve
 
 if TYPE_CHECKING:
     from vips.compare.comparison import Comparison
@@ -32,6 +32,7 @@ _MEANS = {
     PRIVATE: "computed from training records, or from a fit without a guarantee: it can reveal single records.",
     PUBLIC_SCORES: "scores of private fits on public records.",
     PRIVATE_SCORES: "scores on private records, or of fits without noise: nothing protects them.",
+    NO_GUARANTEE: "scores of fits whose noise comes from a seed, or whose errors depend on records: nothing protects them.",
 }
 
 
