@@ -341,3 +341,18 @@ def test_errors_of_workers_quote_no_record(executor, monkeypatch):
         return
     with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
         Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
+
+
+def test_errors_of_a_collection_quote_no_record(executor):
+    """They are raised where Dask computes a chunk, which is not always inside a share."""
+
+    def parse(block):
+        raise ValueError(f"cannot parse {block.tolist()}")
+
+    lazy = da.from_array(np.full((30, 3), 1.0), chunks=(15, 3)).map_blocks(parse, dtype=float)
+    with pytest.raises(PartitionError, match="ValueError") as raised:
+        coins().fit(lazy, executor=executor)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert raised.value.__context__ is None
+    assert "1.0" not in str(raised.value)
+    assert "[[1.0" not in shown
