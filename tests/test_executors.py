@@ -318,6 +318,17 @@ def test_executors_by_name():
     assert resolve("threads").__class__ is resolve("joblib").__class__ is resolve("processes").__class__
 
 
+def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):
+    """Joblib sends memory maps by their files, in which such a change is not."""
+    np.save(tmp_path / "X.npy", COINS)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
+    mapped[:30] = 1.0 - mapped[:30]
+    data = InMemoryData(mapped, partition_size=15)
+    expected = coins().fit(in_parts(np.array(mapped))).posterior_["a"]
+    np.testing.assert_array_equal(coins().fit(data, executor=executor).posterior_["a"], expected)
+    assert data.partition(0).__getstate__()["X"].base is None
+
+
 # -- errors, which end joblib's processes: last, so that they are started once ----------------------------------------------
 
 

@@ -74,6 +74,22 @@ class ArrayPartition(Partition):
     def open(self) -> OpenPartition:
         return OpenPartition(self.X, self.y)
 
+    def __getstate__(self) -> dict:
+        if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
+            sent = {"name": self.name, "X": _off_its_file(self.X), "y": _off_its_file(self.y)}
+            object.__setattr__(self, "_sent", sent)
+        return self._sent
+
+
+def _off_its_file(array):
+    """A copy of what is mapped copy-on-write: joblib would send the way to the file, which lacks what was written here."""
+    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+        while isinstance(part, np.ndarray):
+            if getattr(part, "mode", None) == "c":  # a memory map
+                return array.copy() if sp.issparse(array) else np.array(array)
+            part = part.base
+    return array
+
 
 def row_range(X, rows: slice):
     """Rows of a CSR matrix as a view, whatever columns they name. (SciPy's slices copy, and drop columns that do not exist.)"""
