@@ -131,7 +131,7 @@ def _notice(comparison: Comparison, utility: UtilityCurve | None) -> str:
     found = {part for label in labels for part in label.split("; ")}
     shown = [label for label in _MEANS if label in found]
     meanings = "\n".join(f"<li>{source_tag(label)} {escape(_MEANS[label])}</li>" for label in shown)
-    if set(shown) <= {RELEASED, PUBLIC_SCORES}:
+    if found <= {RELEASED, PUBLIC_SCORES, ""}:  # a label that is not known, of a curve made by hand, is no good news
         kind, heading = "fine", "All numbers in this report were computed from released values"
         advice = "They are as private as the fits that released them: see the privacy statement."
     else:
