@@ -196,3 +196,24 @@ def test_pandas_types_whose_conversion_depends_on_values_are_refused():
         with pytest.raises(TypeError, match="NumPy dtypes"):
             check_data(np.ones((2, 2)), pd.Series(column))
     check_data(pd.DataFrame({"a": [True, False], "b": [1.0, 2.0]}).astype(float), pd.Series([0, 1]))
+
+
+class SparseSums(BetaBernoulli):
+    """As one would write it for CSR, without a thought for columns that do not exist."""
+
+    valid_records = ConjugateExponentialModel.valid_records
+
+    def expected_statistics(self, records, posterior):
+        return DenseStatistics({"heads": records.toarray(), "count": np.ones(records.shape[0])})
+
+
+@pytest.mark.parametrize("column", [4, 7, -1, 2**40])
+@pytest.mark.parametrize("dtype", [float, int])
+def test_a_column_that_does_not_exist_makes_its_record_defective(column, dtype):
+    """Its entry would end up in another record's row, or anywhere."""
+    X = sp.csr_array((np.ones(4, dtype), np.array([0, column, 1, 2]), np.arange(5)), shape=(4, 4))
+    rows = np.eye(4)[[0, 1, 2]]
+    plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=10.0, reproducible_noise=True)
+    found, expected = (SparseSums(plan, 0).fit(data).posterior_ for data in (X, sp.csr_array(rows)))
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5)

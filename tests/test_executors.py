@@ -318,6 +318,17 @@ def test_executors_by_name():
     assert resolve("threads").__class__ is resolve("joblib").__class__ is resolve("processes").__class__
 
 
+def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):
+    """Joblib sends memory maps by their files, in which such a change is not."""
+    np.save(tmp_path / "X.npy", COINS)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
+    mapped[:30] = 1.0 - mapped[:30]
+    data = InMemoryData(mapped, partition_size=15)
+    expected = coins().fit(in_parts(np.array(mapped))).posterior_["a"]
+    np.testing.assert_array_equal(coins().fit(data, executor=executor).posterior_["a"], expected)
+    assert data.partition(0).__getstate__()["X"].base is None
+
+
 # -- errors, which end joblib's processes: last, so that they are started once ----------------------------------------------
 
 
@@ -341,3 +352,18 @@ def test_errors_of_workers_quote_no_record(executor, monkeypatch):
         return
     with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
         Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
+
+
+def test_errors_of_a_collection_quote_no_record(executor):
+    """They are raised where Dask computes a chunk, which is not always inside a share."""
+
+    def parse(block):
+        raise ValueError(f"cannot parse {block.tolist()}")
+
+    lazy = da.from_array(np.full((30, 3), 1.0), chunks=(15, 3)).map_blocks(parse, dtype=float)
+    with pytest.raises(PartitionError, match="ValueError") as raised:
+        coins().fit(lazy, executor=executor)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert raised.value.__context__ is None
+    assert "1.0" not in str(raised.value)
+    assert "[[1.0" not in shown

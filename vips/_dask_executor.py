@@ -68,6 +68,7 @@ class ClusterWorkers(Workers):
                 raise
             except CancelledError:  # with a worker went what only it held
                 self._partitions = None
+                continue
             except KilledWorker as error:
                 raise PartitionError(
                     f"A share was given up after it ended {error.allowed_failures + 1} workers in turn, perhaps because its "
@@ -75,6 +76,15 @@ class ClusterWorkers(Workers):
                 ) from None
             except NoValidWorkerError:
                 raise PartitionError(f"{_NOBODY} to compute a share. {_GO_ON}") from None
+            except Exception as error:  # of the user's own graph, outside of `share_of_worker`
+                if not task.plan.is_private:
+                    raise
+                problem = type(error).__name__
+            # outside of `except`, so that the original is not carried along
+            raise PartitionError(
+                f"A chunk or its share could not be computed: {problem}. What it says is not shown, because it may quote a "
+                "record."
+            )
         raise PartitionError(f"Workers were lost {ATTEMPTS} times in one step, with data that only they held.")
 
     def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:

@@ -137,7 +137,8 @@ def row_norms(array: np.ndarray) -> np.ndarray:
 
     Where squares could overflow or vanish they are taken relative to the largest entry.
     """
-    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, copy=False)
+    # C order: sums over rows of any other depend, in their last bits, on how many rows there are
+    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, order="C", copy=False)
     with np.errstate(invalid="ignore", over="ignore"):
         squares = row_dots(rows, rows)
         norms = np.sqrt(squares)
@@ -187,6 +188,8 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
     # Whether records reach this model without the labels that a data source holds beside them.
     ignores_labels = False
+    # Whether it needs one label for each record: then partitions with others are refused, whoever is in the sample.
+    takes_one_label = False
 
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
@@ -267,10 +270,11 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return 1024
 
     def valid_records(self, records) -> np.ndarray:
-        """Which records can be used at all, one boolean each; by default those whose numbers are all finite."""
+        """Which records can be used at all, one boolean each; by default those whose numbers are all finite, in columns that
+        exist."""
         if isinstance(records, Records):
-            return _finite_rows(records.X) & _finite_rows(records.y)
-        return _finite_rows(records)
+            return _usable_rows(records.X) & _usable_rows(records.y)
+        return _usable_rows(records)
 
     def check_parameters(self) -> None:
         """Raise ValueError for constructor arguments that cannot work. Runs before the data are touched."""
@@ -415,11 +419,17 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     def _data(self, X, y) -> DataSource:
         source = as_source(X, y)
         if source is None:
-            return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
+            return self._checked_arrays(X, y)
+        if isinstance(source, InMemoryData):  # which looked at nothing: a dtype may let an error depend on a record
+            X, y = source.arrays
+            return self._checked_arrays(X, None if self.ignores_labels else y).divided_like(source)
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
+
+    def _checked_arrays(self, X, y) -> InMemoryData:
+        return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
 
     def _private_data(self, X, y) -> InMemoryData:
         data = check_data(X, y)
@@ -443,10 +453,12 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
             delattr(self, name)
 
 
-def _finite_rows(X) -> np.ndarray:
-    """Rows without NaN or inf; shape (n_records,)."""
+def _usable_rows(X) -> np.ndarray:
+    """Rows without NaN or inf, and of CSR without columns that do not exist: SciPy's ``toarray`` and products would write such
+    an entry into another record's row, or beyond the array. Shape (n_records,)."""
+    if sp.issparse(X):
+        bad = (X.indices < 0) | (X.indices >= X.shape[1])
+        return rows_without(bad | ~np.isfinite(X.data), X.indptr)
     if X.dtype.kind not in "fc":
         return np.ones(X.shape[0], dtype=bool)
-    if not sp.issparse(X):
-        return np.isfinite(X).reshape(X.shape[0], -1).all(axis=1)
-    return rows_without(~np.isfinite(X.data), X.indptr)
+    return np.isfinite(X).reshape(X.shape[0], int(np.prod(X.shape[1:]))).all(axis=1)

@@ -104,10 +104,12 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     """
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
-    opened = partition.open()
-    if getattr(model, "ignores_labels", False):
-        opened = opened.without_labels()
     with np.errstate(all="ignore"):  # a warning would tell that some record overflows
+        opened = partition.open()
+        if getattr(model, "ignores_labels", False):
+            opened = opened.without_labels()
+        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
+            raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         for chunk in opened.chunks(coins.rows(opened.n_records), model.chunk_size):
             records = usable(model, chunk, task.stop_at_invalid)
             statistics = model.expected_statistics(records, task.posterior)

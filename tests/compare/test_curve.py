@@ -1,9 +1,14 @@
 """Scores against ε: what is charged, what needs permission, and what is said of each number."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from vips import BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, privacy_utility_curve
+from vips.compare._report.page import _MEANS
+from vips.compare._report.text import source_tag
+from vips.compare.curve import NO_GUARANTEE
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
 
@@ -34,17 +39,6 @@ def test_scores_rise_with_epsilon_and_are_labelled(data):
     assert "ε" in curve.plot().get_xlabel()
 
 
-def test_fits_without_a_guarantee_are_said_to_have_none(data):
-    X, y, X_test, y_test = data
-    seeded = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, reproducible_noise=True)
-    for arguments in ({"privacy": seeded}, {"privacy": PLAN, "on_invalid": "raise"}):
-        own = BayesianLogisticRegression(feature_norm=1.0, **arguments)
-        curve = privacy_utility_curve(
-            own, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
-        )
-        assert curve.source.startswith("PRIVATE: fits without a guarantee")
-
-
 def test_private_scores_need_permission_and_say_what_they_are(data):
     X, y, _, _ = data
     with pytest.raises(ValueError, match="scores_are_private=True"):
@@ -54,6 +48,19 @@ def test_private_scores_need_permission_and_say_what_they_are(data):
     assert "PRIVATE" in str(curve)
     assert "not private" in str(curve)
     assert curve.to_frame()["source"].str.contains("PRIVATE").all()
+
+
+@pytest.mark.parametrize("broken", [{"reproducible_noise": True}, {"on_invalid": "raise"}], ids=str)
+def test_fits_without_a_guarantee_are_not_called_private(data, broken):
+    X, y, X_test, y_test = data
+    seeded = model(on_invalid=broken.get("on_invalid", "drop"), random_state=0)
+    seeded.privacy = replace(PLAN, reproducible_noise=broken.get("reproducible_noise", False))
+    curve = privacy_utility_curve(
+        seeded, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
+    )
+    assert curve.source == NO_GUARANTEE
+    assert 'class="source unprotected"' in source_tag(curve.source)
+    assert NO_GUARANTEE in _MEANS
 
 
 def test_every_fit_is_charged_to_an_open_ledger(data, tmp_path):

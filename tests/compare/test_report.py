@@ -16,6 +16,7 @@ from vips import PrivacyLedger, compare
 from vips.compare._report import text
 from vips.compare._report.densities import curve
 from vips.compare._report.posteriors import topics_section
+from vips.compare.curve import NO_GUARANTEE
 from vips.compare.divergences import marginals
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 
@@ -251,6 +252,12 @@ def test_columns_of_movers_and_topics_keep_their_labels(pages):
         labels = re.findall(r'<span class="source \w+">(.*?)</span>', head)
         assert labels[:ours] == ["released"] * ours
         assert set(labels[ours:]) == {"private data"}
+
+
+@pytest.mark.parametrize("source", [NO_GUARANTEE, "who knows"])
+def test_curves_of_other_sources_are_warned_of(source, tmp_path):
+    page = written(cases.released(), tmp_path, curve=replace(cases.PUBLIC_CURVE, source=source))
+    assert "This report holds numbers that are not protected" in page
 
 
 def test_curves_of_scores_are_shown_with_their_label(tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pickle
+
+import cloudpickle
 import dask.array as da
 import dask.dataframe as dd
 import numpy as np
@@ -60,3 +63,13 @@ def test_chunks_of_another_kind_are_named():
     )
     with pytest.raises(SourceError, match=r"chunk 1: .*dtype complex128"):
         DirichletMultinomial(privacy=PLAN).fit(odd)
+
+
+def test_a_handle_takes_no_other_chunks_along():
+    """By pickle, as they go to other processes."""
+    rows = np.random.default_rng(0).random((2000, 50))
+    frame = dd.from_pandas(pd.DataFrame(rows), npartitions=20)
+    for source in (DaskSource(da.from_array(rows, chunks=(100, 50))), DaskSource(frame)):
+        handles = [cloudpickle.dumps(handle) for handle in source.partitions]
+        assert max(map(len, handles)) < 1.2 * rows.nbytes / 20
+        np.testing.assert_array_equal(np.vstack([pickle.loads(handle).open().X for handle in handles]), rows)

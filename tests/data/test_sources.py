@@ -81,9 +81,41 @@ def test_labels_may_be_in_the_files(make, tmp_path):
     np.testing.assert_array_equal(topics().fit(source).components_, topics().fit(memory).components_)
 
 
+@pytest.mark.parametrize("dtype", [object, "U5", ">f8", np.float16])
+def test_arrays_in_a_source_are_checked_as_without_it(dtype):
+    """Else whether a fit fails depends on an entry, or on who is in the sample."""
+    for data in (InMemoryData(COINS.astype(dtype)), InMemoryData(COINS, LABELS.astype(dtype))):
+        with pytest.raises(TypeError, match="A private fit needs numbers"):
+            regression().fit(data) if data.has_labels else coins().fit(data)
+    topics().fit(InMemoryData(COINS, LABELS.astype(dtype)))  # labels that a model leaves alone
+
+
+def test_other_containers_in_a_source():
+    expected = topics().fit(InMemoryData(sp.csr_array(COINS), partition_size=SIZE)).components_
+    for X in (sp.csc_array(COINS), sp.coo_array(COINS)):
+        np.testing.assert_array_equal(topics().fit(InMemoryData(X, partition_size=SIZE)).components_, expected)
+    with pytest.raises(ValueError, match="different numbers of rows"):
+        regression().fit(InMemoryData(COINS, LABELS[1:]))
+    bad = COINS.copy()
+    bad[3, 1] = np.nan
+    with pytest.raises(ValueError, match="NaN"):
+        coins(privacy=None).fit(InMemoryData(bad))
+
+
 def test_a_regression_needs_labels_in_the_source(tmp_path):
     with pytest.raises(ValueError, match="requires y"):
         regression().fit(npy(tmp_path))
+
+
+@pytest.mark.parametrize("make", [npy, shards])
+@pytest.mark.parametrize("n_labels", [1, 2])
+def test_labels_of_another_shape_are_refused_whoever_is_in_the_sample(make, n_labels, tmp_path):
+    source = make(tmp_path, y=np.stack([LABELS] * n_labels, axis=1))
+    for rate in (1.0, 1e-9):
+        plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=1)
+        for executor in (None, "threads"):
+            with pytest.raises(SourceError, match="one label for each row"):
+                regression(privacy=plan).fit(source, executor=executor)
 
 
 @pytest.mark.parametrize("make", [npy, shards])
@@ -223,6 +255,17 @@ def spoil(folder, how):
     if how == "indptr":
         np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1, 2], indptr=[0, 3, 2])
         return "not a CSR matrix"
+    if how == "indices":
+        np.savez(path, format=b"csr", shape=(1, 4), data=np.ones(2), indices=["0", "x"], indptr=[0, 2])
+        return "indices must hold integers"
+    if how == "compression":
+        content = bytearray(path.read_bytes())
+        entry = content.index(b"PK\x01\x02")
+        while entry >= 0:  # every entry of the archive's directory names its method
+            content[entry + 10] = 99
+            entry = content.find(b"PK\x01\x02", entry + 4)
+        path.write_bytes(bytes(content))
+        return "cannot be read as a CSR shard"
     if how == "lengths":
         np.savez(path, format=b"csr", shape=(2, 4), data=np.ones(3), indices=[0, 1], indptr=[0, 1, 3])
         return "do not fit together"
@@ -234,7 +277,9 @@ def spoil(folder, how):
 
 
 @pytest.mark.parametrize("executor", [None, "threads"])
-@pytest.mark.parametrize("how", ["width", "torn", "csc", "arrays", "indptr", "lengths", "dtype", "missing"])
+@pytest.mark.parametrize(
+    "how", ["width", "torn", "csc", "arrays", "indptr", "indices", "lengths", "dtype", "compression", "missing"]
+)
 def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_path, monkeypatch):
     folder = tmp_path / "shards"
     folder.mkdir()

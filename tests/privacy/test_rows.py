@@ -26,3 +26,12 @@ def test_matrices_and_masked_arrays_are_taken_as_plain_arrays(kind):
     assert type(check_data(kind(X))._X) is np.ndarray
     SigmoidBeliefNetwork(2, privacy=plan).fit(kind(X))
     BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(kind(X), np.array([0, 1, 1]))
+
+
+def test_nor_by_the_order_in_memory_of_a_table():
+    """Data frames hand out tables by columns."""
+    rows = np.asfortranarray(np.random.default_rng(0).normal(size=(40, 50)))
+    alone = np.concatenate([row_norms(rows[n : n + 1]) for n in range(40)])
+    for some in (np.arange(40), [3], [3, 9], [0, 1, 2]):
+        np.testing.assert_array_equal(row_norms(rows[some]), alone[some])
+    np.testing.assert_array_equal(row_norms(rows[:, ::-1][:, ::-1]), alone)

@@ -18,7 +18,7 @@ __all__ = ["UtilityCurve", "privacy_utility_curve"]
 
 PUBLIC = "public test data, private fits"
 PRIVATE = "PRIVATE: computed without noise, not to be released"
-NO_GUARANTEE = "PRIVATE: fits without a guarantee, whose noise is seeded or whose errors depend on records"
+NO_GUARANTEE = "PRIVATE: fits without a guarantee, not to be released"
 
 
 @dataclass(frozen=True)
@@ -161,6 +161,7 @@ def privacy_utility_curve(
     jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
     scores = np.reshape(Parallel(n_jobs=n_jobs)(jobs), (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
+    # as ``PrivacyReport.has_guarantee``: seeded noise can be taken off again, and errors may depend on records
     has_guarantee = not model.privacy.reproducible_noise and getattr(model, "on_invalid", "drop") == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     return UtilityCurve(tuple(float(e) for e in epsilons), float(delta), scores[: len(epsilons)], baseline, source)

@@ -25,6 +25,10 @@ class InMemoryData(DataSource):
     y : ndarray of shape (n_records, ...), optional
     partition_size : int
         Rows of a partition; the last may be shorter. Another one draws other samples.
+
+    Notes
+    -----
+    Nothing is checked here. A fit checks both as if they had been passed to it by themselves.
     """
 
     is_checked = True
@@ -41,6 +45,15 @@ class InMemoryData(DataSource):
     def sizes(self) -> tuple[int, ...]:
         n, size = self._X.shape[0], self._partition_size
         return tuple(min(size, n - start) for start in range(0, n, size))
+
+    @property
+    def arrays(self) -> tuple:
+        """X and y."""
+        return self._X, self._y
+
+    def divided_like(self, other: InMemoryData) -> InMemoryData:
+        """The same rows in partitions of the other's size."""
+        return InMemoryData(self._X, self._y, other._partition_size)
 
     def partition(self, i: int) -> Partition:
         start = i * self._partition_size
@@ -60,6 +73,22 @@ class ArrayPartition(Partition):
 
     def open(self) -> OpenPartition:
         return OpenPartition(self.X, self.y)
+
+    def __getstate__(self) -> dict:
+        if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
+            sent = {"name": self.name, "X": _off_its_file(self.X), "y": _off_its_file(self.y)}
+            object.__setattr__(self, "_sent", sent)
+        return self._sent
+
+
+def _off_its_file(array):
+    """A copy of what is mapped copy-on-write: joblib would send the way to the file, which lacks what was written here."""
+    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+        while isinstance(part, np.ndarray):
+            if getattr(part, "mode", None) == "c":  # a memory map
+                return array.copy() if sp.issparse(array) else np.array(array)
+            part = part.base
+    return array
 
 
 def row_range(X, rows: slice):

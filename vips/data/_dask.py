@@ -60,8 +60,8 @@ class DaskSource(DataSource):
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        X = self._X.to_delayed().ravel()
-        y = [None] * len(X) if self._y is None else self._y.to_delayed().reshape(len(X), -1)[:, 0]
+        X = _chunks(self._X)
+        y = [None] * len(X) if self._y is None else _chunks(self._y)
         return tuple(
             BlockPartition(f"chunk {i}", *block, self.n_features) for i, block in enumerate(zip(X, y, strict=True))
         )
@@ -92,6 +92,17 @@ class ComputedBlock(BlockPartition):
 
     def open(self) -> OpenPartition:
         return open_checked(self.name, self.X, self.y, self.n_features)
+
+
+def _chunks(collection) -> list:
+    """Chunks of rows that are yet to be computed, each with what it needs of the graph: a handle of the whole graph would take
+    the records of all chunks along."""
+    from dask.delayed import Delayed
+    from dask.optimization import cull
+
+    chunks = collection.to_delayed().reshape(collection.numblocks[0], -1)[:, 0]
+    graph = dict(chunks[0].__dask_graph__()) if len(chunks) else {}
+    return [Delayed(chunk.key, cull(graph, [chunk.key])[0]) for chunk in chunks]
 
 
 def as_source(X, y=None) -> DataSource | None:

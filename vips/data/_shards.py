@@ -18,6 +18,11 @@ from vips.data._source import DataSource, FileStamp, Partition, SourceError, fou
 
 __all__ = ["CSRShards"]
 
+# What NumPy and the zip library raise at torn archives; the last two of unknown compression and encryption.
+_UNREADABLE = (
+    OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
+)  # fmt: skip
+
 
 class CSRShards(DataSource):
     """CSR matrices in ``.npz`` files, as ``scipy.sparse.save_npz`` writes them. A file is a partition.
@@ -86,6 +91,10 @@ class Shard(Partition):
         _, shape, data, indices, indptr, *labels = _read(self.file, names)
         if shape[1] != self.n_features:
             raise SourceError(f"{self.name} has {shape[1]} columns, the data source has {self.n_features}.")
+        # SciPy would convert them, and stop at or warn of some entries
+        for name, places in (("indices", indices), ("indptr", indptr)):
+            if places.dtype.kind not in "iu":
+                raise SourceError(f"{self.name}: {name} must hold integers, not {places.dtype}.")
         try:
             X = sp.csr_array((data, indices, indptr), shape=shape)
         except (TypeError, ValueError):  # the message may hold an entry
@@ -106,7 +115,7 @@ def _read(file: FileStamp, names: tuple[str, ...]) -> list:
         kind, shape = arrays[0].item(), tuple(int(n) for n in arrays[1])
     except KeyError:
         raise SourceError(f"{path} must hold the arrays {', '.join(names)}.") from None
-    except (OSError, ValueError, TypeError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except _UNREADABLE as error:
         raise SourceError(f"{path} cannot be read as a CSR shard ({type(error).__name__}).") from None
     if kind not in (b"csr", "csr") or len(shape) != 2:
         raise SourceError(f"{path} holds a matrix that is not CSR: write scipy.sparse.save_npz(path, X.tocsr()).")

@@ -69,6 +69,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
     """
 
+    takes_one_label = True
+
     def __init__(
         self,
         *,

@@ -31,8 +31,8 @@ _MEANS = {
     X_TEST: "looks at test records, which nothing protects.",
     PRIVATE: "computed from training records, or from a fit without a guarantee: it can reveal single records.",
     PUBLIC_SCORES: "scores of private fits on public records.",
-    NO_GUARANTEE: "scores of fits that nothing protects.",
     PRIVATE_SCORES: "scores on private records, or of fits without noise: nothing protects them.",
+    NO_GUARANTEE: "scores of fits whose noise comes from a seed, or whose errors depend on records: nothing protects them.",
 }
 
 
@@ -131,7 +131,7 @@ def _notice(comparison: Comparison, utility: UtilityCurve | None) -> str:
     found = {part for label in labels for part in label.split("; ")}
     shown = [label for label in _MEANS if label in found]
     meanings = "\n".join(f"<li>{source_tag(label)} {escape(_MEANS[label])}</li>" for label in shown)
-    if set(shown) <= {RELEASED, PUBLIC_SCORES}:
+    if found <= {RELEASED, PUBLIC_SCORES, ""}:  # a label that is not known, of a curve made by hand, is no good news
         kind, heading = "fine", "All numbers in this report were computed from released values"
         advice = "They are as private as the fits that released them: see the privacy statement."
     else:
