@@ -91,14 +91,19 @@ class ClusterWorkers(Workers):
         step, depth = f"vips-{secrets.token_hex(8)}", 0
         sent = self._sent(task)  # kept until the end: Dask may need it for a share that was lost
         level = self._shares(sent, sampler, step)
-        while len(level) > 1:
-            depth += 1
-            groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
-            keys = [f"{step}-sum-{depth}-{i}" for i in range(len(groups))]
-            level = self._client.map(add, groups, key=keys, pure=False)
-        root = level.pop()
-        self._wait(root)
-        return root.result()
+        futures = [sent, *level]
+        try:
+            while len(level) > 1:
+                depth += 1
+                groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
+                keys = [f"{step}-sum-{depth}-{i}" for i in range(len(groups))]
+                level = self._client.map(add, groups, key=keys, pure=False)
+                futures += level
+            self._wait(level[0])
+            return level[0].result()
+        finally:  # at once, not when Python gets to it: sums of a step are large, and not noisy
+            for future in futures:
+                future.release()
 
     def _sent(self, task: Task):
         """The task on every worker, and the partitions placed."""
