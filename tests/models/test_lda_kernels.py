@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -98,3 +102,28 @@ def test_memory_does_not_hold_statistics_per_record():
     statistics = infer(corpus.counts, 0.1 + 100.0 * corpus.topics, tol=1e-2, max_iter=5)
     held = sum(value.nbytes for value in vars(statistics).values() if isinstance(value, np.ndarray))
     assert held < 10 * (corpus.counts.nnz * 8 + 500 * 10 * 8 + 2000 * 10 * 8)
+
+
+E_STEP = """
+import hashlib
+import numpy as np
+from vips.datasets import make_lda_corpus
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+counts = make_lda_corpus(300, n_topics=12, n_words=300, document_length=400, topic_word_prior=0.02, random_state=0).counts
+topics = TopicPosterior(np.random.default_rng(0).gamma(1.0, 1.0, (12, 300)))
+statistics = DocumentStatistics(counts, topics, 0.1, 1e-3, 20, np.float32)
+print(hashlib.sha256(statistics.doc_topic.tobytes()).hexdigest())
+"""
+
+
+def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
+    """Workers load what another process compiled, and must find the same numbers, to the last bit."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    fresh, cached = (
+        subprocess.run(
+            [sys.executable, "-c", E_STEP], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    )
+    assert len(fresh) > 60
+    assert fresh == cached

@@ -36,6 +36,8 @@ _FASTMATH = {"reassoc", "contract", "nsz", "arcp"}
 
 # error_model="numpy": a division by zero gives inf or NaN in that record's numbers. Numba's default would raise, and
 # whether a private fit raises must not depend on a record.
+# A kernel calls only what is inlined into it: calls to another compiled function are optimised in one way when both are
+# compiled and in another when one comes from the cache on disk, and sums are then reordered differently.
 _jit = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy")
 _inline = numba.njit(nogil=True, cache=True, fastmath=_FASTMATH, error_model="numpy", inline="always")
 
@@ -84,7 +86,7 @@ def fill_word_weights(concentration, start, stop, word_weights, log_scale):
             word_weights[v, k] = np.exp(logs[k] - largest)
 
 
-@_jit
+@_inline
 def _mix_topics(tile, active, n_active, weights, mixture):
     """mixture_v = Σ_k θ̃_k B_kv over the active topics of one tile."""
     for j in range(TILE):
@@ -104,7 +106,7 @@ def _mix_topics(tile, active, n_active, weights, mixture):
         i += 1
 
 
-@_jit
+@_inline
 def _share_words(tile, active, n_active, ratios, shares):
     """shares_k += Σ_v r_v B_kv over the active topics of one tile."""
     zero = tile.dtype.type(0)
@@ -132,7 +134,7 @@ def _share_words(tile, active, n_active, ratios, shares):
         i += 1
 
 
-@_jit
+@_inline
 def _update(tiles, n_tiles, counts, active, n_active, prior, gamma, weights, shares, mixture):
     """One coordinate-ascent update of γ and θ̃ over the active topics; returns Σ_k |Δγ_k|."""
     for i in range(n_active):
@@ -152,7 +154,7 @@ def _update(tiles, n_tiles, counts, active, n_active, prior, gamma, weights, sha
     return change
 
 
-@_jit
+@_inline
 def _extrapolate(active, n_active, prior, before, middle, gamma, weights):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
