@@ -367,16 +367,3 @@ def test_errors_of_a_collection_quote_no_record(executor):
     assert raised.value.__context__ is None
     assert "1.0" not in str(raised.value)
     assert "[[1.0" not in shown
-
-
-def test_a_cluster_keeps_nothing_of_finished_steps(client):
-    """Sums without noise, and the task, are given up at once and not when Python's collector runs."""
-    coins().fit(in_parts(COINS), executor=client)
-
-    def held(dask_worker):
-        return [str(key) for key in dask_worker.data if str(key).startswith(("vips-", "Task-"))]
-
-    deadline = time.monotonic() + 5.0
-    while (kept := sum(client.run(held).values(), [])) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert kept == []
