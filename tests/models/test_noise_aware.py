@@ -115,9 +115,9 @@ def test_kept_steps_are_those_of_the_fit():
         patch.setattr(PrivacyPlan, "add_noise", watch)
         model.fit(X, y)
     path, own = model._last_steps(0)
-    assert path.shape == own.shape == (5, 4)
-    np.testing.assert_allclose(path, looked[-5:])
-    np.testing.assert_allclose(own, totals[-5:])
+    assert path.shape == own.shape == (7, 4)
+    np.testing.assert_allclose(path, looked[-7:])
+    np.testing.assert_allclose(own, totals[-7:])
 
 
 def test_a_clip_that_binds_is_warned_of_and_predictions_can_use_it(tmp_path):

@@ -156,9 +156,9 @@ class PolyaGammaRegression(AugmentedRegression):
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
     def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the later half of the steps looked, and their own noisy totals, from the averages that they left."""
+        """Where the later three quarters of the steps looked, and their own noisy totals, from the averages that they left."""
         averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
-        n_steps = min((last + 1) // 2, max(len(path) - 1, 1))
+        n_steps = min((3 * last + 2) // 4, max(len(path) - 1, 1))
         totals = np.empty((n_steps, averages.shape[1]))
         for i in range(1, n_steps + 1):
             rho = self.step_size(last + 1 - i)
