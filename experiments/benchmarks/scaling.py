@@ -66,8 +66,6 @@ GROUPS: dict[str, dict[str, dict]] = {
     "Words V (7,700: four times the documents)": {
         f"{v:,}": {"run": "lda", "threads": 1, "n_words": v} for v in (1_925, 7_700, 30_800)
     },
-        f"{v:,}": {"run": "lda", "threads": 1, "n_words": v} for v in (1_925, 7_700, 30_800)
-    },
     "Features d of a logistic regression": {
         str(d): {"run": "logistic", "threads": 1, "d": d, "n": N_ROWS * N_FEATURES // (4 * d)} for d in (10, 100, 1000)
     },
