@@ -39,11 +39,23 @@ def test_words_of_one_topic_are_not_amplified_and_shared_ones_are():
     counts = np.zeros((3, 4))
     counts[[0, 1, 2], [0, 1, 2]] = 1e6
     counts[:, 3] = 1e6  # the same word in all topics
-    amplified, spread = _responses(counts, np.where(counts > 0.0, 1.0, 0.02), shares)
+    known = counts + 1.0
+    arrays = known, known / known.sum(axis=1, keepdims=True), np.where(counts > 0.0, 1.0, 0.02)
+    amplified, spread = _responses(*(array.T for array in arrays), shares)
     np.testing.assert_allclose(amplified[[0, 1, 2], [0, 1, 2]], 1.0, atol=0.05)
     np.testing.assert_allclose(spread[[0, 1, 2], [0, 1, 2]], 1.0, atol=0.05)
     assert (amplified[:, 3] > 1.2).all()
     assert (spread[:, 3] > 1.2).all()
+
+
+def test_words_do_not_depend_on_which_others_they_are_worked_on_with(monkeypatch):
+    rng = np.random.default_rng(0)
+    counts = rng.gamma(0.3, 1000.0, (4, 90)) * np.array([[1.0], [1.0], [5.0], [20.0]])
+    noisy = counts + 50.0 * rng.normal(size=counts.shape)
+    pieces = noise_aware_topics(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
+    monkeypatch.setattr("vips.models._lda_noise._WORDS_AT_A_TIME", 90)
+    whole = noise_aware_topics(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
+    np.testing.assert_allclose(pieces.rate_var, whole.rate_var, rtol=1e-9)
 
 
 def test_without_noise_and_overlap_it_is_the_posterior():

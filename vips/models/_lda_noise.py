@@ -47,15 +47,15 @@ def noise_aware_topics(
         Denoised ĉ, where C and φ are taken.
     """
     shares = np.random.default_rng(0).dirichlet(np.full(len(noisy), max(doc_topic_prior, 1e-3)), _N_DOCUMENTS)
-    believed = (
-        _count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2
-    )  # what is left of noise in a count near 0
+    # what is left of the noise in a count that cannot be below 0
+    believed = np.minimum(_count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2, 1.0)
+    known = counts + _LEAST_COUNT
+    probabilities = known / known.sum(axis=1, keepdims=True)
     amplified, spread = np.empty_like(noisy), np.empty_like(noisy)
     for start in range(0, noisy.shape[1], _WORDS_AT_A_TIME):
         words = slice(start, start + _WORDS_AT_A_TIME)
-        amplified[:, words], spread[:, words] = _responses(
-            counts[:, words], np.minimum(believed[:, words], 1.0), shares
-        )
+        of_words = (array[:, words].T for array in (known, probabilities, believed))
+        amplified[:, words], spread[:, words] = _responses(*of_words, shares)
     mean, var = _count_moments(noisy, noise_std * amplified, topic_word_prior)
     return ScaledDirichlet(mean, var + spread * mean)
 
@@ -80,12 +80,10 @@ def _standard_moments(z: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarr
     return mean, second / evidence - mean**2
 
 
-def _responses(counts: np.ndarray, believed: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Of some words, shape (n_topics, n_words) each: √ of the diagonal of C I⁻¹ F I⁻¹ C, where F says how much of the noise in
+def _responses(known: np.ndarray, probabilities: np.ndarray, believed: np.ndarray, shares: np.ndarray):
+    """Of some words, arrays of shape (n_words, n_topics) to two of shape (n_topics, n_words): √ of the diagonal of C I⁻¹ F I⁻¹ C, where F says how much of the noise in
     other topics' counts is believed, and the diagonal of C I⁻¹ C over that of C."""
-    known = counts.T + _LEAST_COUNT  # (words, topics)
-    probability = known / known.sum(axis=0)
-    joint = shares[:, None, :] * probability  # (documents, words, topics)
+    joint = shares[:, None, :] * probabilities  # (documents, words, topics)
     of_word = joint.sum(axis=2, keepdims=True)
     scaled = np.swapaxes(joint / np.sqrt(np.maximum(of_word, 1e-300)), 0, 1)  # √n φ
     information = np.swapaxes(scaled, 1, 2) @ scaled
@@ -94,7 +92,7 @@ def _responses(counts: np.ndarray, believed: np.ndarray, shares: np.ndarray) -> 
     diagonal = np.arange(known.shape[1])
     information[:, diagonal, diagonal] += _LEAST_COUNT
     inverse = np.linalg.inv(information)
-    squares = np.square(known[:, :, None] * inverse) * believed.T[:, None, :]
+    squares = np.square(known[:, :, None] * inverse) * believed[:, None, :]
     squares[:, diagonal, diagonal] = np.square(known * inverse[:, diagonal, diagonal])
     amplified = np.sqrt(squares.sum(axis=2))
     spread = known * inverse[:, diagonal, diagonal]
