@@ -83,8 +83,8 @@ def _standard_moments(z: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarr
 def _responses(
     known: np.ndarray, probabilities: np.ndarray, believed: np.ndarray, shares: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For some words, whose arrays have shape (n_words, n_topics): √ of the diagonal of C I⁻¹ F I⁻¹ C, where F says how much of
-    the noise in other topics' counts is believed, and the diagonal of C I⁻¹ C over that of C; shape (n_topics, n_words) each."""
+    """Of some words, whose arrays have shape (n_words, n_topics): √ of the diagonal of C I⁻¹ F I⁻¹ C, where F says how much of
+    the noise in other counts is believed, and the diagonal of C I⁻¹ C over that of C; shape (n_topics, n_words) each."""
     joint = shares[:, None, :] * probabilities  # (documents, words, topics)
     of_word = joint.sum(axis=2, keepdims=True)
     scaled = np.swapaxes(joint / np.sqrt(np.maximum(of_word, 1e-300)), 0, 1)  # √n φ
