@@ -35,16 +35,13 @@ LARGER = 4  # times the documents, for the memory of shards
 
 # name: arguments of a case, in groups that become one table each
 GROUPS: dict[str, dict[str, dict]] = {
-    "Threads and executors: topics of documents in shards": {
-        name: {"run": "lda", "source": "shards", "times": LARGER} | case
-        for name, case in {
-            "serial, 1 thread": {"threads": 1},
-            "serial, 2 threads": {"threads": 2},
-            '"threads"': {"threads": 2, "executor": "threads"},
-            '"processes"': {"threads": 2, "executor": "processes"},
-            "Dask, 1 worker": {"threads": 2, "executor": "dask", "workers": 1},
-            "Dask, 2 workers": {"threads": 2, "executor": "dask", "workers": 2},
-        }.items()
+    "Threads and executors: topics of documents": {
+        "serial, 1 thread": {"run": "lda", "threads": 1},
+        "serial, 2 threads": {"run": "lda", "threads": 2},
+        '"threads"': {"run": "lda", "threads": 2, "executor": "threads"},
+        '"processes"': {"run": "lda", "threads": 2, "executor": "processes"},
+        "Dask, 1 worker": {"run": "lda", "threads": 2, "executor": "dask", "workers": 1},
+        "Dask, 2 workers": {"run": "lda", "threads": 2, "executor": "dask", "workers": 2},
     },
     "Sources: topics of documents, 1 thread": {
         "in memory": {"run": "lda", "threads": 1},
