@@ -156,9 +156,13 @@ class PolyaGammaRegression(AugmentedRegression):
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
     def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the later three quarters of the steps looked, and their own noisy totals, from the averages that they left."""
+        """Where the later three quarters of the steps looked, and their own noisy totals, from the averages that they left.
+
+        With a diagonal covariance the later half: early steps are far off, and their way back is known less well.
+        """
         averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
-        n_steps = min((3 * last + 2) // 4, max(len(path) - 1, 1))
+        n_steps = (3 * last + 2) // 4 if self.covariance == "full" else (last + 1) // 2
+        n_steps = min(n_steps, max(len(path) - 1, 1))
         totals = np.empty((n_steps, averages.shape[1]))
         for i in range(1, n_steps + 1):
             rho = self.step_size(last + 1 - i)
