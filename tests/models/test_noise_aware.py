@@ -181,5 +181,4 @@ def test_a_diagonal_covariance_has_one_for_features_that_are_independent():
         bounds = (posterior.interval(0.95) for posterior in (model.posterior_, model.noise_aware_posterior_))
         held.append([((lower[:20] < w) & (w < upper[:20])).mean() for lower, upper in bounds])
     naive, aware = np.mean(held, axis=0)
-    assert naive < 0.7
-    assert aware > 0.85
+    assert aware > max(0.7, naive + 0.15)
