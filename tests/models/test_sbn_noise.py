@@ -35,8 +35,9 @@ def test_noise_aware_errors_are_those_of_repeated_fits(covariance):
         added = aware.hidden_bias.var[0] - 1.0 / 4000 / 0.25
         found.append((naive.hidden_bias.mean[0], added, aware.visible_bias.var.mean(), naive.visible_bias.var.mean()))
     means, added, aware, naive = np.array(found).T
-    scatter = np.abs(means).std(ddof=1)  # a unit may be found with its sign turned
-    assert 0.6 < scatter / np.sqrt(np.median(added)) < 1.6
+    # a unit may be found with its sign turned; a fit in twenty does not find it at all
+    scatter = 1.4826 * np.median(np.abs(np.abs(means) - np.median(np.abs(means))))
+    assert 0.45 < scatter / np.sqrt(np.median(added)) < 1.9
     assert (aware > naive).all()
 
 
