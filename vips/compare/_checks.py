@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips.compare._scores import needs_labels
+from vips.expfam._level import check_level
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger import current_ledger
 
@@ -61,8 +62,7 @@ def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
             raise ValueError("`X_test` and `y_test` have different numbers of rows.")
     if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or n_bootstrap < 1:
         raise ValueError(f"`n_bootstrap` must be an integer ≥ 1, got {n_bootstrap!r}.")
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+    check_level(level)
 
 
 def check_private_data(private, X, y, may_use_private_data: bool) -> None:

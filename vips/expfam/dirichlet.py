@@ -19,6 +19,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import betaincinv, gammaln, psi
 
+from vips.expfam._level import check_level
+
 __all__ = ["Dirichlet"]
 
 
@@ -98,8 +100,7 @@ class Dirichlet:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every x_v, from its Beta marginal: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         rest = self._total - self.concentration
         tail = 0.5 * (1.0 - level)
         lower, upper = (betaincinv(self.concentration, rest, p) for p in (tail, 1.0 - tail))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips.expfam._level import check_level
+
 __all__ = ["Draws"]
 
 
@@ -51,8 +53,7 @@ class Draws:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every entry, by quantiles: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         lower, upper = np.quantile(self.draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
         return lower, upper
 

@@ -18,6 +18,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
+from vips.expfam._level import check_level
+
 __all__ = ["Gamma"]
 
 
@@ -91,8 +93,7 @@ class Gamma:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         tail = 0.5 * (1.0 - level)
         lower, upper = (gammaincinv(self.shape, p) / self.rate for p in (tail, 1.0 - tail))
         return lower, upper

@@ -23,6 +23,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from vips import _blas
+from vips.expfam._level import check_level
 
 __all__ = ["DiagonalGaussian", "Gaussian"]
 
@@ -86,8 +87,7 @@ class _AnyGaussian(ABC):
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every coordinate, from its marginal: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         half_width = ndtri(0.5 + 0.5 * level) * self.std
         return self.mean - half_width, self.mean + half_width
 

@@ -23,6 +23,8 @@ from functools import cached_property
 import numpy as np
 from scipy.special import k0e, k1e
 
+from vips.expfam._level import check_level
+
 __all__ = ["GeneralizedInverseGaussian"]
 
 
@@ -95,8 +97,7 @@ class GeneralizedInverseGaussian:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         return self._law().interval(level)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

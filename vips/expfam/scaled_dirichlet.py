@@ -10,6 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import betaincinv
 
+from vips.expfam._level import check_level
+
 __all__ = ["ScaledDirichlet"]
 
 
@@ -60,8 +62,7 @@ class ScaledDirichlet:
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every x_v, from the Beta of its mean and variance: (lower, upper) arrays."""
-        if not 0.0 < level < 1.0:
-            raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+        check_level(level)
         m, var = self.mean, self.var
         size = np.maximum(m * (1.0 - m) / np.maximum(var, 1e-300) - 1.0, 1e-12)
         tail = 0.5 * (1.0 - level)
