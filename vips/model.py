@@ -10,6 +10,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -186,7 +187,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
-    # Whether records reach this model without the labels that a data source holds beside them.
+    # Whether records reach this model without labels, those passed to `fit` and those that a data source holds.
     ignores_labels = False
     # Whether it needs one label for each record: then partitions with others are refused, whoever is in the sample.
     takes_one_label = False
@@ -299,7 +300,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
-    ):
+    ) -> Self:
         """Fit by (private) stochastic variational Bayes.
 
         Parameters
@@ -307,6 +308,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         X : array, memory-mapped array or CSR matrix of shape (n_records, n_features); or a data source
             Sources, with their labels in them: ``vips.data``. A Dask collection is one.
         y : array of shape (n_records, ...), optional
+            Ignored by models of records without labels.
         ledger : PrivacyLedger, optional
             Charged with all steps before a value is read. None is the ledger that is open around the call, if any.
         checkpoint : path, optional
@@ -417,18 +419,18 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:
-        source = as_source(X, y)
+        source = as_source(X, None if self.ignores_labels else y)
         if source is None:
             return self._checked_arrays(X, y)
         if isinstance(source, InMemoryData):  # which looked at nothing: a dtype may let an error depend on a record
-            X, y = source.arrays
-            return self._checked_arrays(X, None if self.ignores_labels else y).divided_like(source)
+            return self._checked_arrays(*source.arrays).divided_like(source)
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
 
     def _checked_arrays(self, X, y) -> InMemoryData:
+        y = None if self.ignores_labels else y
         return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
 
     def _private_data(self, X, y) -> InMemoryData:

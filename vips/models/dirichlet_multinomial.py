@@ -7,8 +7,6 @@ A histogram with a posterior: the simplest member of the class, with the exact p
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 import scipy.sparse as sp
 
@@ -17,7 +15,6 @@ from vips.expfam import Dirichlet, Draws
 from vips.model import Block, ConjugateExponentialModel, DenseStatistics
 from vips.models._noisy_counts import draw_rates
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger import PrivacyLedger
 
 __all__ = ["DirichletMultinomial"]
 
@@ -155,28 +152,3 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def default_chunk_size(self) -> int:
         """About 30 MB of counts."""
         return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
-
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-    ) -> DirichletMultinomial:
-        """Fit to counts.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_records, n_categories)
-            Non-negative; one-hot rows where each record is in one category.
-        y : ignored
-        ledger, checkpoint, executor : optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)

@@ -19,7 +19,6 @@ Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -35,7 +34,6 @@ from vips.models._lda_perplexity import completion_log_likelihood, split_words
 from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents
 from vips.models._lda_view import LARGEST_SCALE, denoise_counts, scale_words
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger import PrivacyLedger
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["LatentDirichletAllocation"]
@@ -254,31 +252,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return float(documents - posterior.kl(prior).sum())
 
     # -- what users call ----------------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-    ) -> LatentDirichletAllocation:
-        """Fit to a document-term matrix.
-
-        Parameters
-        ----------
-        X : CSR matrix or array of shape (n_documents, n_words), or a data source
-            Word counts. A private fit needs whole numbers; other documents count for nothing.
-        y : ignored
-        ledger, checkpoint, executor : optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)
 
     def transform(self, X) -> np.ndarray:
         """Expected topic shares E[θ] of documents, shape (n_documents, n_components); rows sum to 1."""

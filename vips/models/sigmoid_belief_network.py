@@ -18,7 +18,6 @@ Algorithm 6 of Park et al. (arXiv:1611.00340), after Gan et al. (2015).
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -33,7 +32,6 @@ from vips.models._regression_posterior import posterior_probabilities
 from vips.models._sbn_contract import BeliefNetwork
 from vips.models._sbn_inference import HiddenUnits, dense_rows, infer
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger import PrivacyLedger
 
 __all__ = ["SigmoidBeliefNetwork"]
 
@@ -135,31 +133,6 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         self.random_state = random_state
 
     # -- what users call ----------------------------------------------------------------------------------------
-
-    def fit(
-        self,
-        X,
-        y=None,
-        *,
-        ledger: PrivacyLedger | None = None,
-        checkpoint: str | os.PathLike | None = None,
-        executor: object = None,
-    ) -> SigmoidBeliefNetwork:
-        """Fit to binary data.
-
-        Parameters
-        ----------
-        X : array or CSR matrix of shape (n_records, n_features)
-            Every entry 0 or 1, unless there is a threshold ``binarize``.
-        y : ignored
-        ledger, checkpoint, executor : optional
-            See :meth:`ConjugateExponentialModel.fit`.
-
-        Returns
-        -------
-        self
-        """
-        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor)
 
     def transform(self, X, observed=None) -> np.ndarray:
         """Probabilities z̄ that hidden units are on, given records.
