@@ -16,16 +16,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-import psutil
 import scipy.sparse as sp
 
+from experiments.memory import largest_process
 from experiments.results import results_folder, write_json, write_text
 
 N_DOCUMENTS, N_WORDS, N_TOPICS, LENGTH, PER_SHARD = 40_000, 7_700, 50, 500, 5_000
@@ -159,7 +158,7 @@ def child(folder: Path, case: dict) -> None:
     fit, n_records = RUNS[case["run"]](folder, case)
     with executor_of(case) as executor:
         fit(executor=executor)  # compiles, maps, starts workers
-        with sampled_memory() as memory:
+        with largest_process() as memory:
             start = time.perf_counter()
             fit(executor=executor)
             seconds = time.perf_counter() - start
@@ -176,29 +175,6 @@ def executor_of(case: dict):
     arguments = {"n_workers": case["workers"], "threads_per_worker": 1, "dashboard_address": None}
     with LocalCluster(**arguments, silence_logs=50) as cluster, Client(cluster) as client:
         yield client
-
-
-@contextmanager
-def sampled_memory():
-    """Largest resident memory of this process and of any child, in MiB, filled in at the end."""
-    found, stop = {"largest_mib": 0.0}, threading.Event()
-    this = psutil.Process()
-
-    def watch() -> None:
-        while not stop.wait(0.05):
-            for process in [this, *this.children(recursive=True)]:
-                try:
-                    found["largest_mib"] = max(found["largest_mib"], process.memory_info().rss / 2**20)
-                except psutil.Error:
-                    continue
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        yield found
-    finally:
-        stop.set()
-        watcher.join()
 
 
 def peaks() -> dict:

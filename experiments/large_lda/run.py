@@ -17,9 +17,9 @@ import time
 from pathlib import Path
 
 import numpy as np
-import psutil
 
 from experiments.large_lda.corpus import held_out, write_shards
+from experiments.memory import largest_process
 from experiments.results import results_folder, write_json, write_text
 
 N_TOPICS, N_WORDS, LENGTH, PER_SHARD = 100, 10_000, 500, 10_000
@@ -70,30 +70,16 @@ def run_one(how: str, folder: Path, out: Path) -> dict:
     ]
     start = time.perf_counter()
     process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)})
-    largest: dict[int, int] = {}
-    while process.poll() is None:
-        for each in _family(process.pid):
-            try:
-                largest[each.pid] = max(largest.get(each.pid, 0), each.memory_info().rss)
-            except psutil.Error:
-                continue
-        time.sleep(0.1)
+    with largest_process(process.pid) as memory:
+        process.wait()
     if process.returncode:
         raise RuntimeError(f"The {how} fit ended with status {process.returncode}.")
     with np.load(out) as saved:
         results = {name: saved[name] for name in saved.files}
     return {name: value if value.ndim else value.item() for name, value in results.items()} | {
         "total_s": time.perf_counter() - start,
-        "largest_process_gib": max(largest.values()) / 2**30,
+        "largest_process_gib": memory["largest_mib"] / 1024,
     }
-
-
-def _family(pid: int) -> list[psutil.Process]:
-    try:
-        parent = psutil.Process(pid)
-        return [parent, *parent.children(recursive=True)]
-    except psutil.Error:
-        return []
 
 
 def fit(how: str, folder: Path, out: Path) -> None:

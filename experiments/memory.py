@@ -1,0 +1,40 @@
+"""Resident memory of a process and its children, sampled while something runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psutil
+
+__all__ = ["largest_process"]
+
+_SECONDS = 0.05
+
+
+@contextmanager
+def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
+    """Inside, watches a process (this one by default) and its descendants; ``largest_mib`` is that of the largest of them."""
+    found, stop = {"largest_mib": 0.0}, threading.Event()
+    root = psutil.Process(pid)
+
+    def watch() -> None:
+        while not stop.wait(_SECONDS):
+            try:
+                family = [root, *root.children(recursive=True)]
+            except psutil.Error:
+                continue
+            for process in family:
+                try:
+                    found["largest_mib"] = max(found["largest_mib"], process.memory_info().rss / 2**20)
+                except psutil.Error:
+                    continue
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield found
+    finally:
+        stop.set()
+        watcher.join()
