@@ -134,6 +134,7 @@ class PolyaGammaRegression(AugmentedRegression):
         ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
         noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
+        constant = self._intercept_constant() / ball
         alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
         found = []
         for j in outputs:
@@ -145,7 +146,6 @@ class PolyaGammaRegression(AugmentedRegression):
                 precisions = precision_draws(own["precision"], noise_std["precision"], self.fit_intercept, rng)
             else:
                 precisions = structured_precision_draws(own, noise_std, rng)
-            constant = self._intercept_constant() / ball
             steps = NoisySteps(
                 looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
             )
