@@ -69,7 +69,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int) -> dict:
     held: dict[str, list] = {}
     widths: dict[str, list] = {}
     for fit in range(n_fits):
-        simulated = model.simulate(n_records, plan, rng, fit < N_BASELINES, **(model.arguments or {}))
+        simulated = model.simulate(n_records, plan, rng, fit < N_BASELINES, **model.arguments)
         truth = simulated.truth
         if not len(truth):  # nothing was found that could be asked for
             continue
@@ -119,7 +119,9 @@ def plot(rows: list[dict], path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    models = [name for name, model in MODELS.items() if not model.misspecified and name in {r["model"] for r in rows}]
+    models = [
+        name for name, model in MODELS.items() if not model.is_misspecified and name in {r["model"] for r in rows}
+    ]
     figure, panels = plt.subplots(1, len(models), figsize=(3.2 * len(models), 3.8), sharey=True, squeeze=False)
     colours = {"naive": "tab:red", "noise-aware": "tab:blue"}
     for panel, model in zip(panels[0], models, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -187,7 +187,6 @@ class Model:
         Sampling rate and number of steps.
     fits : float
         Fits in a cell, in units of the option ``--fits``.
-    misspecified : bool
     arguments : dict
         Of ``simulate``.
     """
@@ -197,8 +196,12 @@ class Model:
     epsilons: tuple[float, ...]
     plan: dict
     fits: float = 1.0
-    misspecified: bool = False
-    arguments: dict | None = None
+    arguments: dict = field(default_factory=dict)
+
+    @property
+    def is_misspecified(self) -> bool:
+        """Whether data come from elsewhere than the model."""
+        return self.arguments.get("misspecified", False)
 
 
 _SIZES, _EPSILONS = (500, 5_000, 50_000), (0.1, 0.5, 1.0, 4.0)
@@ -206,14 +209,14 @@ _FULL = {"sampling_rate": 1.0, "n_steps": 20}
 MODELS = {
     "logistic regression": Model(logistic, _SIZES, _EPSILONS, _FULL),
     "logistic regression, misspecified": Model(
-        logistic, (5_000,), _EPSILONS, _FULL, misspecified=True, arguments={"misspecified": True}
+        logistic, (5_000,), _EPSILONS, _FULL, arguments={"misspecified": True}
     ),
     "logistic regression, diagonal": Model(
         logistic, (5_000, 50_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 40}, arguments={"covariance": "diagonal"}
     ),
     "proportions": Model(proportions, _SIZES, _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, fits=10.0),
     "proportions, misspecified": Model(
-        proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, True, {"misspecified": True}
+        proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, {"misspecified": True}
     ),
     "words of topics": Model(topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1),
     "biases of a belief network": Model(
