@@ -29,6 +29,7 @@ import numba
 import numpy as np
 
 TILE = 128
+CACHED = 32_768  # entries of a sum that are added to at a time: 256 KiB
 # exp ψ(γ) of a topic that a document does not use is about exp(-1/α): it must not underflow in float32.
 SMALLEST_WEIGHT = 1e-30
 # Products may be fused and sums reordered; NaN and inf keep their meaning, because bad records rely on it.
@@ -69,12 +70,12 @@ def digamma(x):
 
 
 @_jit
-def fill_word_weights(concentration, start, stop, word_weights, log_scale):
-    """exp E log β of the words ``start`` to ``stop``, each word divided by its largest entry; the log of that entry."""
+def fill_word_weights(concentration, totals, start, stop, word_weights, log_scale):
+    """exp E log β of the words ``start`` to ``stop``, each word divided by its largest entry; the log of that entry.
+
+    ``totals`` are ψ(Σ_v λ_kv).
+    """
     n_topics = concentration.shape[0]
-    totals = np.empty(n_topics)
-    for k in range(n_topics):
-        totals[k] = digamma(np.sum(concentration[k]))
     logs = np.empty(n_topics)
     for v in range(start, stop):
         largest = -np.inf
@@ -200,7 +201,7 @@ def infer_documents(
     is declared only after an update over all topics that moves γ by less than ``tol`` on average.
 
     ``norms[d]`` is ``sqrt(Σ_v c_v² Σ_k s_kv²)`` with c = ``word_scale``, in float64 from the very numbers that
-    ``add_weighted`` sums.
+    ``sum_weighted`` sums.
     """
     n_topics = word_weights.shape[1]
     longest = 0
@@ -282,25 +283,44 @@ def infer_documents(
         norms[d] = np.sqrt(square)
 
 
+@_inline
+def _first_entries(indptr, indices, first_word):
+    """Where each document's entries of words from ``first_word`` on begin. Its words are sorted."""
+    entries = np.empty(len(indptr) - 1, indptr.dtype)
+    for d in range(len(entries)):
+        entries[d] = indptr[d] + np.searchsorted(indices[indptr[d] : indptr[d + 1]], first_word)
+    return entries
+
+
 @_jit
-def add_weighted(indptr, indices, ratios, topic_weights, record_weights, first_word, last_word, total):
-    """``total[v] += Σ_d w_d r_dv θ̃_d`` for the words ``first_word <= v < last_word``.
+def sum_weighted(
+    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, first_word, last_word, total
+):
+    """``total[k, v] = c_v B_kv Σ_d w_d r_dv θ̃_dk`` for the words ``first_word <= v < last_word``.
 
     A record of weight 0 is skipped, not multiplied. Each entry is summed in the order of the documents, so that the
-    result does not depend on how the words are divided among threads.
+    result does not depend on how the words are divided, among threads or so that their sums stay in the cache.
     """
     n_topics = topic_weights.shape[1]
-    for d in range(len(record_weights)):
-        if record_weights[d] == 0.0:
-            continue
-        weights = topic_weights[d]
-        for j in range(indptr[d], indptr[d + 1]):
-            v = indices[j]
-            if first_word <= v < last_word:
+    entries, n_words = _first_entries(indptr, indices, first_word), max(1, CACHED // n_topics)
+    sums = np.empty((n_words, n_topics))
+    for start in range(first_word, last_word, n_words):
+        stop = min(start + n_words, last_word)
+        sums[:] = 0.0
+        for d in range(len(record_weights)):
+            if record_weights[d] == 0.0:
+                continue
+            weights, j, end = topic_weights[d], entries[d], indptr[d + 1]
+            while j < end and indices[j] < stop:
                 scale = record_weights[d] * ratios[j]
-                row = total[v]
+                row = sums[indices[j] - start]
                 for k in range(n_topics):
                     row[k] += scale * weights[k]
+                j += 1
+            entries[d] = j
+        for k in range(n_topics):
+            for v in range(start, stop):
+                total[k, v] = sums[v - start, k] * word_weights[v, k] * word_scale[v]
 
 
 @_jit
@@ -309,17 +329,18 @@ def add_rounded(
 ):
     """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact below 2⁵³, whatever the order."""
     n_topics = topic_weights.shape[1]
+    entries = _first_entries(indptr, indices, first_word)
     for d in range(len(record_weights)):
         if record_weights[d] == 0.0:
             continue
-        weights = topic_weights[d]
-        for j in range(indptr[d], indptr[d + 1]):
+        weights, j = topic_weights[d], entries[d]
+        while j < indptr[d + 1] and indices[j] < last_word:
             v = indices[j]
-            if first_word <= v < last_word:
-                scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
-                words, row = word_weights[v], total[v]
-                for k in range(n_topics):
-                    row[k] += np.rint(scale * np.float64(weights[k]) * np.float64(words[k]))
+            scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
+            words, row = word_weights[v], total[v]
+            for k in range(n_topics):
+                row[k] += np.rint(scale * np.float64(weights[k]) * np.float64(words[k]))
+            j += 1
 
 
 @_jit

@@ -61,9 +61,10 @@ class TopicPosterior(Dirichlet):
         if dtype not in cache:
             n_topics, n_words = self.concentration.shape
             weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
+            totals = psi(self.concentration.sum(axis=1))
 
             def fill(start: int, stop: int) -> None:
-                kernels.fill_word_weights(self.concentration, start, stop, weights, log_scale)
+                kernels.fill_word_weights(self.concentration, totals, start, stop, weights, log_scale)
 
             run_ranges(fill, np.arange(n_words + 1))
             cache[dtype] = weights, log_scale
@@ -136,23 +137,19 @@ class DocumentStatistics(RecordStatistics):
         return self._norms * (_ROUNDING / blocks["topic_word"].scale)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        total = np.zeros(self._word_weights.shape)
+        total = np.empty(self._posterior.concentration.shape)
 
         def add(first_word: int, last_word: int) -> None:
-            kernels.add_weighted(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, first_word, last_word, total
-            )
-            words = slice(first_word, last_word)
-            total[words] *= self._word_weights[words]
-            total[words] *= self._posterior.word_scale[words, None]
+            kernels.sum_weighted(
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
+                self._posterior.word_scale, first_word, last_word, total,
+            )  # fmt: skip
 
-        run_ranges(add, self._work_by_word(), parts_per_thread=1)
-        return {"topic_word": total.T}
+        run_ranges(add, self._work_by_word(), parts_per_thread=4)
+        return {"topic_word": total}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        total = np.zeros(
-            self._word_weights.shape
-        )  # whole numbers: a record's are below 2³¹, those of a chunk far below 2⁵³
+        total = np.zeros(self._word_weights.shape)  # whole numbers: a record's are below 2³¹, a chunk's far below 2⁵³
         unit = lattice.unit * blocks["topic_word"].scale
 
         def add(first_word: int, last_word: int) -> None:
@@ -161,7 +158,7 @@ class DocumentStatistics(RecordStatistics):
                 self._posterior.word_scale, unit, first_word, last_word, total,
             )  # fmt: skip
 
-        run_ranges(add, self._work_by_word(), parts_per_thread=1)
+        run_ranges(add, self._work_by_word(), parts_per_thread=4)
         return {"topic_word": total.T.astype(np.int64)}
 
     def _work_by_word(self) -> np.ndarray:
