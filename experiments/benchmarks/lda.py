@@ -3,8 +3,9 @@
     python -m experiments.benchmarks.lda            (make bench)
 
 Every contender runs in a process of its own, because threads are fixed at start-up and peak memory is a number per
-process. Compilation and loading are outside the timed part. Each process is run ``--repeats`` times, in turn, and the
-median is reported. Quality is the perplexity of 500 further documents under each fitted model, by the same code.
+process. Compilation and loading are outside the timed part. Each process is run ``--repeats`` times, in turn, from as
+many starting points, and the median is reported. Quality is the perplexity of 500 further documents under each fitted
+model, by the same code.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ N_WORDS, N_TOPICS, LENGTH, BATCHES, TOLERANCE, MAX_ITER = 7700, 50, 500, 10, 1e-
 OFFSET, DECAY = 1.0, 0.7
 
 
-def fit_vips(counts):
+def fit_vips(counts, seed=0):
     from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 
     plan = PrivacyPlan.non_private(sampling_rate=1.0 / BATCHES, n_steps=BATCHES)
     return LatentDirichletAllocation(
         N_TOPICS, vocabulary=N_WORDS, privacy=plan, schedule=RobbinsMonro(OFFSET, DECAY),
-        mean_change_tol=TOLERANCE, max_doc_update_iter=MAX_ITER, random_state=0,
+        mean_change_tol=TOLERANCE, max_doc_update_iter=MAX_ITER, random_state=seed,
     ).fit(counts)  # fmt: skip
 
 
@@ -47,18 +48,18 @@ def fit_private(counts):
     return LatentDirichletAllocation(N_TOPICS, vocabulary=N_WORDS, privacy=plan, random_state=0).fit(counts)
 
 
-def run_vips(counts):
+def run_vips(counts, seed):
     fit_vips(counts[:300])  # compiles
-    return timed(lambda: fit_vips(counts).components_)
+    return timed(lambda: fit_vips(counts, seed).components_)
 
 
-def run_sklearn(counts):
+def run_sklearn(counts, seed):
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
         N_TOPICS, doc_topic_prior=1 / N_TOPICS, topic_word_prior=1 / N_TOPICS, learning_offset=OFFSET,
         learning_decay=DECAY, batch_size=counts.shape[0] // BATCHES, mean_change_tol=TOLERANCE,
-        max_doc_update_iter=MAX_ITER, total_samples=counts.shape[0], random_state=0, n_jobs=1,
+        max_doc_update_iter=MAX_ITER, total_samples=counts.shape[0], random_state=seed, n_jobs=1,
     )  # fmt: skip
     counts = counts.astype(np.float64)
 
@@ -70,7 +71,7 @@ def run_sklearn(counts):
     return timed(fit)
 
 
-def run_gensim(counts):
+def run_gensim(counts, seed):
     from gensim.models import LdaModel
 
     documents = [
@@ -83,7 +84,7 @@ def run_gensim(counts):
         model = LdaModel(
             documents, num_topics=N_TOPICS, id2word=words, alpha=1 / N_TOPICS, eta=1 / N_TOPICS, passes=1,
             chunksize=counts.shape[0] // BATCHES, update_every=1, eval_every=None, iterations=MAX_ITER,
-            gamma_threshold=TOLERANCE, offset=OFFSET, decay=DECAY, random_state=0,
+            gamma_threshold=TOLERANCE, offset=OFFSET, decay=DECAY, random_state=seed,
         )  # fmt: skip
         return model.state.get_lambda()
 
@@ -96,7 +97,7 @@ def timed(fit):
     return components, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
 
 
-def run_privacy_share(counts):
+def run_privacy_share(counts, _seed):
     """Seconds of a private fit spent on clipping, noise and ε, and on everything."""
     from vips import PrivacyPlan
     from vips.models._lda_statistics import DocumentStatistics
@@ -129,7 +130,7 @@ def run_privacy_share(counts):
     return model.components_, spent
 
 
-def run_peak(counts):
+def run_peak(counts, _seed):
     """Single-precision matrix product, GFlop/s."""
     a = np.ones((3000, 3000), np.float32)
     a @ a
@@ -137,7 +138,7 @@ def run_peak(counts):
     return np.zeros((1, 1)), {"gflops": 2 * 3000**3 / best / 1e9}
 
 
-def run_kernel(counts):
+def run_kernel(counts, _seed):
     """One E-step from the fitted model's point of view: documents per second, and the arithmetic it needs."""
     from vips import LatentDirichletAllocation
     from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
@@ -170,10 +171,10 @@ RUNS = {
 }
 
 
-def child(name: str, folder: Path) -> None:
+def child(name: str, folder: Path, seed: int) -> None:
     counts = sp.load_npz(folder / "train.npz")
     before = peak_mib()
-    components, result = RUNS[name](counts)
+    components, result = RUNS[name](counts, seed)
     csr = counts.data.nbytes + counts.indices.nbytes + counts.indptr.nbytes
     result |= {"peak_mib": peak_mib(), "before_mib": before, "csr_mib": csr / 2**20}
     np.save(folder / "components.npy", components)
@@ -189,11 +190,12 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(name: str, threads: int, folder: Path) -> dict:
+def measure(name: str, threads: int, folder: Path, seed: int) -> dict:
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | {variable: str(threads) for variable in variables}
     environment.pop("OPENBLAS_CORETYPE", None)
     command = [sys.executable, "-m", "experiments.benchmarks.lda", "--child", name, "--folder", str(folder)]
+    command += ["--seed", str(seed)]
     output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
     result = json.loads(output.strip().splitlines()[-1])
     components = np.load(folder / "components.npy")
@@ -210,9 +212,10 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--child")
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if options.child:
-        child(options.child, options.folder)
+        child(options.child, options.folder, options.seed)
         return
     from vips.datasets import make_lda_corpus
 
@@ -226,10 +229,10 @@ def main() -> None:
         contenders = [("vips", 1), ("vips", 2), ("scikit-learn", 1), ("gensim", 1), ("privacy share", 1)]
         contenders += [("matrix product", 1), ("kernel", 1)]
         runs: dict[str, list[dict]] = {}
-        for _ in range(options.repeats):
+        for seed in range(options.repeats):
             for name, threads in contenders:
                 runs.setdefault(f"{name}, {threads} thread{'s' * (threads > 1)}", []).append(
-                    measure(name, threads, folder)
+                    measure(name, threads, folder, seed)
                 )
                 print(".", end="", file=sys.stderr, flush=True)
     median = {

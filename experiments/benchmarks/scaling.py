@@ -24,6 +24,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from experiments.dask_cluster import local_cluster
 from experiments.memory import largest_process
 from experiments.results import results_folder, write_json, write_text
 
@@ -34,13 +35,25 @@ LARGER = 4  # times the documents, for the memory of shards
 
 # name: arguments of a case, in groups that become one table each
 GROUPS: dict[str, dict[str, dict]] = {
-    "Threads and executors: topics of documents": {
-        "serial, 1 thread": {"run": "lda", "threads": 1},
-        "serial, 2 threads": {"run": "lda", "threads": 2},
-        '"threads"': {"run": "lda", "threads": 2, "executor": "threads"},
-        '"processes"': {"run": "lda", "threads": 2, "executor": "processes"},
-        "Dask, 1 worker": {"run": "lda", "threads": 2, "executor": "dask", "workers": 1},
-        "Dask, 2 workers": {"run": "lda", "threads": 2, "executor": "dask", "workers": 2},
+    "Threads: topics of documents in memory": {
+        "1 thread": {"run": "lda", "threads": 1},
+        "2 threads": {"run": "lda", "threads": 2},
+    },
+    "Executors: topics of documents in 8 shards": {
+        "serial, 1 thread": {"run": "lda", "threads": 1, "source": "shards"},
+        "serial, 2 threads": {"run": "lda", "threads": 2, "source": "shards"},
+        '"threads", 2': {"run": "lda", "threads": 2, "source": "shards", "executor": "threads"},
+        '"processes", 2': {"run": "lda", "threads": 2, "source": "shards", "executor": "processes"},
+        "Dask, 1 worker": {"run": "lda", "threads": 2, "source": "shards", "executor": "dask", "workers": 1},
+        "Dask, 2 workers": {"run": "lda", "threads": 2, "source": "shards", "executor": "dask", "workers": 2},
+        "Dask, 2 workers, its default allocation": {
+            "run": "lda",
+            "threads": 2,
+            "source": "shards",
+            "executor": "dask",
+            "workers": 2,
+            "default_allocation": True,
+        },
     },
     "Sources: topics of documents, 1 thread": {
         "in memory": {"run": "lda", "threads": 1},
@@ -170,10 +183,8 @@ def executor_of(case: dict):
     if case.get("executor") != "dask":
         yield case.get("executor")
         return
-    from dask.distributed import Client, LocalCluster
-
-    arguments = {"n_workers": case["workers"], "threads_per_worker": 1, "dashboard_address": None}
-    with LocalCluster(**arguments, silence_logs=50) as cluster, Client(cluster) as client:
+    allocation = case.get("default_allocation", False)
+    with local_cluster(case["workers"], default_allocation=allocation, silence_logs=50) as (_, client):
         yield client
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from experiments.dask_cluster import local_cluster
 from experiments.large_lda.corpus import held_out, write_shards
 from experiments.memory import largest_process
 from experiments.results import results_folder, write_json, write_text
@@ -94,12 +95,7 @@ def fit(how: str, folder: Path, out: Path) -> None:
     if how == "serial":
         model.fit(source)
     else:
-        from dask.distributed import Client, LocalCluster
-
-        with (
-            LocalCluster(n_workers=2, threads_per_worker=1, memory_limit="2GiB", dashboard_address=None) as cluster,
-            Client(cluster) as client,
-        ):
+        with local_cluster(2, memory_limit="2GiB") as (cluster, client):
             checkpoint = out.with_suffix(".checkpoint")
             killer = threading.Thread(target=_kill_one, args=(cluster, checkpoint), daemon=True)
             killer.start()
