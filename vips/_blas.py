@@ -1,20 +1,25 @@
 """Matrix products and factorisations, all from SciPy's BLAS.
 
-NumPy and SciPy wheels each bring a BLAS of their own, with threads of its own that spin while they wait: used in turns on
-matrices of a hundred columns, they slow each other down several times. Factorisations of small matrices use one thread: they
-wait for each other more than they compute.
+Products are shared among threads of our own, each of which calls BLAS with one thread, in pieces that do not depend on their
+number. BLAS has threads too (NumPy's and SciPy's wheels bring a BLAS each), but they spin for a while after each product and
+keep others from the processors: a step of a belief network took longer with two of them than with one. Factorisations of small
+matrices use one thread: more of them wait for each other longer than they compute.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import numpy as np
-from scipy.linalg.blas import dgemm, dgemv, dsyrk, dtrmm, sgemm, sgemv
 from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
 from threadpoolctl import ThreadpoolController
+
+from vips import _blas_routines as routines
+from vips._threads import run_ranges
 
 __all__ = [
     "at_most_threads",
@@ -30,40 +35,80 @@ __all__ = [
 
 
 _SMALL = 400  # columns
+# Rows of a product come in multiples of the first, so that a row's place in BLAS's tiles is always the same; rows of a sum in
+# blocks of the second, which stay in the cache, and its columns, if there are more than a few panels, in panels of the third.
+_TILE, _BLOCK, _PANEL = 64, 1024, 128
+_LEAST_WORK = 20_000_000  # multiplications
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B, shape (n, m), arrays of shape (n, k) and (k, m), both float64 or float32; A, the large one, is not copied."""
+    """A B, shape (n, m), arrays of shape (n, k) and (k, m), in single precision if A is."""
+    n, m = a.shape[0], b.shape[1]
     if not (a.size and b.size):
-        return np.zeros((a.shape[0], b.shape[1]), a.dtype)
-    gemm, gemv = (sgemm, sgemv) if a.dtype == np.float32 else (dgemm, dgemv)
-    by_columns = a.flags.f_contiguous  # BLAS stores by columns: (A B)' = B'A'
-    if b.shape[1] == 1:
-        return gemv(1.0, a if by_columns else a.T, np.ascontiguousarray(b[:, 0]), trans=not by_columns)[:, None]
-    return gemm(1.0, b.T, a if by_columns else a.T, trans_b=by_columns).T
+        return np.zeros((n, m), a.dtype)
+    out = np.empty((n, m), np.float32 if a.dtype == np.float32 else np.float64)
+
+    def multiply(first: int, last: int) -> None:
+        rows = slice(first * _TILE, last * _TILE)
+        if m == 1:
+            routines.gemv(a[rows], b[:, 0], out[rows, 0])
+        else:
+            routines.gemm(a[rows], b, out[rows])
+
+    _share(multiply, np.arange(-(-n // _TILE) + 1) * (_TILE * a.shape[1] * m), parts_per_thread=1)
+    return out
 
 
 def gram(rows: np.ndarray) -> np.ndarray:
     """XᵀX, shape (d, d), for rows of shape (n, d): half the work of a product."""
-    d = rows.shape[1]
-    total = np.zeros((d, d), order="F")
-    for block in _blocks(rows):
-        total = dsyrk(1.0, block.T, beta=1.0, c=total, lower=0, overwrite_c=1)
-    return mirrored(total.T)
+    n, d = rows.shape
+    total = np.zeros((d, d))
+    if d > 2 * _PANEL:
+        ends = np.minimum(np.arange(-(-d // _PANEL) + 1) * _PANEL, d)
+
+        def fill(first: int, last: int) -> None:
+            for start, stop in itertools.pairwise(ends[first : last + 1]):
+                for block in _blocks(rows):
+                    own = block[:, start:stop]
+                    routines.syrk(own, total[start:stop, start:stop])
+                    routines.gemm(own.T, block[:, :start], total[start:stop, :start], beta=1.0)
+
+        _share(fill, n * ends**2 // 2)
+    else:
+        blocks = _blocks(rows)
+        shares = np.zeros((len(blocks), d, d))
+
+        def add(first: int, last: int) -> None:
+            for i in range(first, last):
+                routines.syrk(blocks[i], shares[i])
+
+        _share(add, np.arange(len(blocks) + 1) * (_BLOCK * d * d // 2))
+        for share in shares:
+            total += share
+    return mirrored(total)
 
 
 def squared_images(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """‖L x_n‖² of rows of shape (n, d), for lower triangular L: half the work of a product."""
-    squares = [np.zeros(0)]
-    for block in _blocks(rows):
-        images = dtrmm(1.0, lower.T, block.T, lower=0, trans_a=1)
-        squares.append(np.einsum("ij,ij->j", images, images))
-    return np.concatenate(squares)
+    squares = np.empty(len(rows))
+
+    def compute(first: int, last: int) -> None:
+        for start in range(first * _TILE, last * _TILE, 4 * _TILE):
+            some = slice(start, min(start + 4 * _TILE, last * _TILE))
+            images = routines.trmm(lower, rows[some])
+            squares[some] = np.einsum("ij,ij->i", images, images)
+
+    _share(compute, np.arange(-(-len(rows) // _TILE) + 1) * (_TILE * len(lower) ** 2 // 2), parts_per_thread=2)
+    return squares
+
+
+def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16) -> None:
+    with at_most_threads(1):
+        run_ranges(compute, cumulative_work, parts_per_thread, _LEAST_WORK)
 
 
 def _blocks(rows: np.ndarray) -> list[np.ndarray]:
-    """Few enough rows at a time to stay in the cache."""
-    return [rows[start : start + 1024] for start in range(0, len(rows), 1024)]
+    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
@@ -109,9 +154,32 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
     return lower
 
 
-def at_most_threads(n: int) -> AbstractContextManager:
-    """Inside, BLAS of this process uses at most ``n`` threads. One thread at a time has a say in this, the first to ask."""
-    return _pools().limit(limits=n, user_api="blas")
+@contextmanager
+def at_most_threads(n: int) -> Iterator[None]:
+    """Inside, BLAS of this process uses at most ``n`` threads: the fewest that any thread asks for at the time."""
+    with _lock:
+        if not _limits:
+            _before[:] = [library.num_threads for library in _libraries()]
+        _limits.append(n)
+        _limit(min(_limits[:-1], default=None))
+    try:
+        yield
+    finally:
+        with _lock:
+            now = min(_limits)
+            _limits.remove(n)
+            _limit(now)
+
+
+_lock, _limits, _before = threading.Lock(), [], []
+
+
+def _limit(now: int | None) -> None:
+    """Tell BLAS, if the fewest threads are others than ``now``."""
+    fewest = min(_limits, default=None)
+    if fewest != now:
+        for library, before in zip(_libraries(), _before, strict=True):
+            library.set_num_threads(before if fewest is None else min(before, fewest))
 
 
 @contextmanager
@@ -124,8 +192,8 @@ def _threads_for(matrix: np.ndarray) -> Iterator[None]:
 
 
 @cache
-def _pools() -> ThreadpoolController:
-    return ThreadpoolController()
+def _libraries() -> list:
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:

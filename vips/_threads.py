@@ -42,7 +42,7 @@ def at_most(n: int) -> Iterator[None]:
 def run_ranges(
     kernel: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16, least_work: float = 0.0
 ) -> None:
-    """Call ``kernel(start, stop)`` on ranges that cover ``0 … n`` and hold about equal work.
+    """Call ``kernel(start, stop)`` on ranges that cover ``0 … n`` and hold about equal work; kernels in it start no threads.
 
     Parameters
     ----------
@@ -62,12 +62,13 @@ def run_ranges(
     pending = deque(itertools.pairwise(cuts.tolist()))
 
     def work() -> None:
-        while True:
-            try:
-                start, stop = pending.popleft()  # atomic
-            except IndexError:
-                return
-            kernel(start, stop)
+        with at_most(1):
+            while True:
+                try:
+                    start, stop = pending.popleft()  # atomic
+                except IndexError:
+                    return
+                kernel(start, stop)
 
     with ThreadPoolExecutor(threads - 1) as pool:
         helpers = [pool.submit(work) for _ in range(threads - 1)]

@@ -130,7 +130,7 @@ def test_the_kernels_mean_of_omega(dtype):
     psi = np.concatenate([np.linspace(0.0, 1.0, 2001), np.linspace(1.0, 60.0, 2001), [1e3, 1e8, 1e18]]).astype(dtype)
     omega, residual = np.empty((1, len(psi)), dtype), np.empty((1, len(psi)), dtype)
     zeros = np.zeros(len(psi), dtype)
-    kernels.residuals(0, 1, zeros[None], (zeros, zeros), psi[None].copy(), zeros[None].copy(), None, omega, residual)
+    kernels.residuals(zeros[None], zeros, zeros, psi[None].copy(), zeros[None].copy(), None, omega, residual)
     expected = polya_gamma_mean(psi.astype(float))
     np.testing.assert_allclose(omega[0], expected, rtol=2e-13 if dtype == np.float64 else 3e-7)
     np.testing.assert_allclose(residual[0], -0.5 - expected * psi, rtol=1e-6)

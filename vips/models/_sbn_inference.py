@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._blas import product
+from vips._blas import at_most_threads, product
 from vips._threads import run_ranges
 from vips.models import _sbn_kernels as kernels
 
@@ -29,7 +29,8 @@ __all__ = ["HiddenUnits", "dense_rows", "infer", "product_alone"]
 
 # Units that are updated between two products with the coupling.
 _BLOCK = 16
-_LEAST_WORK = 100_000
+# Records that a thread treats at a time, so that what it needs of them stays in its cache.
+_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ class HiddenUnits:
     variance: np.ndarray
     omega: np.ndarray
     residual: np.ndarray
+
+    def rows(self, rows: slice) -> HiddenUnits:
+        """Views of some records."""
+        arrays = self.y, self.mean, self.predictor, self.variance, self.omega, self.residual
+        return HiddenUnits(*(array[rows] for array in arrays))
 
     def bounds(self, posterior) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, shape (n_records,).
@@ -88,45 +94,47 @@ def infer(
         ω and r belong to the last z̄, and are 0 where not observed.
     """
     times = product_alone if alone else product
-    dtype = y.dtype
-    weights, bias, log_odds, bias_var, coupling = posterior.arrays(dtype)
-    spread = posterior.spread(dtype)
-    observed = None if observed is None else np.ascontiguousarray(observed, dtype=dtype)
-    share = np.ones(len(y), dtype) if observed is None else observed.mean(axis=1, dtype=dtype)
-    z = np.tile((1.0 / (1.0 + np.exp(-log_odds))).astype(dtype), (len(y), 1))
-    omega, residual = np.empty_like(y), np.empty_like(y)
+    units = HiddenUnits(
+        y, np.empty((len(y), posterior.coupling.shape[0]), y.dtype), *(np.empty_like(y) for _ in range(4))
+    )
+    arrays, spread = posterior.arrays(y.dtype), posterior.spread(y.dtype)
+    observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
+
+    def work(first: int, last: int) -> None:
+        for start in range(first * _ROWS, min(last * _ROWS, len(y)), _ROWS):
+            rows = slice(start, start + _ROWS)
+            _infer_rows(units.rows(rows), arrays, spread, n_sweeps, None if observed is None else observed[rows], times)
+
+    with at_most_threads(1):  # of BLAS: records are what is shared among threads
+        run_ranges(work, np.arange(-(-len(y) // _ROWS) + 1))
+    return units
+
+
+def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.ndarray | None, times) -> None:
+    """Fill in ``units``, but for its y, in place."""
+    weights, bias, log_odds, bias_var, coupling = arrays
+    y, z = units.y, units.mean
+    share = np.ones(len(y), y.dtype) if observed is None else observed.mean(axis=1, dtype=y.dtype)
+    z[:] = 1.0 / (1.0 + np.exp(-log_odds))
     for last in [False] * n_sweeps + [True]:
         predictor, variance = times(z, weights.T), spread.of_predictor(z, times)
-        _residuals(y, (bias, bias_var), predictor, variance, observed, omega, residual)
+        kernels.residuals(y, bias, bias_var, predictor, variance, observed, units.omega, units.residual)
         if not last:
-            field = times(residual, weights)
+            field = times(units.residual, weights)
             field += log_odds
-            field += spread.of_field(omega, z, times)
+            field += spread.of_field(units.omega, z, times)
             _sweep(field, coupling, share, z, times)
-    return HiddenUnits(y, z, predictor, variance, omega, residual)
-
-
-def _residuals(y, bias, predictor, variance, observed, omega, residual) -> None:
-    """ω and r, in place, with the bias added to ψ and to its variance."""
-
-    def compute(first: int, last: int) -> None:
-        kernels.residuals(first, last, y, bias, predictor, variance, observed, omega, residual)
-
-    run_ranges(compute, np.arange(len(y) + 1) * y.shape[1], parts_per_thread=2, least_work=_LEAST_WORK)
+    units.predictor[:], units.variance[:] = predictor, variance
 
 
 def _sweep(field, coupling, share, z, times) -> None:
     """One update of every unit, in place: in turn, a block of them at a time."""
-    n_records, n_hidden = z.shape
+    n_hidden = z.shape[1]
     for first in range(0, n_hidden, _BLOCK):
         own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
         # copies, also of a single row: the kernel writes into `units`, and z must still hold what they were
         units, block, inner = (np.array(part, order="C") for part in (z[:, own], field[:, own], coupling[own, own]))
-
-        def update(start: int, stop: int, block=block, inner=inner, units=units) -> None:
-            kernels.sweep(start, stop, block, inner, share, units)
-
-        run_ranges(update, np.arange(n_records + 1) * _BLOCK**2, parts_per_thread=1, least_work=_LEAST_WORK)
+        kernels.sweep(block, inner, share, units)
         moved = (units - z[:, own]) * share[:, None]
         z[:, own] = units
         if later.start < n_hidden:

@@ -34,13 +34,12 @@ def _polya_gamma_mean(square):
 
 
 @_jit
-def residuals(first, last, y, bias, predictor, variance, observed, omega, residual):
-    """ω and r = y - ½ - ω ψ of rows ``first`` to ``last``, both 0 where not observed.
+def residuals(y, mean, var, predictor, variance, observed, omega, residual):
+    """ω and r = y - ½ - ω ψ, both 0 where not observed.
 
-    The mean and variance of the ``bias``, shape (J,), are added to those of wᵀz, which makes them those of ψ.
+    ``mean`` and ``var`` of the bias, shape (J,), are added to those of wᵀz, which makes them those of ψ.
     """
-    mean, var = bias
-    for n in range(first, last):
+    for n in range(len(y)):
         for j in range(y.shape[1]):
             psi = predictor[n, j] + mean[j]
             predictor[n, j] = psi
@@ -55,14 +54,14 @@ def residuals(first, last, y, bias, predictor, variance, observed, omega, residu
 
 
 @_jit
-def sweep(first, last, field, coupling, share, hidden):
-    """Update z̄ of rows ``first`` to ``last``, one unit after the other, from logits at the old z̄.
+def sweep(field, coupling, share, hidden):
+    """Update z̄, one unit after the other, from logits at the old z̄.
 
     Between the exact logits of two sweeps, a unit's change moves those after it by the released ``coupling`` times the row's
     ``share`` of observed columns. Where nothing changes any more, every z̄ is the sigmoid of its exact logit.
     """
     n_hidden = hidden.shape[1]
-    for n in range(first, last):
+    for n in range(len(hidden)):
         for k in range(n_hidden):
             old = hidden[n, k]
             hidden[n, k] = 1.0 / (1.0 + np.exp(-field[n, k]))
