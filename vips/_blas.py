@@ -9,6 +9,7 @@ matrices use one thread: more of them wait for each other longer than they compu
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -171,7 +172,15 @@ def at_most_threads(n: int) -> Iterator[None]:
             _limit(now)
 
 
-_lock, _limits, _before = threading.Lock(), [], []
+def _forget_limits() -> None:
+    """What threads ask for that a forked process does not have."""
+    global _lock, _limits, _before
+    _lock, _limits, _before = threading.Lock(), [], []
+
+
+_forget_limits()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_limits)
 
 
 def _limit(now: int | None) -> None:

@@ -29,9 +29,8 @@ def gemm(a: np.ndarray, b: np.ndarray, out: np.ndarray, beta: float = 0.0) -> No
     b, b_order, b_leading = _ordered(b, out.dtype)
     target, order, leading = _ordered(out, out.dtype)
     _check(b.shape[0] == k and out.shape == (n, m) and target is out and order == b"N")
-    _call(
-        "gemm", out.dtype, b_order, a_order, m, n, k, 1.0, b, b_leading, a, a_leading, beta, out, leading
-    )  # (A B)' = B'A'
+    # (A B)' = B'A'
+    _call("gemm", out.dtype, b_order, a_order, m, n, k, 1.0, b, b_leading, a, a_leading, beta, out, leading)
 
 
 def gemv(a: np.ndarray, x: np.ndarray, out: np.ndarray) -> None:
@@ -86,19 +85,20 @@ def _call(name: str, dtype: np.dtype, *arguments) -> None:
     letter, real = _REAL[dtype]
     routine, integer = _routine(letter + name)
     kinds = {bytes: ctypes.c_char, int: integer, float: real}
-    routine(
-        *(
-            ctypes.c_void_p(x.ctypes.data) if isinstance(x, np.ndarray) else ctypes.byref(kinds[type(x)](x))
-            for x in arguments
-        )
-    )
+
+    def pointer(value):
+        is_array = isinstance(value, np.ndarray)
+        return ctypes.c_void_p(value.ctypes.data) if is_array else ctypes.byref(kinds[type(value)](value))
+
+    routine(*map(pointer, arguments))
 
 
 @cache
 def _routine(name: str) -> tuple:
     """A C function, all of whose arguments are pointers, and its type of integers."""
     found = LowLevelCallable.from_cython(cython_blas, name)
-    pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    address = pointer(found.function, found.signature.encode())
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )
+    address = pointer_of(found.function, found.signature.encode())
     return ctypes.CFUNCTYPE(None)(address), ctypes.c_int if " int *" in found.signature else ctypes.c_int64

@@ -1,3 +1,4 @@
+import itertools
 import os
 import subprocess
 import sys
@@ -77,6 +78,44 @@ def test_norms_and_sums_by_brute_force():
     factors = rng.uniform(size=9)
     expected = sum(f * a for f, a in zip(factors, arrays, strict=True))
     np.testing.assert_allclose(statistics.weighted_sum(factors)["topic_word"], expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("rounded", [False, True])
+def test_sums_by_brute_force_however_words_are_divided(rounded):
+    """More words than are summed at a time; documents without words, without weight, and with a count of 0."""
+    n_topics, n_words = 64, 3 * kernels.CACHED // 64 + 5
+    rng = np.random.default_rng(0)
+    dense = rng.poisson(0.05, (30, n_words)).astype(float)
+    dense[3] = 0.0
+    counts = sp.csr_array(dense)
+    counts.data[7] = 0.0
+    ratios, topic_weights = rng.random(counts.nnz), rng.random((30, n_topics))
+    word_weights, word_scale = rng.random((n_words, n_topics)), rng.random(n_words)
+    weights = rng.random(30)
+    weights[5] = 0.0
+    topic_weights[5] = np.nan  # skipped, not multiplied
+    parts = counts.indptr, counts.indices, ratios, topic_weights, weights
+
+    def summed(cuts):
+        total = np.zeros((n_words, n_topics)) if rounded else np.full((n_topics, n_words), np.nan)
+        for first, last in itertools.pairwise(cuts):
+            if rounded:
+                kernels.add_rounded(*parts, word_weights, word_scale, 1e-3, first, last, total)
+            else:
+                kernels.sum_weighted(*parts, word_weights, word_scale, first, last, total)
+        return total.T if rounded else total
+
+    expected = np.zeros((n_topics, n_words))
+    for d in np.flatnonzero(weights):
+        row = slice(counts.indptr[d], counts.indptr[d + 1])
+        words = counts.indices[row]
+        share = (weights[d] * ratios[row] * word_scale[words])[:, None] * word_weights[words] * topic_weights[d]
+        expected[:, words] += (np.rint(share / 1e-3) if rounded else share).T
+    found = summed([0, n_words])
+    np.testing.assert_allclose(
+        found, expected, rtol=1e-12, atol=1.0 if rounded else 0.0
+    )  # a tie may be rounded either way
+    np.testing.assert_array_equal(summed([0, 1, 500, 512, 513, 1400, n_words]), found)
 
 
 def test_float32_is_close_to_float64():
