@@ -10,6 +10,7 @@ the topic). The shares of the three are fitted to the noisy counts.
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 from scipy.special import erfcx
 
@@ -25,6 +26,8 @@ _WORDS_AT_A_TIME = 512
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 3.0  # public bound on c_v; words reach it only in vocabularies that are nearly all rare
 _RAREST = 0.1  # words below this share of the average frequency are scaled as if they had it
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 
 def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -70,45 +73,78 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
     The shares of the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for
     each word. Words are handled in blocks, so that memory stays small, and in threads.
     """
-    n_topics, n_words = noisy.shape
+    n_words = noisy.shape[1]
     some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
     topic, word = np.divmod(some, n_words)
-    likelihood, _ = _components(noisy[topic, word], noise_std[word], topics[topic] * words[word])
+    _, _, likelihood = _components(noisy[topic, word], noise_std[word], topics[topic] * words[word])
     common = np.full(len(_MEANS), 1.0 / len(_MEANS))
     for _ in range(_EM_STEPS):
         common = common * (likelihood / (common @ likelihood)).mean(axis=1)
-    common = common[:, None, None]
-    result = np.empty_like(noisy)
+    result, n_steps = np.empty_like(noisy), _EM_STEPS_PER_WORD if own_shares else 0
 
     def denoise(first: int, last: int) -> None:
         for start in range(first * _WORDS_AT_A_TIME, min(last * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             block = slice(start, start + _WORDS_AT_A_TIME)
-            likelihood, means = _components(noisy[:, block], noise_std[block], np.outer(topics, words[block]))
-            shares = common
-            for _ in range(_EM_STEPS_PER_WORD if own_shares else 0):
-                responsible = shares * likelihood
-                responsible /= responsible.sum(axis=0)
-                shares = responsible.sum(axis=1, keepdims=True) + _COMMON_WEIGHT * common
-                shares /= n_topics + _COMMON_WEIGHT
-            weight = shares * likelihood
-            result[:, block] = (weight * means).sum(axis=0) / weight.sum(axis=0)
+            components = _components(noisy[:, block], noise_std[block], np.outer(topics, words[block]))
+            _fill_means(*components, noise_std[block], common, n_steps, start, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
 
 
-def _components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray]:
-    """Likelihood of c under each exponential, up to a factor common to all, and E[μ | c] under each.
+def _components(noisy, noise_std, prior_mean) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """z and R of each exponential, and the likelihood of c under it, up to a factor common to all.
 
     Given the component of mean m, the posterior is N(c - s²/m, s²) truncated to μ ≥ 0. With z = c/s - s/m and
     R = Φ(z)/φ(z), its mean is s (z + 1/R), and the likelihood of c is R/m up to a factor that does not depend on m.
     """
     prior_mean = np.maximum(prior_mean, 1e-3 * noise_std)
     z = np.stack([noisy / noise_std - noise_std / (mean * prior_mean) for mean in _MEANS])
-    near = np.minimum(z, _FAR)
-    ratio = np.sqrt(np.pi / 2.0) * erfcx(-near / np.sqrt(2.0))
-    # beyond _FAR, Φ = 1 and R = exp(z²/2) √(2π) goes on growing, but no longer fits a float
-    log_likelihood = np.log(ratio) + (z - near) * (z + near) / 2.0
-    log_likelihood -= np.log(_MEANS).reshape(-1, *(1,) * noisy.ndim)
-    likelihood = np.exp(log_likelihood - log_likelihood.max(axis=0))
-    return likelihood, np.maximum(noise_std * (z + 1.0 / ratio), 0.0)
+    ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, _FAR) / -np.sqrt(2.0))
+    likelihood = np.empty_like(z)
+    flat = (len(_MEANS), -1)
+    _fill_likelihood(z.reshape(flat), ratio.reshape(flat), likelihood.reshape(flat))
+    return z, ratio, likelihood
+
+
+@_jit
+def _fill_likelihood(z, ratio, likelihood):
+    """R/m; beyond ``_FAR``, Φ = 1 and R = exp(z²/2) √(2π) goes on growing, but no longer fits a float."""
+    for i in range(z.shape[1]):
+        largest = 0.0
+        for j in range(len(_MEANS)):
+            largest = max(largest, z[j, i])
+        for j in range(len(_MEANS)):
+            value = ratio[j, i] / _MEANS[j]
+            if largest > _FAR:
+                far = max(z[j, i], _FAR)
+                value *= np.exp((far - largest) * (far + largest) / 2.0)
+            likelihood[j, i] = value
+
+
+@_jit
+def _fill_means(z, ratio, likelihood, noise_std, common, n_steps, start, result):
+    """E[μ | c] of a block of words from ``start`` on, with shares that ``n_steps`` of EM fit to each word."""
+    n_components, (_, n_topics, n_words) = len(_MEANS), z.shape
+    shares, counts = np.empty((n_components, n_words)), np.empty((n_components, n_words))
+    for j in range(n_components):
+        shares[j] = common[j]
+    for _ in range(n_steps):
+        for j in range(n_components):
+            counts[j] = _COMMON_WEIGHT * common[j]
+        for k in range(n_topics):
+            for v in range(n_words):
+                total = 0.0
+                for j in range(n_components):
+                    total += shares[j, v] * likelihood[j, k, v]
+                for j in range(n_components):
+                    counts[j, v] += shares[j, v] * likelihood[j, k, v] / total
+        shares[:] = counts / (n_topics + _COMMON_WEIGHT)
+    for k in range(n_topics):
+        for v in range(n_words):
+            total, mean = 0.0, 0.0
+            for j in range(n_components):
+                weight = shares[j, v] * likelihood[j, k, v]
+                total += weight
+                mean += weight * max(noise_std[v] * (z[j, k, v] + 1.0 / ratio[j, k, v]), 0.0)
+            result[k, start + v] = mean / total
