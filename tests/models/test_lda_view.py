@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import erfcx, log_ndtr
 from scipy.stats import norm
 
 from vips import LatentDirichletAllocation, PrivacyPlan
@@ -32,6 +33,25 @@ def test_posterior_mean_against_numerical_integration(monkeypatch):
         mass = sum(quad(weight, a, b)[0] for a, b in pieces)
         mean = sum(quad(lambda mu: mu * weight(mu), a, b)[0] for a, b in pieces) / mass
         assert value == pytest.approx(mean, rel=1e-5)
+
+
+def test_components_against_scipy():
+    """Means and likelihoods of truncated normal distributions, from one that is nearly cut off to one that nearly is not."""
+    rng = np.random.default_rng(5)
+    noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
+    means, likelihood = _lda_view._components(noisy, prior_mean)
+    component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-3))
+    z = noisy - 1.0 / component_mean
+    ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, 35.0) / -np.sqrt(2.0))
+    np.testing.assert_allclose(means - z, 1.0 / ratio, rtol=1e-12, atol=1e-14)
+    log = np.where(z < 35.0, np.log(ratio), z**2 / 2.0 + log_ndtr(z) + np.log(2.0 * np.pi) / 2.0) - np.log(
+        component_mean
+    )
+    log -= log.max(axis=0)
+    expected, found = np.exp(log), likelihood / likelihood.max(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-300)
+    assert (z > 30.0).any()
+    assert (z < -1000.0).any()
 
 
 @pytest.mark.parametrize("noise", [1.0, 10.0, 100.0])
