@@ -163,12 +163,12 @@ def lda_norm_halved(patch):
 
 
 def lda_norm_without_the_word_scale(patch):
-    original = _lda_statistics.kernels.infer_documents
+    original = _lda_statistics.infer_documents
 
     def mutant(indptr, indices, counts, word_weights, word_scale, *rest):
         original(indptr, indices, counts, word_weights, np.ones_like(word_scale), *rest)
 
-    patch.setattr(_lda_statistics.kernels, "infer_documents", mutant)
+    patch.setattr(_lda_statistics, "infer_documents", mutant)
 
 
 def repeated_words_not_merged(patch):

@@ -12,7 +12,8 @@ from vips._threads import run_ranges
 from vips.data import rows_without
 from vips.expfam import Dirichlet
 from vips.model import Block, RecordStatistics
-from vips.models import _lda_kernels as kernels
+from vips.models import _lda_sums as sums
+from vips.models._lda_kernels import fill_word_weights, infer_documents
 from vips.privacy import Lattice
 
 # The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
@@ -64,7 +65,7 @@ class TopicPosterior(Dirichlet):
             totals = psi(self.concentration.sum(axis=1))
 
             def fill(start: int, stop: int) -> None:
-                kernels.fill_word_weights(self.concentration, totals, start, stop, weights, log_scale)
+                fill_word_weights(self.concentration, totals, start, stop, weights, log_scale)
 
             run_ranges(fill, np.arange(n_words + 1))
             cache[dtype] = weights, log_scale
@@ -126,7 +127,7 @@ class DocumentStatistics(RecordStatistics):
         self._norms = np.empty(n_documents)
 
         def infer(start: int, stop: int) -> None:
-            kernels.infer_documents(
+            infer_documents(
                 self._indptr, self._indices, self._counts, self._word_weights, posterior.word_scale, prior, tol, max_iter,
                 start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
             )  # fmt: skip
@@ -140,7 +141,7 @@ class DocumentStatistics(RecordStatistics):
         total = np.empty(self._posterior.concentration.shape)
 
         def add(first_word: int, last_word: int) -> None:
-            kernels.sum_weighted(
+            sums.sum_weighted(
                 self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
                 self._posterior.word_scale, first_word, last_word, total,
             )  # fmt: skip
@@ -153,7 +154,7 @@ class DocumentStatistics(RecordStatistics):
         unit = lattice.unit * blocks["topic_word"].scale
 
         def add(first_word: int, last_word: int) -> None:
-            kernels.add_rounded(
+            sums.add_rounded(
                 self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
                 self._posterior.word_scale, unit, first_word, last_word, total,
             )  # fmt: skip

@@ -28,10 +28,10 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative, valida
 
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
-from vips.models._lda_kernels import resample_counts
 from vips.models._lda_noise import noise_aware_topics
 from vips.models._lda_perplexity import completion_log_likelihood, split_words
 from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents
+from vips.models._lda_sums import resample_counts
 from vips.models._lda_view import LARGEST_SCALE, denoise_counts, scale_words
 from vips.privacy import PrivacyPlan
 from vips.step_size import PolynomialAveraging, RobbinsMonro
