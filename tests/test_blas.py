@@ -1,13 +1,20 @@
 """Matrix products against NumPy's, in every memory order; what other threads can do meanwhile; how many threads BLAS has."""
 
+import gc
 import itertools
+import os
+import subprocess
+import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
-from vips import _blas, _threads
+from vips import _blas, _blas_threads, _threads
+from vips._blas_threads import at_most_threads
 
 
 def in_order(array, order):
@@ -57,19 +64,22 @@ def test_other_dtypes_are_converted_and_other_shapes_refused():
             call()
 
 
-@pytest.mark.parametrize("d", [40, 600])
-def test_the_number_of_threads_changes_no_bit(monkeypatch, d):
+@pytest.mark.parametrize(
+    ("n", "d"), [(5001, 40), (5001, 600), (65, 4000), (257, 300), (2049, 100), (20_001, 20), (9, 700)]
+)
+def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
     rng = np.random.default_rng(0)
-    rows, lower = rng.standard_normal((5001, d)), np.tril(rng.standard_normal((d, d)))
+    rows, lower = rng.standard_normal((n, d)), np.tril(rng.standard_normal((d, d)))
     monkeypatch.setattr(_blas, "_LEAST_WORK", 0)
     found = []
-    for n_threads in (1, 2, 3):
+    for n_threads in (1, 2, 3, 16):
         monkeypatch.setattr(_threads, "n_threads", lambda n_threads=n_threads: n_threads)
         found.append(
             [
-                _blas.product(rows, lower),
-                _blas.product(rows.T, rows),
-                _blas.gram(rows),
+                _blas.product(rows, lower[:, :80]),
+                _blas.product(rows, lower[:, :1]),
+                _blas.product(rows.T[:50], rows),
+                _blas.gram(rows[:, :300]),
                 _blas.squared_images(lower, rows),
             ]
         )
@@ -90,7 +100,7 @@ def test_other_threads_go_on(routine):
     rows = np.ones((6000, 1500))
     arguments = {"product": (rows, rows[:1500]), "gram": (rows,), "squared_images": (np.eye(1500), rows)}[routine]
     worker, ticks = threading.Thread(target=getattr(_blas, routine), args=arguments), 0
-    with _blas.at_most_threads(1):
+    with at_most_threads(1):
         worker.start()
         while worker.is_alive():
             time.sleep(0.001)
@@ -98,16 +108,112 @@ def test_other_threads_go_on(routine):
     assert ticks > 10, "BLAS holds the interpreter lock"
 
 
-def test_the_fewest_threads_that_anybody_asks_for():
-    def threads():
-        return {library.num_threads for library in _blas._libraries()}
+def blas_threads():
+    return {library.num_threads for library in _blas_threads._libraries(of_threads=False)}
 
-    before = threads()
-    first, second = _blas.at_most_threads(2), _blas.at_most_threads(1)
+
+def in_another_thread(function):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+@pytest.fixture
+def two_threads():
+    """Of BLAS, whatever the environment says."""
+    with threadpool_limits(2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip("this BLAS has one thread")
+        yield
+
+
+def test_the_fewest_threads_that_anybody_asks_for(two_threads):
+    first, second = at_most_threads(2), at_most_threads(1)
     first.__enter__()
     second.__enter__()
-    assert threads() == {1}
+    assert blas_threads() == {1}
     first.__exit__(None, None, None)  # who asked first leaves first, as threads do
-    assert threads() == {1}
+    assert blas_threads() == {1}
     second.__exit__(None, None, None)
-    assert threads() == before
+    assert blas_threads() == {2}
+
+
+def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
+    """threadpoolctl would obey the first of them only."""
+    _blas.product(np.ones((300, 2)), np.ones((2, 3)))
+
+    def inside():
+        with at_most_threads(1):
+            return blas_threads()
+
+    assert in_another_thread(inside) == {1}
+    asked, left = threading.Event(), threading.Event()
+
+    def stay():
+        with at_most_threads(1):
+            asked.set()
+            left.wait(10.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        with at_most_threads(1):
+            other = pool.submit(stay)
+            assert asked.wait(10.0)
+        assert blas_threads() == {1}
+        left.set()
+        other.result()
+    assert blas_threads() == {2}
+
+    def limited_by_its_user():
+        with threadpool_limits(1, user_api="blas"):
+            return blas_threads()
+
+    assert in_another_thread(limited_by_its_user) == {1}
+
+
+def test_who_is_interrupted_while_leaving_is_not_asked_for_ever(two_threads, monkeypatch):
+    with monkeypatch.context() as patch:
+
+        def interrupt(asker, default):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), at_most_threads(1):
+            patch.setattr(_blas_threads._askers, "pop", interrupt)
+    gc.collect()
+    with at_most_threads(2):
+        assert blas_threads() == {2}
+
+
+FORKS = """
+import multiprocessing, os, threading
+import numpy as np
+from vips import _blas
+rows = np.ones((6000, 200))
+_blas.gram(rows[:10])
+def multiply():
+    while True:
+        _blas.gram(rows)
+for _ in range(2):
+    threading.Thread(target=multiply, daemon=True).start()
+context = multiprocessing.get_context("fork")
+for _ in range(30):
+    child = context.Process(target=_blas.gram, args=(rows,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0, child.exitcode
+print("forked", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_forks_while_another_thread_multiplies():
+    """OpenBLAS ends its threads before a fork, and would wait for ever for those that multiply."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "forked\n", done.stderr
+
+
+def test_numbers_that_blas_cannot_take_are_refused():
+    wide = np.lib.stride_tricks.as_strided(np.ones(4), (2, 2), (2**31 * 8 + 8, 8))
+    with pytest.raises(ValueError, match="2147483647"):
+        _blas.product(wide, np.ones((2, 3)))

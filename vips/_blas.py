@@ -9,21 +9,17 @@ matrices use one thread: more of them wait for each other longer than they compu
 from __future__ import annotations
 
 import itertools
-import os
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
-from threadpoolctl import ThreadpoolController
 
 from vips import _blas_routines as routines
+from vips._blas_threads import at_most_threads
 from vips._threads import run_ranges
 
 __all__ = [
-    "at_most_threads",
     "cholesky",
     "eigh",
     "gram",
@@ -36,27 +32,35 @@ __all__ = [
 
 
 _SMALL = 400  # columns
-# Rows of a product come in multiples of the first, so that a row's place in BLAS's tiles is always the same; rows of a sum in
-# blocks of the second, which stay in the cache, and its columns, if there are more than a few panels, in panels of the third.
-_TILE, _BLOCK, _PANEL = 64, 1024, 128
+# Each call of BLAS has so many rows (or columns), whoever makes it: its choice of a kernel depends on their number, and the
+# rounding on the kernel.
+_PIECE, _LARGE_PIECE = 256, 512
+# Rows of a sum come in blocks that stay in the cache, and its columns, if there are more than a few panels, in panels.
+_BLOCK, _PANEL = 1024, 128
 _LEAST_WORK = 20_000_000  # multiplications
 
 
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B, shape (n, m), arrays of shape (n, k) and (k, m), in single precision if A is."""
-    n, m = a.shape[0], b.shape[1]
+    (n, k), m = a.shape, b.shape[1]
+    dtype = np.float32 if a.dtype == np.float32 else np.float64
     if not (a.size and b.size):
-        return np.zeros((n, m), a.dtype)
-    out = np.empty((n, m), np.float32 if a.dtype == np.float32 else np.float64)
+        return np.zeros((n, m), dtype)
+    out, by_rows = np.empty((n, m), dtype), n >= _PIECE or m == 1
+    length, size = (n, _LARGE_PIECE if n > 8 * _PIECE else _PIECE) if by_rows else (m, _PIECE)
+    size = 8 * size if m == 1 else size
 
     def multiply(first: int, last: int) -> None:
-        rows = slice(first * _TILE, last * _TILE)
-        if m == 1:
-            routines.gemv(a[rows], b[:, 0], out[rows, 0])
-        else:
-            routines.gemm(a[rows], b, out[rows])
+        for start in range(first * size, min(last * size, length), size):
+            part = slice(start, start + size)
+            if m == 1:
+                routines.gemv(a[part], b[:, 0], out[part, 0])
+            elif by_rows:
+                routines.gemm(a[part], b, out[part])
+            else:
+                routines.gemm(a, b[:, part], out[:, part])
 
-    _share(multiply, np.arange(-(-n // _TILE) + 1) * (_TILE * a.shape[1] * m), parts_per_thread=1)
+    _share(multiply, np.arange(-(-length // size) + 1) * (n * k * m // length * size))
     return out
 
 
@@ -94,18 +98,22 @@ def squared_images(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
     squares = np.empty(len(rows))
 
     def compute(first: int, last: int) -> None:
-        for start in range(first * _TILE, last * _TILE, 4 * _TILE):
-            some = slice(start, min(start + 4 * _TILE, last * _TILE))
+        for start in range(first * _PIECE, min(last * _PIECE, len(rows)), _PIECE):
+            some = slice(start, start + _PIECE)
             images = routines.trmm(lower, rows[some])
             squares[some] = np.einsum("ij,ij->i", images, images)
 
-    _share(compute, np.arange(-(-len(rows) // _TILE) + 1) * (_TILE * len(lower) ** 2 // 2), parts_per_thread=2)
+    _share(compute, np.arange(-(-len(rows) // _PIECE) + 1) * (_PIECE * len(lower) ** 2 // 2))
     return squares
 
 
-def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray, parts_per_thread: int = 16) -> None:
+def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray) -> None:
+    def compute_alone(first: int, last: int) -> None:
+        with at_most_threads(1):
+            compute(first, last)
+
     with at_most_threads(1):
-        run_ranges(compute, cumulative_work, parts_per_thread, _LEAST_WORK)
+        run_ranges(compute_alone, cumulative_work, parts_per_thread=4, least_work=_LEAST_WORK)
 
 
 def _blocks(rows: np.ndarray) -> list[np.ndarray]:
@@ -156,53 +164,12 @@ def mirrored(lower: np.ndarray) -> np.ndarray:
 
 
 @contextmanager
-def at_most_threads(n: int) -> Iterator[None]:
-    """Inside, BLAS of this process uses at most ``n`` threads: the fewest that any thread asks for at the time."""
-    with _lock:
-        if not _limits:
-            _before[:] = [library.num_threads for library in _libraries()]
-        _limits.append(n)
-        _limit(min(_limits[:-1], default=None))
-    try:
-        yield
-    finally:
-        with _lock:
-            now = min(_limits)
-            _limits.remove(n)
-            _limit(now)
-
-
-def _forget_limits() -> None:
-    """What threads ask for that a forked process does not have."""
-    global _lock, _limits, _before
-    _lock, _limits, _before = threading.Lock(), [], []
-
-
-_forget_limits()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_limits)
-
-
-def _limit(now: int | None) -> None:
-    """Tell BLAS, if the fewest threads are others than ``now``."""
-    fewest = min(_limits, default=None)
-    if fewest != now:
-        for library, before in zip(_libraries(), _before, strict=True):
-            library.set_num_threads(before if fewest is None else min(before, fewest))
-
-
-@contextmanager
 def _threads_for(matrix: np.ndarray) -> Iterator[None]:
     if len(matrix) > _SMALL:
         yield
     else:
         with at_most_threads(1):
             yield
-
-
-@cache
-def _libraries() -> list:
-    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:

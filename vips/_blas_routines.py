@@ -7,7 +7,6 @@ Arrays are in order of C; BLAS reads them by columns, as their transposes.
 from __future__ import annotations
 
 import ctypes
-from functools import cache
 
 import numpy as np
 from scipy import LowLevelCallable
@@ -56,7 +55,7 @@ def trmm(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
     images, lower = np.array(rows, np.float64, order="C"), np.ascontiguousarray(lower, np.float64)
     n, d = images.shape
     _check(lower.shape == (d, d))
-    _call("trmm", images.dtype, b"L", b"U", b"T", b"N", d, n, 1.0, lower, d, images, d)
+    _call("trmm", images.dtype, b"L", b"U", b"T", b"N", d, n, 1.0, lower, max(1, d), images, max(1, d))
     return images
 
 
@@ -83,18 +82,22 @@ def _ordered(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, bytes, int
 
 def _call(name: str, dtype: np.dtype, *arguments) -> None:
     letter, real = _REAL[dtype]
-    routine, integer = _routine(letter + name)
-    kinds = {bytes: ctypes.c_char, int: integer, float: real}
+    routine, integer = _ROUTINES[letter + name]
+    kinds, largest = {bytes: ctypes.c_char, int: integer, float: real}, 2 ** (8 * ctypes.sizeof(integer) - 1)
 
     def pointer(value):
-        is_array = isinstance(value, np.ndarray)
-        return ctypes.c_void_p(value.ctypes.data) if is_array else ctypes.byref(kinds[type(value)](value))
+        if isinstance(value, np.ndarray):
+            return ctypes.c_void_p(value.ctypes.data)
+        if isinstance(value, int) and value >= largest:
+            raise ValueError(
+                f"BLAS takes at most {largest - 1} rows, columns or entries between rows; these are {value}."
+            )
+        return ctypes.byref(kinds[type(value)](value))
 
     routine(*map(pointer, arguments))
 
 
-@cache
-def _routine(name: str) -> tuple:
+def _found(name: str) -> tuple:
     """A C function, all of whose arguments are pointers, and its type of integers."""
     found = LowLevelCallable.from_cython(cython_blas, name)
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
@@ -102,3 +105,7 @@ def _routine(name: str) -> tuple:
     )
     address = pointer_of(found.function, found.signature.encode())
     return ctypes.CFUNCTYPE(None)(address), ctypes.c_int if " int *" in found.signature else ctypes.c_int64
+
+
+# At once: what is imported on the way must not be in a thread while another one forks.
+_ROUTINES = {name: _found(name) for name in ("sgemm", "dgemm", "sgemv", "dgemv", "dsyrk", "dtrmm")}

@@ -10,13 +10,12 @@ import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from vips._blas import at_most_threads
 from vips.data import DataSource, Partition
 from vips.partitions import PartitionError, Task, TreeSum, partition_sum, share_of_worker
 
@@ -133,7 +132,7 @@ class Joblib(Executor):
 
 
 class JoblibWorkers(Workers):
-    """Of ``parallel``. Processes have few threads by their environment, which joblib sets; threads are told here."""
+    """Of ``parallel``. Each uses an equal part of the processors."""
 
     def __init__(self, data: DataSource, parallel: joblib.Parallel, are_threads: bool) -> None:
         super().__init__(data)
@@ -143,8 +142,7 @@ class JoblibWorkers(Workers):
     def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
         for _ in range(ATTEMPTS):
             try:
-                with at_most_threads(self._threads) if self._are_threads else nullcontext():
-                    return self._attempt(task, sampler)
+                return self._attempt(task, sampler)
             except TerminatedWorkerError:  # nothing of this step was released; its coins fall the same way again
                 continue
         raise PartitionError(

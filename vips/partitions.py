@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._blas_threads import at_most_threads
 from vips._threads import at_most
 from vips.data import Partition, SourceError
 
@@ -158,7 +159,7 @@ def share_of_worker(task: Task, partition: Partition, coins, threads: int) -> To
         In a private fit, for any other error: its class and where it came from, not what it says.
     """
     try:
-        with at_most(threads):
+        with at_most(threads), at_most_threads(threads):
             return partition_sum(task, partition, coins)
     except (SourceError, InvalidRecordError):
         raise

@@ -166,7 +166,7 @@ class RegressionStatistics(RecordStatistics):
         """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
         rows = self._rows
         if self._diagonal:
-            return (rows * rows) @ spread.T
+            return _times(rows * rows, spread.T)
         if not sp.issparse(rows):
             return np.stack([squared_images(inverse, rows) for inverse in spread], axis=1)
         forms = np.empty((len(spread), rows.shape[0]), dtype)

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._blas import at_most_threads, product
+from vips._blas import product
+from vips._blas_threads import at_most_threads
 from vips._threads import run_ranges
 from vips.models import _sbn_kernels as kernels
 
