@@ -9,6 +9,16 @@ from vips.models._lda_math import inline, jit
 CACHED = 32_768  # entries of a sum that are added to at a time: 256 KiB
 
 
+@jit
+def find_canonical(indptr, indices, start, stop, is_canonical):
+    """Whether the words of the documents ``start`` to ``stop`` are sorted, none of them twice."""
+    for d in range(start, stop):
+        unsorted = 0
+        for j in range(indptr[d] + 1, indptr[d + 1]):
+            unsorted |= indices[j] <= indices[j - 1]
+        is_canonical[d] = unsorted == 0
+
+
 @inline
 def _first_entries(indptr, indices, first_word):
     """Where each document's entries of words from ``first_word`` on begin. Its words are sorted."""

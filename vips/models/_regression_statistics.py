@@ -267,7 +267,7 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
         kernels.add_outer(*arguments, unit, first, last, total)
 
     work = np.bincount(rows.indices, minlength=d)
-    run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=1, least_work=_LEAST_WORK)
+    run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=2, least_work=_LEAST_WORK)
     return mirrored(total)
 
 

@@ -211,7 +211,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             average_scale = (1.0 - rho) * previous.average_scale + rho * previous.word_scale
         counts = counts / average_scale
         if noise == 0.0:
-            return TopicPosterior(self._topic_word_prior() + np.maximum(counts, 0.0), None, average_scale, step)
+            np.maximum(counts, 0.0, out=counts)
+            counts += self._topic_word_prior()
+            return TopicPosterior(counts, None, average_scale, step)
         counts, words = denoise_counts(counts, noise / average_scale)
         return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
 
