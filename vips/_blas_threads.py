@@ -75,6 +75,8 @@ def _tell_all() -> None:
 @cache
 def _libraries(of_threads: bool) -> list:
     """Libraries each thread of which has a number of its own, or the others."""
+    import scipy.linalg.cython_blas  # noqa: F401  (SciPy's is loaded now, if it was not: it would be missing ever after)
+
     return [
         library
         for library in ThreadpoolController().select(user_api="blas").lib_controllers
