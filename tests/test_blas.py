@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -180,6 +181,38 @@ def test_who_is_interrupted_while_leaving_is_not_asked_for_ever(two_threads, mon
     gc.collect()
     with at_most_threads(2):
         assert blas_threads() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
+    asked, left = threading.Event(), threading.Event()
+
+    def stay():
+        with at_most_threads(1):
+            asked.set()
+            left.wait(30.0)
+
+    def in_child(results):
+        with at_most_threads(2):
+            pass
+        results.put(blas_threads())
+
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stay)
+        assert asked.wait(10.0)
+        child = context.Process(target=in_child, args=(results,))
+        child.start()
+        assert results.get(timeout=30) == {2}  # not what another thread of its parent asked for
+        left.set()
+    child.join(30)
+    with at_most_threads(1):
+        child = context.Process(target=in_child, args=(results,))
+        child.start()
+        assert results.get(timeout=30) == {1}
+        child.join(30)
 
 
 FORKS = """

@@ -95,6 +95,29 @@ def test_nobody_is_warned_in_other_threads_of_what_nobody_is_warned_of_here():
         assert caught
 
 
+def test_an_interruption_waits_for_those_who_write(monkeypatch):
+    running, wait = [], _threads.wait
+
+    def interrupt(helpers):
+        monkeypatch.setattr(_threads, "wait", wait)
+        raise KeyboardInterrupt
+
+    def kernel(*_):
+        running.append(None)
+        time.sleep(0.05)
+        running.pop()
+
+    monkeypatch.setattr(_threads, "wait", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        run_ranges(kernel, np.arange(30))
+    assert not running
+
+
+def test_the_caller_does_it_all_where_no_thread_can_be_started():
+    _threads._pool().shutdown()
+    np.testing.assert_array_equal(counted(np.arange(50)), 1)
+
+
 def test_many_callers_at_once():
     """More of them than there are threads: each gets on with its own work."""
     with ThreadPoolExecutor(8) as pool:

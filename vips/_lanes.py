@@ -1,13 +1,17 @@
 """Many numbers at a time in numba kernels, where its compiler would not see that it can.
 
 A value of type ``Lanes`` holds some registers of eight numbers each. Its operations are those of LLVM's vectors, which exist
-on every processor, and its compiler keeps them in registers.
+on every processor, and its compiler keeps them in registers. There is nothing to run with ``NUMBA_DISABLE_JIT``.
+
+Who inlines functions of this file changes with it: numba looks for changes in the file of a compiled function only. See
+``_lda_math.py``.
 """
 
 from __future__ import annotations
 
 from llvmlite import ir
 from numba.core import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 
 __all__ = ["WIDTH", "add_products", "divide", "load", "multiply_add", "spread", "store", "total", "widen", "zeros"]
@@ -60,6 +64,7 @@ def spread(_, number, like):
 @intrinsic
 def load(_, array, start, like):
     """Entries from ``start`` on of a contiguous array, counted through all its rows. Nothing checks where it ends."""
+    _check_contiguous(array)
 
     def generate(context, builder, signature, arguments):
         registers = []
@@ -74,6 +79,7 @@ def load(_, array, start, like):
 @intrinsic
 def store(_, array, start, lanes):
     """The opposite of :func:`load`."""
+    _check_contiguous(array)
 
     def generate(context, builder, signature, arguments):
         pointers = _pointers(context, builder, signature, arguments, lanes.n_registers)
@@ -97,7 +103,7 @@ def multiply_add(_, a, b, c):
 
 @intrinsic
 def add_products(_, a, b, c):
-    """One register: c and the sum of the registers of a b."""
+    """One register: c and the sum of the registers of a b, an even number of them."""
 
     def generate(context, builder, signature, arguments):
         a, b, (total,) = (_registers(builder, value) for value in arguments)
@@ -150,6 +156,11 @@ def total(_, lanes):
         return builder.extract_element(value, _index(0))
 
     return lanes.dtype(lanes), generate
+
+
+def _check_contiguous(array: types.Array) -> None:
+    if array.layout != "C":
+        raise TypingError("Entries are counted through all rows of an array: it must be contiguous.")
 
 
 def _multiply_add(builder, a, b, c):

@@ -7,8 +7,8 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from functools import cache
 
 import numba
@@ -63,7 +63,8 @@ def run_ranges(
         np.linspace(1.0, 0.0, threads * parts_per_thread + 1)[1:-1] ** 2
     )  # smaller and smaller: all end at about one time
     first, last = cumulative_work[0], cumulative_work[-1]
-    cuts = np.unique([0, *np.searchsorted(cumulative_work, last - left * (last - first)), n_items])
+    cuts = np.searchsorted(cumulative_work, last - left * (last - first))
+    cuts = np.unique([0, *np.minimum(cuts, n_items), n_items])
     pending = deque(itertools.pairwise(cuts.tolist()))
 
     def work() -> None:
@@ -81,15 +82,26 @@ def run_ranges(
         with np.errstate(**errors):  # what nobody is to be warned of, nobody is warned of in other threads
             work()
 
-    helpers = [_pool().submit(help_out) for _ in range(threads - 1)]
+    helpers = []
     try:
+        with suppress(RuntimeError):  # where the interpreter ends, and starts no more threads
+            helpers += (_pool().submit(help_out) for _ in range(threads - 1))
         work()
     finally:
         pending.clear()
-        helpers = [helper for helper in helpers if not helper.cancel()]  # whom others' work kept from starting
-        wait(helpers)
+        _wait(helpers)
     for helper in helpers:
-        helper.result()
+        if not helper.cancelled():
+            helper.result()
+
+
+def _wait(helpers: list[Future]) -> None:
+    """Until all have stopped, even if it is interrupted: they write to the caller's arrays."""
+    try:
+        wait([helper for helper in helpers if not helper.cancel()])  # others' work may have kept some from starting
+    except BaseException:
+        _wait(helpers)
+        raise
 
 
 @cache

@@ -1,13 +1,16 @@
+import hashlib
 import itertools
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import psi
 
+import vips
 from vips.datasets import make_lda_corpus
 from vips.models import _lda_sums as sums
 from vips.models._lda_math import exp_digamma
@@ -167,3 +170,14 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
     )
     assert len(fresh) > 60
     assert fresh == cached
+
+
+def test_kernels_change_with_what_is_inlined_into_them():
+    """Else numba would load what it compiled before the change."""
+    package = Path(vips.__file__).parent
+    inlined = b"".join((package / name).read_bytes() for name in ("_lanes.py", "models/_lda_math.py"))
+    version = hashlib.sha256(inlined.replace(b"\r\n", b"\n")).hexdigest()[:8]
+    for name in ("_lda_kernels.py", "_lda_sums.py"):
+        assert f"version {version}\n" in (package / "models" / name).read_text(encoding="utf-8"), (
+            f"write {version} in {name}"
+        )
