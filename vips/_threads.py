@@ -59,9 +59,8 @@ def run_ranges(
     if threads == 1 or n_items <= 1 or cumulative_work[-1] - cumulative_work[0] < least_work:
         kernel(0, n_items)
         return
-    left = (
-        np.linspace(1.0, 0.0, threads * parts_per_thread + 1)[1:-1] ** 2
-    )  # smaller and smaller: all end at about one time
+    # smaller and smaller, so that all end at about one time
+    left = np.linspace(1.0, 0.0, threads * parts_per_thread + 1)[1:-1] ** 2
     first, last = cumulative_work[0], cumulative_work[-1]
     cuts = np.searchsorted(cumulative_work, last - left * (last - first))
     cuts = np.unique([0, *np.minimum(cuts, n_items), n_items])
