@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from vips import _blas, _blas_threads, _threads
+from vips import _blas, _blas_routines, _blas_threads, _threads
 from vips._blas_threads import at_most_threads
 
 
@@ -246,7 +246,13 @@ def test_forks_while_another_thread_multiplies():
     assert done.stdout == "forked\n", done.stderr
 
 
-def test_numbers_that_blas_cannot_take_are_refused():
-    wide = np.lib.stride_tricks.as_strided(np.ones(4), (2, 2), (2**31 * 8 + 8, 8))
-    with pytest.raises(ValueError, match="2147483647"):
-        _blas.product(wide, np.ones((2, 3)))
+def test_numbers_that_blas_cannot_take_are_refused(monkeypatch):
+    """But not those that say how many rows a whole table has: its pieces are copied."""
+    monkeypatch.setattr(_blas_routines, "_LARGEST", 100)
+    with pytest.raises(ValueError, match="at most 100"):
+        _blas.product(np.ones((3, 101)), np.ones((101, 2)))
+    table = np.arange(1000.0).reshape(4, 250)
+    for piece, copied in ((table[:, :3], True), (table.T[:3], True), (table[:, :100].copy()[:, :3], False)):
+        assert (_blas_routines._ordered(piece, np.dtype(float))[0] is not piece) == copied
+        other = np.arange(piece.shape[1] * 2.0).reshape(-1, 2)
+        np.testing.assert_array_equal(_blas.product(piece, other), piece @ other)

@@ -14,6 +14,7 @@ from scipy.linalg import cython_blas
 
 __all__ = ["gemm", "gemv", "syrk", "trmm"]
 
+_LARGEST = 2**31 - 1  # number that BLAS takes
 _REAL = {np.dtype(np.float32): ("s", ctypes.c_float), np.dtype(np.float64): ("d", ctypes.c_double)}
 
 
@@ -73,9 +74,10 @@ def _ordered(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, bytes, int
         return array, b"N", max(1, m)
     if array.flags.f_contiguous:
         return array, b"T", max(1, n)
-    if right == size and down >= m * size and down % size == 0:
+    # A table of more rows than BLAS counts, in order of Fortran, is copied: what a refusal depends on would be private.
+    if right == size and m * size <= down <= _LARGEST * size and down % size == 0:
         return array, b"N", down // size
-    if down == size and right >= n * size and right % size == 0:
+    if down == size and n * size <= right <= _LARGEST * size and right % size == 0:
         return array, b"T", right // size
     return np.ascontiguousarray(array), b"N", max(1, m)
 
@@ -83,15 +85,13 @@ def _ordered(array: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, bytes, int
 def _call(name: str, dtype: np.dtype, *arguments) -> None:
     letter, real = _REAL[dtype]
     routine, integer = _ROUTINES[letter + name]
-    kinds, largest = {bytes: ctypes.c_char, int: integer, float: real}, 2 ** (8 * ctypes.sizeof(integer) - 1)
+    kinds = {bytes: ctypes.c_char, int: integer, float: real}
 
     def pointer(value):
         if isinstance(value, np.ndarray):
             return ctypes.c_void_p(value.ctypes.data)
-        if isinstance(value, int) and value >= largest:
-            raise ValueError(
-                f"BLAS takes at most {largest - 1} rows, columns or entries between rows; these are {value}."
-            )
+        if isinstance(value, int) and value > _LARGEST:
+            raise ValueError(f"BLAS takes matrices of at most {_LARGEST} rows or columns.")
         return ctypes.byref(kinds[type(value)](value))
 
     routine(*map(pointer, arguments))

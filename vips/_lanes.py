@@ -3,8 +3,8 @@
 A value of type ``Lanes`` holds some registers of eight numbers each. Its operations are those of LLVM's vectors, which exist
 on every processor, and its compiler keeps them in registers. There is nothing to run with ``NUMBA_DISABLE_JIT``.
 
-Who inlines functions of this file changes with it: numba looks for changes in the file of a compiled function only. See
-``_lda_math.py``.
+Numba looks for changes in the file of a compiled function only: files with functions that use these name this one's version,
+and a test sees to it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Numba kernels of LDA's sums over documents, and of its public preparation of them. Names as in ``_lda_kernels.py``."""
+"""Numba kernels of what LDA does to documents before its E-step, and of its sums over them. Names as in ``_lda_kernels.py``."""
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version 96264f02
+# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version 677b7752
 import numpy as np
 
 from vips.models._lda_math import inline, jit

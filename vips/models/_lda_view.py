@@ -36,7 +36,7 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contra
 def _mills_polynomial() -> np.ndarray:
     """Mills' ratio M(u) = (1 - Φ(u))/φ(u), u ≥ 0, is (1.25 + u)⁻¹ times this polynomial of (u - 5)/(u + 5), to 1e-14.
 
-    From the highest power on. SciPy's ``erfcx`` takes twenty times as long, and a step needs millions.
+    From the highest power on. SciPy's ``erfcx`` is called for each number; this is vectorised, and a step needs millions.
     """
 
     def smooth(t):
