@@ -18,7 +18,6 @@ from vips.privacy import Lattice
 
 # The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
 _ROUNDING = 1.0 + 1e-7
-_LEAST_ENTRIES = 100_000  # that are worth a second thread to look at
 
 
 class TopicPosterior(Dirichlet):
@@ -76,12 +75,8 @@ class TopicPosterior(Dirichlet):
 def canonical(documents) -> sp.csr_array:
     """CSR with sorted, unrepeated columns. A word stored twice would make the norm come out too small."""
     documents = sp.csr_array(documents)
-    is_canonical = np.ones(documents.shape[0], dtype=bool)
-
-    def check(start: int, stop: int) -> None:
-        sums.find_canonical(documents.indptr, documents.indices, start, stop, is_canonical)
-
-    run_ranges(check, documents.indptr, parts_per_thread=2, least_work=_LEAST_ENTRIES)
+    is_canonical = np.empty(documents.shape[0], dtype=bool)
+    sums.find_canonical(documents.indptr, documents.indices, is_canonical)
     if not is_canonical.all():
         documents = documents.copy()
         documents.sum_duplicates()
@@ -91,22 +86,16 @@ def canonical(documents) -> sp.csr_array:
 def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     """Documents whose counts are finite, not negative (and whole, if ``integers``), of words that exist."""
     documents = canonical(documents)
-    indptr, valid = documents.indptr, np.empty(documents.shape[0], dtype=bool)
-
-    def check(first: int, last: int) -> None:
-        entries = slice(indptr[first], indptr[last])
-        counts, words = documents.data[entries], documents.indices[entries]
-        bad = (words < 0) | (words >= n_words)
-        if counts.dtype.kind == "f":
-            bad |= ~np.isfinite(counts)
-            if integers:
-                bad |= counts != np.floor(counts)
-        if counts.dtype.kind in "fi":
-            bad |= counts < 0
-        valid[first:last] = rows_without(bad, indptr[first : last + 1] - indptr[first])
-
-    run_ranges(check, indptr, parts_per_thread=2, least_work=_LEAST_ENTRIES)
-    return valid
+    stored = slice(documents.indptr[-1])
+    counts, words = documents.data[stored], documents.indices[stored]
+    bad = (words < 0) | (words >= n_words)
+    if counts.dtype.kind == "f":
+        bad |= ~np.isfinite(counts)
+        if integers:
+            bad |= counts != np.floor(counts)
+    if counts.dtype.kind in "fi":
+        bad |= counts < 0
+    return rows_without(bad, documents.indptr)
 
 
 class DocumentStatistics(RecordStatistics):

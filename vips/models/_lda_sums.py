@@ -11,13 +11,15 @@ CACHED = 32_768  # entries of a sum that are added to at a time: 256 KiB
 
 
 @jit
-def find_canonical(indptr, indices, start, stop, is_canonical):
-    """Whether the words of the documents ``start`` to ``stop`` are sorted, none of them twice."""
-    for d in range(start, stop):
-        unsorted = 0
-        for j in range(indptr[d] + 1, indptr[d + 1]):
-            unsorted |= indices[j] <= indices[j - 1]
-        is_canonical[d] = unsorted == 0
+def find_canonical(indptr, indices, is_canonical):
+    """Whether the words of each document are sorted, none of them twice."""
+    for d in range(len(is_canonical)):
+        words = indices[indptr[d] : indptr[d + 1]]  # of a slice, unlike of places in the whole, this is vectorised
+        later, earlier = words[1:], words[: len(words) - 1]
+        is_sorted = True
+        for j in range(len(later)):
+            is_sorted &= later[j] > earlier[j]
+        is_canonical[d] = is_sorted
 
 
 @inline
