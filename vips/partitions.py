@@ -21,6 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._blas_threads import at_most_threads
+from vips._memory import keep_freed_memory
 from vips._threads import at_most
 from vips.data import Partition, SourceError
 
@@ -103,6 +104,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
     ``task.stop_at_invalid``.
     """
+    keep_freed_memory()
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
     with np.errstate(all="ignore"):  # a warning would tell that some record overflows

@@ -14,7 +14,7 @@ import vips
 from vips.datasets import make_lda_corpus
 from vips.models import _lda_sums as sums
 from vips.models._lda_math import exp_digamma
-from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, valid_documents
 
 
 def test_exp_digamma():
@@ -122,6 +122,30 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
     np.testing.assert_array_equal(summed([0, 1, 500, 512, 513, 1400, n_words]), found)
 
 
+@pytest.mark.parametrize("n_words", [1, 2, 3, 17, 64, 1000])
+def test_repeated_or_unsorted_words_are_found(n_words):
+    """Wherever they are in a document; it is looked through several words at a time."""
+    sorted_words = np.arange(n_words)
+    for place in range(1, n_words):
+        for wrong in (place - 1, place - 2):
+            words = sorted_words.copy()
+            words[place] = wrong  # as large as the one before, or smaller
+            words = np.concatenate([sorted_words, words, sorted_words[:1]]).astype(np.int32)
+            indptr = np.array([0, 0, n_words, 2 * n_words, 2 * n_words + 1], np.int32)
+            found = np.empty(4, dtype=bool)
+            sums.find_canonical(indptr, words, found)
+            assert found.tolist() == [True, True, False, True]
+
+
+def test_validity_is_that_of_a_documents_own_entries():
+    """SciPy allows entries behind the last row."""
+    documents = sp.csr_array((np.array([1.0, 2.0, np.nan]), np.array([0, 1, 9]), np.array([0, 1, 1, 2])), shape=(3, 2))
+    assert valid_documents(documents, 2, integers=True).all()
+    for count, word in [(np.nan, 1), (np.inf, 1), (-1.0, 1), (0.5, 1), (1.0, -1), (1.0, 2)]:
+        documents.data[1], documents.indices[1] = count, word
+        assert valid_documents(documents, 2, integers=True).tolist() == [True, True, False]
+
+
 def test_float32_is_close_to_float64():
     corpus = make_lda_corpus(50, n_topics=8, n_words=300, document_length=150, random_state=0)
     topic_word = 0.125 + 500.0 * corpus.topics
@@ -151,7 +175,7 @@ E_STEP = """
 import hashlib
 import numpy as np
 from vips.datasets import make_lda_corpus
-from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, valid_documents
 counts = make_lda_corpus(300, n_topics=12, n_words=300, document_length=400, topic_word_prior=0.02, random_state=0).counts
 topics = TopicPosterior(np.random.default_rng(0).gamma(1.0, 1.0, (12, 300)))
 statistics = DocumentStatistics(counts, topics, 0.1, 1e-3, 20, np.float32)

@@ -166,7 +166,7 @@ class DocumentStatistics(RecordStatistics):
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative; counted on a sample of the words, which is enough to share the work fairly."""
-        work = np.bincount(self._indices[::16], minlength=len(self._word_weights))
+        work = np.bincount(self._indices[::64], minlength=len(self._word_weights))
         return np.concatenate([[0], np.cumsum(work)])
 
     def bounds(self) -> np.ndarray:
