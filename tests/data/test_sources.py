@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -296,6 +297,53 @@ def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_p
     with pytest.raises(SourceError, match=f"part_040.*{message}"):
         topics(privacy=plan).fit(source, ledger=ledger, executor=executor)
     assert [(run.charged, run.released) for run in ledger.runs()] == [(0, 0)]
+
+
+def stored_plainly(path, arrays):
+    """As an archive that another program could have written: headers of other lengths than NumPy's."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            np.save(path.with_suffix(".npy"), array)
+            archive.write(path.with_suffix(".npy"), f"{name}.npy")
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed, stored_plainly])
+def test_a_shard_is_read_the_same_every_time(write, tmp_path):
+    X = sp.random_array((50, 4), density=0.5, format="csr", rng=np.random.default_rng(0))
+    arrays = {
+        "format": b"csr",
+        "shape": X.shape,
+        "data": X.data,
+        "indices": X.indices,
+        "indptr": X.indptr,
+        "y": LABELS[:50],
+    }
+    path = tmp_path / "shard.npz"
+    write(path, arrays) if write is stored_plainly else write(path, **arrays)
+    shard = CSRShards(path, labels="y").partition(0)
+    for _ in range(3):
+        opened = shard.open()
+        for found, array in zip(
+            (opened.X.data, opened.X.indices, opened.X.indptr, opened.y), list(arrays.values())[2:], strict=True
+        ):
+            np.testing.assert_array_equal(found, array)
+            assert found.dtype == array.dtype
+            assert found.flags.writeable
+
+
+@pytest.mark.parametrize("write", [np.savez, np.savez_compressed])
+def test_a_wrong_checksum_is_found(write, tmp_path):
+    path = tmp_path / "shard.npz"
+    write(path, format=b"csr", shape=(1, 1000), data=np.arange(1000), indices=np.arange(1000), indptr=[0, 1000])
+    content = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        info = archive.getinfo("data.npy")
+    content[info.header_offset + info.compress_size // 2 + 60] ^= 1
+    path.write_bytes(content)
+    source = CSRShards(path)
+    for _ in range(2):
+        with pytest.raises(SourceError, match="cannot be read as a CSR shard"):
+            source.partition(0).open()
 
 
 def test_files_that_change_during_a_fit_stop_it(tmp_path):
