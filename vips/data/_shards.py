@@ -36,6 +36,7 @@ _intact: set[tuple[FileStamp, str]] = set()
 class CSRShards(DataSource):
     """CSR matrices in ``.npz`` files, as ``scipy.sparse.save_npz`` writes them. A file is a partition.
 
+    Write them with ``compressed=False``: every step reads them again, and unpacking takes longer than reading.
     Memory is bounded by the largest shard, which a worker reads whole. Shards of 10,000 to 100,000 rows are a good size: many
     enough to share, large enough to be worth a worker's while. An empty shard is ordinary.
 
