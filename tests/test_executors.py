@@ -15,7 +15,6 @@ from pathlib import Path
 import dask
 import dask.array as da
 import joblib
-import numba
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -26,7 +25,6 @@ from tests.laws.cases import CASES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips._threads import n_threads
 from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data
-from vips.data._arrays import ArrayPartition
 from vips.executors import resolve
 from vips.partitions import PartitionError
 
@@ -113,50 +111,6 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
     ]
     for other in fits[1:]:
         np.testing.assert_array_equal(other.posterior_.mean, fits[0].posterior_.mean)
-
-
-@pytest.mark.parametrize("rate", [0.02, 0.5])  # with the smaller one, nobody of most partitions is in the sample
-def test_reading_ahead_changes_nothing(rate, monkeypatch):
-    plan, opened_by, open_ = replace(PLAN, sampling_rate=rate), [], ArrayPartition.open
-
-    def watched(partition):
-        opened_by.append((partition.name, threading.current_thread() is threading.main_thread()))
-        return open_(partition)
-
-    monkeypatch.setattr(ArrayPartition, "open", watched)
-    fits = []
-    for n in (1, 3):
-        monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", n)
-        model = coins(privacy=plan)
-        model.chunk_size = 4  # several of a partition
-        fits.append(arrays_of(model.fit(in_parts(COINS, size=6))))
-        everything = [(f"partition {i}", n == 1) for i in range(10)] * plan.n_steps
-        assert opened_by == everything
-        opened_by.clear()
-    for name, value in fits[0].items():
-        np.testing.assert_array_equal(fits[1][name], value)
-
-
-def test_what_cannot_be_read_ahead_stops_the_fit_in_its_turn(monkeypatch):
-    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 3)
-    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
-    open_, summed = ArrayPartition.open, []
-
-    def torn(partition):
-        if partition.name == "partition 2":
-            raise SourceError("partition 2 is torn")
-        return open_(partition)
-
-    class Watched(BetaBernoulli):
-        def expected_statistics(self, records, posterior):
-            summed.append(len(records))
-            return super().expected_statistics(records, posterior)
-
-    monkeypatch.setattr(ArrayPartition, "open", torn)
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, clip_norm=1.5)
-    with pytest.raises(SourceError, match="partition 2 is torn"):
-        Watched(privacy=plan).fit(in_parts(COINS, size=15))
-    assert summed == [15, 15]
 
 
 @pytest.mark.parametrize("records", [COINS[:0], np.full((20, 3), np.nan)], ids=["none", "all defective"])

@@ -200,14 +200,14 @@ def coins_flipped_anew(patch):
 
 
 def noise_by_partition(patch):
-    original = partitions.chunks_sum
+    original = partitions.partition_sum
 
-    def mutant(task, chunks):
-        total = original(task, chunks)
+    def mutant(task, partition, coins):
+        total = original(task, partition, coins)
         return noise.add_noise(total, task.blocks, task.plan.noise_std(), np.random.default_rng())
 
     for module in (partitions, executors):
-        patch.setattr(module, "chunks_sum", mutant)
+        patch.setattr(module, "partition_sum", mutant)
 
 
 def share_left_out(patch):

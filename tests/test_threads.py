@@ -6,13 +6,12 @@ import threading
 import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 
 import numpy as np
 import pytest
 
 from vips import _threads
-from vips._threads import ahead, at_most, n_threads, run_ranges
+from vips._threads import at_most, n_threads, run_ranges
 
 
 @pytest.fixture(autouse=True)
@@ -124,88 +123,6 @@ def test_many_callers_at_once():
     with ThreadPoolExecutor(8) as pool:
         for seen in pool.map(lambda _: counted(np.arange(200)), range(50)):
             np.testing.assert_array_equal(seen, 1)
-
-
-# -- reading ahead --------------------------------------------------------------------------------------------------------
-
-
-def test_all_items_in_order():
-    for items in ([], [1], list(range(50)), [None, (), None]):
-        assert list(ahead(iter(items))) == items
-
-
-def made(events, n=5):
-    for i in range(n):
-        events[i].set()
-        yield i
-
-
-def test_the_next_item_is_made_while_one_is_in_use_and_not_the_one_after():
-    events = [threading.Event() for _ in range(5)]
-    with closing(ahead(made(events))) as items:
-        for i in items:
-            if i < 4:
-                assert events[i + 1].wait(30)
-            if i < 3:
-                assert not events[i + 2].wait(0.02)
-
-
-def test_with_one_thread_an_item_is_made_when_it_is_asked_for():
-    events = [threading.Event() for _ in range(5)]
-    with at_most(1):
-        for i in ahead(made(events)):
-            assert [event.is_set() for event in events] == [j <= i for j in range(5)]
-
-
-def test_an_error_is_raised_in_its_place():
-    def items():
-        yield from range(3)
-        raise ZeroDivisionError
-
-    seen = []
-    with pytest.raises(ZeroDivisionError):
-        seen.extend(ahead(items()))
-    assert seen == [0, 1, 2]
-
-
-def test_nothing_is_made_after_the_reader_has_left():
-    running, count = [], 0
-
-    def items():
-        nonlocal count
-        while True:
-            running.append(None)
-            time.sleep(0.05)
-            count += 1
-            running.pop()
-            yield count
-
-    with closing(ahead(items())) as numbers:
-        assert next(numbers) == 1
-    assert not running
-    left = count
-    time.sleep(0.2)
-    assert count == left
-
-
-def test_items_are_made_with_one_thread_and_the_readers_settings():
-    def items():
-        for _ in range(3):
-            assert n_threads() == 1
-            yield np.geterr()["over"], threading.get_ident()
-
-    with np.errstate(over="print"):
-        for over, who in ahead(items()):
-            assert over == "print"
-            assert who != threading.get_ident()
-            assert n_threads() == 3
-
-
-def test_items_are_made_here_where_no_thread_can_be_started():
-    _threads._pool().shutdown()
-    assert list(ahead(iter(range(5)))) == list(range(5))
-    with pytest.raises(ZeroDivisionError):
-        list(ahead(1 // i for i in (1, 0)))
 
 
 def _in_child(results):

@@ -1,4 +1,4 @@
-"""Threads for kernels and for reading, which release the interpreter lock. The number of threads changes no result."""
+"""Threads for kernels that release the interpreter lock. The number of threads changes no result."""
 
 from __future__ import annotations
 
@@ -6,21 +6,17 @@ import itertools
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from contextvars import copy_context
 from functools import cache
-from typing import TypeVar
 
 import numba
 import numpy as np
 
-__all__ = ["ahead", "at_most", "n_threads", "run_ranges"]
+__all__ = ["at_most", "n_threads", "run_ranges"]
 
-Item = TypeVar("Item")
-
-_here, _END = threading.local(), object()
+_here = threading.local()
 
 
 def n_threads() -> int:
@@ -96,42 +92,6 @@ def run_ranges(
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
-
-
-def ahead(items: Iterable[Item]) -> Iterator[Item]:
-    """The same items, each made in another thread while the one before it is in use; with one thread, when it is asked for.
-
-    Close it (``contextlib.closing``) where it may be left before its end: nothing is read after that.
-    """
-    items = iter(items)
-    if n_threads() == 1:
-        yield from items
-        return
-    context = copy_context()  # with NumPy's error state
-
-    def make() -> object:
-        with at_most(1):
-            return next(items, _END)
-
-    following = _started(context.run, make)
-    try:
-        while (item := following.result()) is not _END:
-            following = _started(context.run, make)
-            yield item
-    finally:
-        _wait([following])
-
-
-def _started(function: Callable, *arguments) -> Future:
-    try:
-        return _pool().submit(function, *arguments)
-    except RuntimeError:  # where the interpreter ends, and starts no more threads
-        future = Future()
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 def _wait(helpers: list[Future]) -> None:

@@ -1,27 +1,23 @@
 """Who computes the partitions of a step: this thread, threads, processes, whatever joblib reaches, or a Dask cluster.
 
 An executor gets partitions once per fit and a task once per step, and returns one total. Its contract is
-:class:`Executor`; what it runs is what ``vips.partitions`` says, and how shares are added does not depend on it.
+:class:`Executor`; what it runs is ``vips.partitions.partition_sum``, and how shares are added does not depend on it.
 """
 
 from __future__ import annotations
 
-import itertools
 import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache
-from operator import itemgetter
 
 import joblib
-import numpy as np
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-from vips._threads import ahead
 from vips.data import DataSource, Partition
-from vips.partitions import PartitionError, Task, TreeSum, chunks_of, chunks_sum, share_of_worker
+from vips.partitions import PartitionError, Task, TreeSum, partition_sum, share_of_worker
 
 __all__ = ["Executor", "Workers", "resolve"]
 
@@ -91,7 +87,7 @@ def _is_dask_client(executor: object) -> bool:
 
 
 class Serial(Executor):
-    """Here, one partition after the other; each with all threads, and the next chunk is read meanwhile."""
+    """Here, one partition after the other; each with all threads."""
 
     @contextmanager
     def over(self, data: DataSource) -> Iterator[Workers]:
@@ -101,20 +97,9 @@ class Serial(Executor):
 class SerialWorkers(Workers):
     def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
         total = TreeSum()
-        # a warning while reading would tell of a record, as in chunks_sum
-        with np.errstate(all="ignore"), closing(ahead(self._chunks(task, sampler))) as chunks:
-            for _, of_partition in itertools.groupby(chunks, key=itemgetter(0)):
-                total.push(chunks_sum(task, (chunk for _, chunk in of_partition if chunk is not None)))
-        return total.result() or task.zeros()
-
-    def _chunks(self, task: Task, sampler: Callable[[int], object]) -> Iterator[tuple[int, object]]:
-        """Those of all partitions, each with its partition's number; None for a partition without one, whose sum is zeros."""
         for i, partition in enumerate(self.data.partitions):
-            chunk = None
-            for chunk in chunks_of(task, partition, sampler(i)):
-                yield i, chunk
-            if chunk is None:
-                yield i, None
+            total.push(partition_sum(task, partition, sampler(i)))
+        return total.result() or task.zeros()
 
 
 class Joblib(Executor):

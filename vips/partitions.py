@@ -1,4 +1,4 @@
-"""What a worker does: one partition's share of a step's sum. All executors add shares that these functions make.
+"""What a worker does: one partition's share of a step's sum. Every executor runs this one function, the serial one included.
 
 The sum of a step is the sum of its partitions' sums, each of which flips its own coins and clips its own records::
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 import os
 import traceback
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,8 +32,6 @@ __all__ = [
     "Task",
     "TreeSum",
     "add",
-    "chunks_of",
-    "chunks_sum",
     "partition_sum",
     "share_of_worker",
 ]
@@ -106,26 +104,16 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
     ``task.stop_at_invalid``.
     """
-    return chunks_sum(task, chunks_of(task, partition, coins))
-
-
-def chunks_of(task: Task, partition: Partition, coins) -> Iterator:
-    """The records of one partition's sample, chunk by chunk. The partition is opened when the first one is asked for."""
-    opened = partition.open()
-    if getattr(task.model, "ignores_labels", False):
-        opened = opened.without_labels()
-    if getattr(task.model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
-        raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
-    yield from opened.chunks(coins.rows(opened.n_records), task.model.chunk_size)
-
-
-def chunks_sum(task: Task, chunks: Iterable) -> Totals:
-    """Σ over chunks of records, as :func:`partition_sum`."""
     keep_freed_memory()
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
     with np.errstate(all="ignore"):  # a warning would tell that some record overflows
-        for chunk in chunks:
+        opened = partition.open()
+        if getattr(model, "ignores_labels", False):
+            opened = opened.without_labels()
+        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
+            raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
+        for chunk in opened.chunks(coins.rows(opened.n_records), model.chunk_size):
             records = usable(model, chunk, task.stop_at_invalid)
             statistics = model.expected_statistics(records, task.posterior)
             weights = plan.clip_weights(statistics.norms(blocks))
