@@ -118,6 +118,24 @@ def test_the_caller_does_it_all_where_no_thread_can_be_started():
     np.testing.assert_array_equal(counted(np.arange(50)), 1)
 
 
+def no_thread(*_):
+    raise RuntimeError("can't start new thread")
+
+
+def test_what_was_asked_of_a_thread_that_could_not_start_is_waited_for(monkeypatch):
+    """It is in the pool's queue, and is taken up by a thread that had other things to do."""
+    _threads._pool().submit(time.sleep, 0.05)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    caller, seen = threading.get_ident(), np.zeros(100, int)
+
+    def kernel(start, stop):
+        time.sleep(0.02 if threading.get_ident() == caller else 0.5)
+        seen[start:stop] += 1
+
+    run_ranges(kernel, np.arange(101))
+    np.testing.assert_array_equal(seen, 1)
+
+
 def test_many_callers_at_once():
     """More of them than there are threads: each gets on with its own work."""
     with ThreadPoolExecutor(8) as pool:

@@ -14,7 +14,7 @@ _LEARNT_FROM = 31 * 2**20
 
 @cache
 def keep_freed_memory() -> None:
-    """Have this process keep up to 62 MiB that it freed, for the next chunk's arrays.
+    """Have this process keep what it freed, up to 62 MiB for each thread, for the next chunk's arrays.
 
     glibc keeps twice the size of the largest block that was allocated by itself and freed so far: mallopt(3), under
     M_MMAP_THRESHOLD. The rest goes back to the system and comes again page by page. Chunks are freed again and again: without

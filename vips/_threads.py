@@ -83,8 +83,10 @@ def run_ranges(
 
     helpers = []
     try:
-        with suppress(RuntimeError):  # where the interpreter ends, and starts no more threads
-            helpers += (_pool().submit(help_out) for _ in range(threads - 1))
+        for _ in range(threads - 1):
+            helpers.append(Future())
+            with suppress(RuntimeError):  # no thread can be started; it may be taken up later, all the same
+                _pool().submit(_run, helpers[-1], help_out)
         work()
     finally:
         pending.clear()
@@ -92,6 +94,16 @@ def run_ranges(
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
+
+
+def _run(future: Future, function: Callable[[], None]) -> None:
+    """Unless it was cancelled. (The pool's own futures are not known where a thread could not be started.)"""
+    if future.set_running_or_notify_cancel():
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+            del future  # whom its own error would keep in memory
 
 
 def _wait(helpers: list[Future]) -> None:

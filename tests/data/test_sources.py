@@ -320,9 +320,8 @@ def test_a_shard_is_read_the_same_every_time(write, tmp_path):
     }
     path = tmp_path / "shard.npz"
     write(path, arrays) if write is stored_plainly else write(path, **arrays)
-    shard = CSRShards(path, labels="y").partition(0)
-    for _ in range(3):
-        opened = shard.open()
+    for labels in ("y", "y", "y", "y.npy"):
+        opened = CSRShards(path, labels=labels).partition(0).open()
         for found, array in zip(
             (opened.X.data, opened.X.indices, opened.X.indptr, opened.y), list(arrays.values())[2:], strict=True
         ):
@@ -344,6 +343,43 @@ def test_a_wrong_checksum_is_found(write, tmp_path):
     for _ in range(2):
         with pytest.raises(SourceError, match="cannot be read as a CSR shard"):
             source.partition(0).open()
+
+
+def test_a_copy_with_the_same_size_and_time_is_checked_anew(tmp_path):
+    """As tar and rsync make them: what was said of one file is not said of another."""
+    path = tmp_path / "shard.npz"
+    np.savez(path, format=b"csr", shape=(1, 1000), data=np.arange(1000), indices=np.arange(1000), indptr=[0, 1000])
+    for _ in range(2):
+        CSRShards(path).partition(0).open()
+    before, content = path.stat(), path.read_bytes()
+    place = content.index(np.arange(1000).tobytes()) + 808
+    copy = tmp_path / "copy"
+    copy.write_bytes(content[:place] + b"!" + content[place + 1 :])
+    copy.replace(path)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    with pytest.raises(SourceError, match="cannot be read as a CSR shard"):
+        CSRShards(path).partition(0).open()
+
+
+def test_a_checksum_is_that_of_all_of_a_member(tmp_path):
+    """NumPy reads an array and not what is behind it, the zip library compares at the end."""
+    path, array = tmp_path / "shard.npz", tmp_path / "array.npy"
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, value in {
+            "format": b"csr",
+            "shape": (1, 4),
+            "data": np.arange(4.0),
+            "indices": range(4),
+            "indptr": [0, 4],
+        }.items():
+            np.save(array, value)
+            archive.writestr(f"{name}.npy", array.read_bytes() + bytes(10_000))
+    CSRShards(path).partition(0).open()
+    content = path.read_bytes()
+    place = content.index(np.arange(4.0).tobytes()) + 10
+    path.write_bytes(content[:place] + b"!" + content[place + 1 :])
+    with pytest.raises(SourceError, match="cannot be read as a CSR shard"):
+        CSRShards(path).partition(0).open()
 
 
 def test_files_that_change_during_a_fit_stop_it(tmp_path):

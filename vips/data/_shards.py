@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterable
@@ -22,15 +23,15 @@ __all__ = ["CSRShards"]
 
 # What NumPy, struct and the zip library raise at torn archives; the last two of unknown compression and encryption.
 _UNREADABLE = (
-    OSError, ValueError, TypeError, EOFError, AttributeError, struct.error, zipfile.BadZipFile, zlib.error, NotImplementedError,
-    RuntimeError,
+    OSError, ValueError, TypeError, EOFError, AttributeError, MemoryError, OverflowError, struct.error, tokenize.TokenError,
+    zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
 # Where a member's own header gives the lengths of its name and of what else comes before its data.
 _LENGTHS_AT = 26
 
-# Members whose checksum was found to be right.
-_intact: set[tuple[FileStamp, str]] = set()
+# Members of files, as the system tells them apart, whose checksum was found to be right.
+_intact: set[tuple] = set()
 
 
 class CSRShards(DataSource):
@@ -116,12 +117,12 @@ def _shape(file: FileStamp) -> tuple[int, int]:
     return _read(file, ("format", "shape"))[1]
 
 
-def _read(file: FileStamp, names: tuple[str, ...]) -> list:
+def _read(stamp: FileStamp, names: tuple[str, ...]) -> list:
     """Arrays of a shard, the first two of which are its format and shape."""
-    path = file.check()
+    path = stamp.check()
     try:
-        with zipfile.ZipFile(path) as archive, open(path, "rb") as raw:
-            arrays = [_member(archive, raw, file, name) for name in names]
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            arrays = [_member(archive, file, name) for name in names]
         kind, shape = arrays[0].item(), tuple(int(n) for n in arrays[1])
     except KeyError:
         raise SourceError(f"{path} must hold the arrays {', '.join(names)}.") from None
@@ -132,16 +133,19 @@ def _read(file: FileStamp, names: tuple[str, ...]) -> list:
     return [kind, shape, *arrays[2:]]
 
 
-def _member(archive: zipfile.ZipFile, raw: BinaryIO, file: FileStamp, name: str) -> np.ndarray:
+def _member(archive: zipfile.ZipFile, file: BinaryIO, name: str) -> np.ndarray:
     """An array of an archive. What is not compressed is read as it lies once its checksum was right: every step reads it, the
     file is not to change, and comparing took longer than reading."""
-    info = archive.getinfo(f"{name}.npy")
-    if (file, name) in _intact and info.compress_type == zipfile.ZIP_STORED:
-        raw.seek(info.header_offset + _LENGTHS_AT)
-        name_length, extra_length = struct.unpack("<HH", raw.read(4))
-        raw.seek(name_length + extra_length, os.SEEK_CUR)
-        return np.lib.format.read_array(raw, allow_pickle=False)
-    with archive.open(info) as member:
-        array = np.lib.format.read_array(member, allow_pickle=False)
-    _intact.add((file, name))
+    info = archive.getinfo(name if name in archive.namelist() else f"{name}.npy")
+    status = os.fstat(file.fileno())
+    member = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, info.filename)
+    if member in _intact and info.compress_type == zipfile.ZIP_STORED:
+        file.seek(info.header_offset + _LENGTHS_AT)
+        name_length, extra_length = struct.unpack("<HH", file.read(4))
+        file.seek(name_length + extra_length, os.SEEK_CUR)
+        return np.lib.format.read_array(file, allow_pickle=False)
+    with archive.open(info) as data:
+        array = np.lib.format.read_array(data, allow_pickle=False)
+        data.read()  # to the end, where the checksum is compared
+    _intact.add(member)
     return array

@@ -40,7 +40,7 @@ class Partition(ABC):
 
     @abstractmethod
     def open(self) -> OpenPartition:
-        """The records. Any number of workers may open a partition, any number of times, from any thread: they see the same rows.
+        """The records. Any number of workers may open a partition, any number of times, in any thread: they see the same rows.
 
         Raises
         ------
