@@ -4,8 +4,8 @@
 
 Every contender runs in a process of its own, because threads are fixed at start-up and peak memory is a number per
 process. Compilation and loading are outside the timed part. Each process is run ``--repeats`` times, in turn, from as
-many starting points, ours three times from each, and the median is reported. Quality is the perplexity of 500 further documents under each fitted
-model, by the same code.
+many starting points, ours three times from each, and the median is reported. Quality is the perplexity of 500 further
+documents under each fitted model, by the same code.
 """
 
 from __future__ import annotations
