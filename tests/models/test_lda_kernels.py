@@ -175,7 +175,7 @@ E_STEP = """
 import hashlib
 import numpy as np
 from vips.datasets import make_lda_corpus
-from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, valid_documents
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
 counts = make_lda_corpus(300, n_topics=12, n_words=300, document_length=400, topic_word_prior=0.02, random_state=0).counts
 topics = TopicPosterior(np.random.default_rng(0).gamma(1.0, 1.0, (12, 300)))
 statistics = DocumentStatistics(counts, topics, 0.1, 1e-3, 20, np.float32)
