@@ -6,6 +6,7 @@ import pickle
 import secrets
 import threading
 from dataclasses import replace
+from functools import partial
 
 import cloudpickle
 import numpy as np
@@ -15,6 +16,7 @@ from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
 from vips import Block, DenseStatistics, PrivacyLedger, PrivacyPlan, engine, executors, partitions
 from vips._threads import at_most, n_threads
 from vips.data import InMemoryData, check_data
+from vips.models._lda_statistics import DocumentStatistics
 from vips.partitions import FAN_IN, Task, TreeSum, add
 from vips.privacy import noise, sampling
 from vips.privacy.noise import Randomness
@@ -227,11 +229,74 @@ def check_every_partition_counts():
     np.testing.assert_allclose(model.posterior_["a"], 41.0)
 
 
+# -- sums that are not copied ---------------------------------------------------------------------------------------------
+
+
+class Reusing(DenseStatistics):
+    """Writes every sum to the same array, as a model with large sums might."""
+
+    kept: dict = {}
+
+    def weighted_sum(self, weights):
+        for name, value in super().weighted_sum(weights).items():
+            self.kept.setdefault(name, np.empty_like(value))[...] = value
+        return self.kept
+
+
+def check_arrays_of_a_model_are_not_added_to():
+    model = BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=1))
+    model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
+    model.chunk_size = 4
+    Reusing.kept = {}
+    model.fit(data_of(np.ones((40, 2)), 10))
+    np.testing.assert_allclose(model.posterior_["a"], 41.0)
+
+
+def check_sums_said_to_be_new_are_nobody_elses():
+    """Whatever the weights, and to whatever they are added."""
+    n_checked = 0
+    for case in CASES:
+        model = case.make_model(privacy=PLAN, random_state=0)
+        task, ((partition, _),) = shares_of(model, data_of(case.make_records(20, np.random.default_rng(0)), 100), PLAN)
+        (records,) = partition.open().chunks(np.arange(20), 20)
+        statistics, weights = model.expected_statistics(records, task.posterior), np.linspace(0.0, 1.0, 20)
+        if not statistics.sums_are_new:
+            continue
+        lattice = replace(PLAN, noise="discrete").lattice(task.blocks)
+        rounded_sum = partial(statistics.rounded_sum, blocks=task.blocks, lattice=lattice)
+        for sums in (statistics.weighted_sum, rounded_sum):
+            first, second = sums(weights), sums(weights)
+            for name, value in first.items():
+                value += 1
+                assert not np.shares_memory(value, second[name]), f"{case.name} keeps its sums"
+            for name, value in sums(weights).items():
+                np.testing.assert_array_equal(value, second[name], err_msg=f"{case.name} keeps its sums")
+        n_checked += 1
+    assert n_checked > 0
+
+
+def not_copied(patch):
+    patch.setattr(Reusing, "sums_are_new", True)
+
+
+def sums_kept(patch):
+    original = DocumentStatistics.weighted_sum
+
+    def mutant(self, weights):
+        if not hasattr(self, "kept"):
+            self.kept = original(self, weights)
+        return self.kept
+
+    patch.setattr(DocumentStatistics, "weighted_sum", mutant)
+
+
 CHECKS = [
     check_partitions_flip_their_own_coins,
     check_a_share_computed_twice_is_the_same,
     check_noise_is_drawn_once_however_many_partitions,
     check_every_partition_counts,
+    check_arrays_of_a_model_are_not_added_to,
+    check_sums_said_to_be_new_are_nobody_elses,
 ]
 
 
@@ -249,6 +314,8 @@ def test_partitions(check):
         (coins_flipped_anew, check_a_share_computed_twice_is_the_same),
         (noise_by_partition, check_noise_is_drawn_once_however_many_partitions),
         (share_left_out, check_every_partition_counts),
+        (not_copied, check_arrays_of_a_model_are_not_added_to),
+        (sums_kept, check_sums_said_to_be_new_are_nobody_elses),
     ],
     ids=lambda function: function.__name__,
 )

@@ -56,15 +56,10 @@ def run_ranges(
         Below this much work in all, one thread does it: waking another one costs about 0.05 ms.
     """
     n_items, threads = len(cumulative_work) - 1, n_threads()
-    if threads == 1 or n_items <= 1 or cumulative_work[-1] - cumulative_work[0] < least_work:
+    if threads == 1 or n_items <= 1 or (least_work and cumulative_work[-1] - cumulative_work[0] < least_work):
         kernel(0, n_items)
         return
-    # smaller and smaller, so that all end at about one time
-    left = np.linspace(1.0, 0.0, threads * parts_per_thread + 1)[1:-1] ** 2
-    first, last = cumulative_work[0], cumulative_work[-1]
-    cuts = np.searchsorted(cumulative_work, last - left * (last - first))
-    cuts = np.unique([0, *np.minimum(cuts, n_items), n_items])
-    pending = deque(itertools.pairwise(cuts.tolist()))
+    pending = deque(_ranges(cumulative_work, threads * parts_per_thread))
 
     def work() -> None:
         with at_most(1):
@@ -94,6 +89,21 @@ def run_ranges(
     for helper in helpers:
         if not helper.cancelled():
             helper.result()
+
+
+def _ranges(cumulative_work: np.ndarray, n_parts: int) -> Iterator[tuple[int, int]]:
+    """Smaller and smaller, so that all threads end at about one time; none of them is empty."""
+    first, last = cumulative_work[0], cumulative_work[-1]
+    cuts = (last - (last - first) * _left_after(n_parts)).astype(cumulative_work.dtype)  # else NumPy converts all of it
+    for start, stop in itertools.pairwise([0, *cumulative_work.searchsorted(cuts).tolist(), len(cumulative_work) - 1]):
+        if start < stop:
+            yield start, stop
+
+
+@cache
+def _left_after(n_parts: int) -> np.ndarray:
+    """Shares of the work that are left after the first part, the first two, …, all but one."""
+    return (np.arange(n_parts - 1, 0, -1) / n_parts) ** 2
 
 
 def _run(future: Future, function: Callable[[], None]) -> None:

@@ -60,7 +60,16 @@ class Block:
 
 
 class RecordStatistics(ABC):
-    """Expected sufficient statistics of a chunk of records, in whatever form makes norms and sums cheap."""
+    """Expected sufficient statistics of a chunk of records, in whatever form makes norms and sums cheap.
+
+    Attributes
+    ----------
+    sums_are_new : bool
+        Whether nobody else keeps, or writes to, the arrays that the two methods for sums return: large ones need not be copied
+        then. False unless a class says so.
+    """
+
+    sums_are_new = False
 
     @abstractmethod
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:

@@ -119,20 +119,20 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             weights = plan.clip_weights(statistics.norms(blocks))
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
-                total = _begun(shares, task)
+                total = _begun(shares, task, copy=not statistics.sums_are_new)
             else:
                 for name, value in shares.items():
                     total[name] += value
     return task.zeros() if total is None else total
 
 
-def _begun(shares: Totals, task: Task) -> Totals:
-    """A copy of the first chunk's sums. Its order in memory is that of ``zeros``: how later products are rounded must not tell
-    whether anybody was in the sample."""
+def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
+    """The first chunk's sums, to be added to. Their order in memory is that of ``zeros``: how later products are rounded must
+    not tell whether anybody was in the sample."""
     for name, block in task.blocks.items():
         if np.shape(shares[name]) != block.shape:
             raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
-    return {name: np.array(shares[name], task.dtype, order="C") for name in task.blocks}
+    return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
 
 
 def usable(model, chunk, stop_at_invalid: bool):

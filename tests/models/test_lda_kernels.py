@@ -137,13 +137,22 @@ def test_repeated_or_unsorted_words_are_found(n_words):
             assert found.tolist() == [True, True, False, True]
 
 
-def test_validity_is_that_of_a_documents_own_entries():
+@pytest.mark.parametrize("integers", [True, False])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
+def test_validity_is_that_of_a_documents_own_entries(dtype, integers):
     """SciPy allows entries behind the last row."""
-    documents = sp.csr_array((np.array([1.0, 2.0, np.nan]), np.array([0, 1, 9]), np.array([0, 1, 1, 2])), shape=(3, 2))
-    assert valid_documents(documents, 2, integers=True).all()
-    for count, word in [(np.nan, 1), (np.inf, 1), (-1.0, 1), (0.5, 1), (1.0, -1), (1.0, 2)]:
+    counts = np.array([1, 2, -3], dtype)
+    if np.dtype(dtype).kind == "f":
+        counts[2] = np.nan
+    documents = sp.csr_array((counts, np.array([0, 1, 9]), np.array([0, 1, 1, 2])), shape=(3, 2))
+    assert valid_documents(documents, 2, integers).all()
+    for count, word in [(np.nan, 1), (np.inf, 1), (-np.inf, 1), (-1, 1), (0.5, 1), (1, -1), (1, 2), (0, 1)]:
+        if counts.dtype.kind == "i" and count not in (-1, 0, 1):
+            continue
         documents.data[1], documents.indices[1] = count, word
-        assert valid_documents(documents, 2, integers=True).tolist() == [True, True, False]
+        is_valid = 0 <= count < np.inf and 0 <= word < 2 and not (integers and count != np.floor(count))
+        assert valid_documents(documents, 2, integers).tolist() == [True, True, is_valid]
+    assert valid_documents(documents[:0], 2, integers).tolist() == []
 
 
 def test_float32_is_close_to_float64():

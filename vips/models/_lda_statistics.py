@@ -88,6 +88,8 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     documents = canonical(documents)
     stored = slice(documents.indptr[-1])
     counts, words = documents.data[stored], documents.indices[stored]
+    if _within(words, n_words) and _within(counts, np.inf) and not (integers and counts.dtype.kind == "f"):
+        return np.ones(documents.shape[0], dtype=bool)
     bad = (words < 0) | (words >= n_words)
     if counts.dtype.kind == "f":
         bad |= ~np.isfinite(counts)
@@ -96,6 +98,11 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     if counts.dtype.kind in "fi":
         bad |= counts < 0
     return rows_without(bad, documents.indptr)
+
+
+def _within(values: np.ndarray, end: float) -> bool:
+    """Whether all of them are at least 0 and below ``end``. Extremes are NaN if one of them is."""
+    return len(values) == 0 or bool(values.min() >= 0 and values.max() < end)
 
 
 class DocumentStatistics(RecordStatistics):
@@ -115,6 +122,8 @@ class DocumentStatistics(RecordStatistics):
     doc_topic : ndarray of shape (n_documents, n_topics)
         γ.
     """
+
+    sums_are_new = True
 
     def __init__(self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
