@@ -275,8 +275,21 @@ def check_sums_said_to_be_new_are_nobody_elses():
     assert n_checked > 0
 
 
+@pytest.mark.parametrize("chunk_size", [4, 100])
+def test_sums_in_the_same_memory_are_not_added(chunk_size, monkeypatch):
+    """A record would count twice: for more than the sensitivity."""
+    monkeypatch.setattr(Reusing, "sums_are_new", True)
+    model = BetaBernoulli(privacy=replace(PLAN, sampling_rate=1.0))
+    model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
+    model.chunk_size = chunk_size
+    Reusing.kept = {}
+    with pytest.raises(ValueError, match="sums_are_new"):
+        model.fit(data_of(np.ones((40, 2)), 10))
+
+
 def not_copied(patch):
     patch.setattr(Reusing, "sums_are_new", True)
+    patch.setattr(np, "may_share_memory", lambda *_: False)
 
 
 def sums_kept(patch):

@@ -65,8 +65,8 @@ class RecordStatistics(ABC):
     Attributes
     ----------
     sums_are_new : bool
-        Whether nobody else keeps, or writes to, the arrays that the two methods for sums return: large ones need not be copied
-        then. False unless a class says so.
+        Whether the two methods for sums return new arrays each time, which nobody else keeps or writes to: they are added to
+        without a copy. False unless a class says so.
     """
 
     sums_are_new = False

@@ -121,8 +121,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             if total is None:
                 total = _begun(shares, task, copy=not statistics.sums_are_new)
             else:
-                for name, value in shares.items():
-                    total[name] += value
+                _add_to(total, shares)
     return task.zeros() if total is None else total
 
 
@@ -133,6 +132,17 @@ def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
         if np.shape(shares[name]) != block.shape:
             raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
     return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
+
+
+def _add_to(total: Totals, shares: Totals) -> None:
+    """In place. One array that comes twice would be doubled, and with it what a record counts for."""
+    for name, value in shares.items():
+        if np.may_share_memory(total[name], value):
+            raise ValueError(
+                f"Two sums of block {name!r} are in the same memory, so that records would count for more than the clip norm: "
+                "`sums_are_new` is for statistics whose sums are new arrays each time."
+            )
+        total[name] += value
 
 
 def usable(model, chunk, stop_at_invalid: bool):
@@ -204,8 +214,7 @@ class TreeSum:
         if unfinished is None:
             unfinished = total
         else:
-            for name, value in total.items():
-                unfinished[name] += value
+            _add_to(unfinished, total)
         if count + 1 < FAN_IN:
             self._levels[level] = (count + 1, unfinished)
         else:
