@@ -243,12 +243,17 @@ class Reusing(DenseStatistics):
         return self.kept
 
 
-def check_arrays_of_a_model_are_not_added_to():
-    model = BetaBernoulli(privacy=PrivacyPlan.non_private(n_steps=1))
+def fit_reusing(plan, chunk_size):
+    """To forty pairs of ones."""
+    model = BetaBernoulli(privacy=plan)
     model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
-    model.chunk_size = 4
+    model.chunk_size = chunk_size
     Reusing.kept = {}
-    model.fit(data_of(np.ones((40, 2)), 10))
+    return model.fit(data_of(np.ones((40, 2)), 10))
+
+
+def check_arrays_of_a_model_are_not_added_to():
+    model = fit_reusing(PrivacyPlan.non_private(n_steps=1), 4)
     np.testing.assert_allclose(model.posterior_["a"], 41.0)
 
 
@@ -279,12 +284,8 @@ def check_sums_said_to_be_new_are_nobody_elses():
 def test_sums_in_the_same_memory_are_not_added(chunk_size, monkeypatch):
     """A record would count twice: for more than the sensitivity."""
     monkeypatch.setattr(Reusing, "sums_are_new", True)
-    model = BetaBernoulli(privacy=replace(PLAN, sampling_rate=1.0))
-    model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
-    model.chunk_size = chunk_size
-    Reusing.kept = {}
     with pytest.raises(ValueError, match="sums_are_new"):
-        model.fit(data_of(np.ones((40, 2)), 10))
+        fit_reusing(replace(PLAN, sampling_rate=1.0), chunk_size)
 
 
 def not_copied(patch):

@@ -5,7 +5,9 @@ import os
 import threading
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 
 import numpy as np
 import pytest
@@ -17,9 +19,7 @@ from vips._threads import at_most, n_threads, run_ranges
 @pytest.fixture(autouse=True)
 def three_threads(monkeypatch):
     monkeypatch.setattr(_threads.numba.config, "NUMBA_NUM_THREADS", 3)
-    _threads._pool.cache_clear()
-    yield
-    _threads._pool.cache_clear()
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
 
 
 def counted(work, **settings):
@@ -96,10 +96,10 @@ def test_nobody_is_warned_in_other_threads_of_what_nobody_is_warned_of_here():
 
 
 def test_an_interruption_waits_for_those_who_write(monkeypatch):
-    running, wait = [], _threads.wait
+    running, wait = [], _threads.Future.exception
 
-    def interrupt(helpers):
-        monkeypatch.setattr(_threads, "wait", wait)
+    def interrupt(helper):
+        monkeypatch.setattr(_threads.Future, "exception", wait)
         raise KeyboardInterrupt
 
     def kernel(*_):
@@ -107,33 +107,49 @@ def test_an_interruption_waits_for_those_who_write(monkeypatch):
         time.sleep(0.05)
         running.pop()
 
-    monkeypatch.setattr(_threads, "wait", interrupt)
+    monkeypatch.setattr(_threads.Future, "exception", interrupt)
     with pytest.raises(KeyboardInterrupt):
         run_ranges(kernel, np.arange(30))
     assert not running
-
-
-def test_the_caller_does_it_all_where_no_thread_can_be_started():
-    _threads._pool().shutdown()
-    np.testing.assert_array_equal(counted(np.arange(50)), 1)
 
 
 def no_thread(*_):
     raise RuntimeError("can't start new thread")
 
 
-def test_what_was_asked_of_a_thread_that_could_not_start_is_waited_for(monkeypatch):
-    """It is in the pool's queue, and is taken up by a thread that had other things to do."""
-    _threads._pool().submit(time.sleep, 0.05)
+def test_the_caller_does_it_all_where_no_thread_can_be_started(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", no_thread)
-    caller, seen = threading.get_ident(), np.zeros(100, int)
+    np.testing.assert_array_equal(counted(np.arange(50)), 1)
+    assert _threads._pool.tasks.empty()
 
-    def kernel(start, stop):
-        time.sleep(0.02 if threading.get_ident() == caller else 0.5)
-        seen[start:stop] += 1
 
-    run_ranges(kernel, np.arange(101))
-    np.testing.assert_array_equal(seen, 1)
+def test_those_threads_that_could_be_started_help(monkeypatch):
+    assert _threads._pool.started(1) == 1
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert len(workers_of()) == 2
+
+
+def test_who_is_busy_is_not_waited_for():
+    release = threading.Event()
+    for _ in range(_threads._pool.started(2)):
+        _threads._pool.tasks.put((Future(), copy_context(), release.wait))
+    assert workers_of() == {threading.get_ident()}
+    release.set()
+
+
+def test_threads_that_wait_for_work_keep_nothing():
+    class Kernel:
+        def __call__(self, *_):
+            time.sleep(0.001)
+
+    kernel = Kernel()
+    run_ranges(kernel, np.arange(100))
+    gone, kernel = weakref.ref(kernel), None
+    for _ in range(1000):
+        if gone() is None:
+            return
+        time.sleep(0.01)
+    raise AssertionError("a thread keeps the last kernel")
 
 
 def test_many_callers_at_once():

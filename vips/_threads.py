@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
+from contextvars import Context, ContextVar, copy_context
 from functools import cache
+from queue import SimpleQueue
 
 import numba
 import numpy as np
 
 __all__ = ["at_most", "n_threads", "run_ranges"]
 
-_here = threading.local()
+_most = ContextVar("most_threads", default=sys.maxsize)
 
 
 def n_threads() -> int:
@@ -24,21 +27,17 @@ def n_threads() -> int:
 
     No more than :func:`at_most` says around the call.
     """
-    return min(numba.config.NUMBA_NUM_THREADS, getattr(_here, "most", numba.config.NUMBA_NUM_THREADS))
+    return min(numba.config.NUMBA_NUM_THREADS, _most.get())
 
 
 @contextmanager
 def at_most(n: int) -> Iterator[None]:
     """Kernels that this thread starts use at most ``n`` threads, so that workers who share the processors do not fight."""
-    before = getattr(_here, "most", None)
-    _here.most = n
+    before = _most.set(n)
     try:
         yield
     finally:
-        if before is None:
-            del _here.most
-        else:
-            _here.most = before
+        _most.reset(before)
 
 
 def run_ranges(
@@ -62,27 +61,21 @@ def run_ranges(
     pending = deque(_ranges(cumulative_work, threads * parts_per_thread))
 
     def work() -> None:
-        with at_most(1):
-            while True:
-                try:
-                    start, stop = pending.popleft()  # atomic
-                except IndexError:
-                    return
-                kernel(start, stop)
+        while True:
+            try:
+                start, stop = pending.popleft()  # atomic
+            except IndexError:
+                return
+            kernel(start, stop)
 
-    errors = np.geterr()
-
-    def help_out() -> None:
-        with np.errstate(**errors):  # what nobody is to be warned of, nobody is warned of in other threads
-            work()
-
-    helpers = []
+    helpers = [Future() for _ in range(_pool.started(threads - 1))]
     try:
-        for _ in range(threads - 1):
-            helpers.append(Future())
-            with suppress(RuntimeError):  # no thread can be started; it may be taken up later, all the same
-                _pool().submit(_run, helpers[-1], help_out)
-        work()
+        with at_most(1):
+            # in the context of the caller: what nobody is to be warned of here, nobody is warned of in other threads
+            tasks = [(helper, copy_context(), work) for helper in helpers]
+            for task in tasks:
+                _pool.tasks.put(task)
+            work()
     finally:
         pending.clear()
         _wait(helpers)
@@ -106,30 +99,54 @@ def _left_after(n_parts: int) -> np.ndarray:
     return (np.arange(n_parts - 1, 0, -1) / n_parts) ** 2
 
 
-def _run(future: Future, function: Callable[[], None]) -> None:
-    """Unless it was cancelled. (The pool's own futures are not known where a thread could not be started.)"""
-    if future.set_running_or_notify_cancel():
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-            del future  # whom its own error would keep in memory
-
-
 def _wait(helpers: list[Future]) -> None:
     """Until all have stopped, even if it is interrupted: they write to the caller's arrays."""
     try:
-        wait([helper for helper in helpers if not helper.cancel()])  # others' work may have kept some from starting
+        for helper in helpers:
+            if not helper.cancel():  # others' work may have kept it from starting
+                helper.exception()
     except BaseException:
         _wait(helpers)
         raise
 
 
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads that wait for work: starting them each time took as long as some of it."""
-    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, thread_name_prefix="vips")
+class _Pool:
+    """Threads that wait for work: starting them each time took as long as some of it.
+
+    A thread that is woken needs the interpreter, and goes to sleep again if whoever woke it is still there, which costs 0.1 ms:
+    after ``tasks.put`` the caller is to be in a kernel at once. (Executors of the standard library have more to do.)
+    """
+
+    def __init__(self) -> None:
+        self.tasks: SimpleQueue[tuple[Future, Context, Callable[[], None]]] = SimpleQueue()
+        self._lock, self._n_threads = threading.Lock(), 0
+
+    def started(self, n: int) -> int:
+        """``n``, or as many threads as could be started."""
+        with self._lock, suppress(RuntimeError):  # no more threads can be started
+            while self._n_threads < n:
+                threading.Thread(target=_serve, args=(self.tasks,), name="vips", daemon=True).start()
+                self._n_threads += 1
+        return min(n, self._n_threads)
 
 
+def _serve(tasks: SimpleQueue) -> None:
+    while True:
+        future, context, function = tasks.get()
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(context.run(function))
+            except BaseException as error:
+                future.set_exception(error)
+        del future, context, function  # they would keep the caller's arrays, or an error of its own, in memory
+
+
+def _begin() -> None:
+    """Also in a forked process, which has no threads."""
+    global _pool
+    _pool = _Pool()
+
+
+_begin()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a forked process has no threads
+    os.register_at_fork(after_in_child=_begin)

@@ -119,7 +119,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             weights = plan.clip_weights(statistics.norms(blocks))
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
-                total = _begun(shares, task, copy=not getattr(statistics, "sums_are_new", False))
+                total = _begun(shares, task, copy=not statistics.sums_are_new)
             else:
                 _add_to(total, shares)
     return task.zeros() if total is None else total

@@ -59,7 +59,7 @@ def run_side_by_side(counts, seed):
     """The same in two processes at once; seconds of one of them."""
     fit_vips(counts[:300])
     context = multiprocessing.get_context("fork")
-    start, results = context.Barrier(2), context.SimpleQueue()
+    start, results = context.Barrier(2, timeout=60), context.SimpleQueue()
 
     def fit():
         start.wait()
@@ -68,9 +68,11 @@ def run_side_by_side(counts, seed):
     processes = [context.Process(target=fit) for _ in range(2)]
     for process in processes:
         process.start()
-    both = [results.get() for _ in processes]
     for process in processes:
         process.join()
+    if any(process.exitcode for process in processes):
+        raise RuntimeError("One of the two processes failed.")
+    both = [results.get() for _ in processes]
     return np.zeros((1, 1)), {key: statistics.mean(result[key] for result in both) for key in both[0]}
 
 

@@ -23,6 +23,8 @@ CANARIES_PER_RUN, STEPS_IN_ALL_RUNS = 1000, 5000
 class _CanaryStatistics:
     """Row (j, s, id): s × 10 C along coordinate j of block ``canary``; row (-1, s, id): s C along one of block ``other``."""
 
+    sums_are_new = True
+
     def __init__(self, rows: np.ndarray, blocks: Mapping[str, object], clip_norm: float) -> None:
         self._is_canary = rows[:, 0] >= 0
         self._place = np.where(self._is_canary, rows[:, 0], 0).astype(np.int64)
