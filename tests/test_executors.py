@@ -22,7 +22,7 @@ import threadpoolctl
 from distributed import Client, LocalCluster
 
 from tests.laws.cases import CASES, BetaBernoulli, arguments
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, _threads
 from vips._threads import n_threads
 from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data
 from vips.executors import resolve
@@ -304,18 +304,58 @@ def test_threads_share_the_processors(monkeypatch):
 
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
     monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
     Counts.seen.clear()
     with threadpoolctl.threadpool_limits(4, user_api="blas"):
         Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="threads")
         after = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
-    assert set(Counts.seen) == {(1, 1)}
+    assert set(Counts.seen) == {(4, 1)}  # kernels are shared with threads that have nothing else to do
     assert after == {4}
     assert n_threads() == 4
 
 
+class Shared(BetaBernoulli):
+    """Each of three partitions is twenty pieces of work for a kernel."""
+
+    lock, running, most, helped, prepared = threading.Lock(), 0, 0, False, 0
+
+    def prepare(self, posterior):
+        type(self).prepared += 1
+
+    def expected_statistics(self, records, posterior):
+        caller = threading.get_ident()
+
+        def kernel(*_):
+            with self.lock:
+                type(self).running += 1
+                type(self).most = max(self.most, self.running)
+            time.sleep(0.02)
+            with self.lock:
+                type(self).running -= 1
+            type(self).helped |= threading.get_ident() != caller
+
+        _threads.run_ranges(kernel, np.arange(20))
+        return super().expected_statistics(records, posterior)
+
+
+def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
+    model = Shared(privacy=replace(PLAN, sampling_rate=1.0), random_state=0).fit(
+        in_parts(COINS, size=20), executor="threads"
+    )
+    np.testing.assert_array_equal(
+        model.posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).posterior_["a"]
+    )
+    assert (Shared.most, Shared.helped, Shared.prepared) == (2, True, PLAN.n_steps)
+
+
 def test_executors_by_name():
     assert resolve(None).__class__ is resolve("serial").__class__
-    assert resolve("threads").__class__ is resolve("joblib").__class__ is resolve("processes").__class__
+    assert resolve("joblib").__class__ is resolve("processes").__class__
 
 
 def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):

@@ -8,12 +8,13 @@ import warnings
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from functools import partial
 
 import numpy as np
 import pytest
 
 from vips import _threads
-from vips._threads import at_most, n_threads, run_ranges
+from vips._threads import at_most, n_threads, run_ranges, side_by_side
 
 
 @pytest.fixture(autouse=True)
@@ -174,3 +175,58 @@ def test_a_forked_process_has_threads_of_its_own():
     assert results.get(timeout=30) == 3
     child.join(30)
     assert child.exitcode == 0
+
+
+# -- calls side by side ---------------------------------------------------------------------------------------------------
+
+
+def slow(i, log):
+    time.sleep(0.03 if i % 3 == 0 else 0.001)
+    log.append(i)
+    return i
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_results_come_in_order_and_are_not_heaped_up(n):
+    log, taken = [], []
+    for result in side_by_side((partial(slow, i, log) for i in range(20)), n):
+        taken.append(result)
+        assert len(log) <= len(taken) + 2 * n
+    assert taken == list(range(20)) == sorted(log)
+
+
+@pytest.mark.parametrize("ending", ["error", "left", "interrupted"])
+def test_nobody_works_on_after_the_end(ending, monkeypatch):
+    log = []
+
+    def call(i):
+        if i == 2 and ending == "error":
+            raise ZeroDivisionError
+        return slow(i, log)
+
+    results = side_by_side((partial(call, i) for i in range(30)), 3)
+    if ending == "error":
+        with pytest.raises(ZeroDivisionError):
+            list(results)
+    elif ending == "left":
+        next(results)
+        results.close()
+    else:
+        next(results)
+        with pytest.raises(KeyboardInterrupt):
+            results.throw(KeyboardInterrupt)
+    done = len(log)
+    assert done < 30
+    time.sleep(0.1)
+    assert len(log) == done
+
+
+def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    assert list(side_by_side((threading.get_ident for _ in range(3)), 2)) == [threading.get_ident()] * 3
+
+
+def test_kernels_of_calls_are_shared_among_all():
+    for workers in side_by_side((workers_of for _ in range(10)), 3):
+        assert 1 <= len(workers) <= 3
+    assert len(workers) == 3  # the last one had all of them

@@ -7,18 +7,20 @@ import os
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import Context, ContextVar, copy_context
 from functools import cache
 from queue import SimpleQueue
+from typing import TypeVar
 
 import numba
 import numpy as np
 
-__all__ = ["at_most", "n_threads", "run_ranges"]
+__all__ = ["at_most", "n_threads", "run_ranges", "side_by_side"]
 
+T = TypeVar("T")
 _most = ContextVar("most_threads", default=sys.maxsize)
 
 
@@ -84,6 +86,30 @@ def run_ranges(
             helper.result()
 
 
+def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
+    """Results of ``calls``, in order, computed by ``n`` threads, in the context of whoever asks for the first result.
+
+    Where calls share kernels out (:func:`run_ranges`), those of these threads that have no call left help. At most ``2 n``
+    results are kept, or being computed.
+    """
+    n, begun = _pool.started(n), deque()
+    try:
+        for call in calls:
+            if n == 0:  # no thread can be started
+                yield call()
+                continue
+            begun.append(Future())
+            _pool.tasks.put((begun[-1], copy_context(), call))
+            if len(begun) == 2 * n:
+                yield begun[0].result()
+                begun.popleft()
+        while begun:
+            yield begun[0].result()
+            begun.popleft()
+    finally:
+        _wait(begun)
+
+
 def _ranges(cumulative_work: np.ndarray, n_parts: int) -> Iterator[tuple[int, int]]:
     """Smaller and smaller, so that all threads end at about one time; none of them is empty."""
     first, last = cumulative_work[0], cumulative_work[-1]
@@ -99,7 +125,7 @@ def _left_after(n_parts: int) -> np.ndarray:
     return (np.arange(n_parts - 1, 0, -1) / n_parts) ** 2
 
 
-def _wait(helpers: list[Future]) -> None:
+def _wait(helpers: Iterable[Future]) -> None:
     """Until all have stopped, even if it is interrupted: they write to the caller's arrays."""
     try:
         for helper in helpers:

@@ -10,12 +10,13 @@ import pickle
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import lru_cache
+from contextlib import closing, contextmanager
+from functools import lru_cache, partial
 
 import joblib
 from joblib.externals.loky.process_executor import TerminatedWorkerError
 
+from vips._threads import n_threads, side_by_side
 from vips.data import DataSource, Partition
 from vips.partitions import PartitionError, Task, TreeSum, partition_sum, share_of_worker
 
@@ -102,13 +103,35 @@ class SerialWorkers(Workers):
         return total.result() or task.zeros()
 
 
+class Threads(Executor):
+    """One partition for each processor at a time. A thread that has none left helps with the kernels of others."""
+
+    @contextmanager
+    def over(self, data: DataSource) -> Iterator[Workers]:
+        yield ThreadWorkers(data)
+
+
+class ThreadWorkers(Workers):
+    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        task.model.prepare(task.posterior)
+        shares = (
+            partial(share_of_worker, task, partition, sampler(i), n_threads(), 1)
+            for i, partition in enumerate(self.data.partitions)
+        )
+        total = TreeSum()
+        with closing(side_by_side(shares, joblib.cpu_count())) as results:
+            for share in results:
+                total.push(share)
+        return total.result() or task.zeros()
+
+
 class Joblib(Executor):
     """As ``joblib.parallel_config`` says.
 
     Parameters
     ----------
     backend : str, optional
-        In its place, one worker per processor of this backend.
+        In its place, one process per processor of this backend.
     """
 
     def __init__(self, backend: str | None = None) -> None:
@@ -126,7 +149,7 @@ class Joblib(Executor):
             parallel = joblib.Parallel(
                 n_jobs=joblib.cpu_count(), backend=self._backend, return_as="generator", mmap_mode="c"
             )
-            are_threads = self._backend == "threading"
+            are_threads = False
         with parallel:  # what is mapped stays mapped from step to step
             yield JoblibWorkers(data, parallel, are_threads)
 
@@ -163,7 +186,7 @@ class JoblibWorkers(Workers):
 
 
 def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dict:
-    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads)
+    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads, threads)
 
 
 @lru_cache(maxsize=1)
@@ -179,7 +202,7 @@ def _writable(share: dict) -> dict:
 
 _BY_NAME: dict[str, Callable[[], Executor]] = {
     "serial": Serial,
-    "threads": lambda: Joblib("threading"),
+    "threads": Threads,
     "processes": lambda: Joblib("loky"),
     "joblib": Joblib,
 }

@@ -209,6 +209,12 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Starting point of the average of full-data totals, by block. Never a function of the data."""
 
+    def prepare(self, posterior) -> None:
+        """Compute, once and for all records, what E-steps need of the last posterior and keep with it; nothing by default.
+
+        Called before several threads begin, each of which would compute it for itself.
+        """
+
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
         """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``."""

@@ -160,8 +160,13 @@ def usable(model, chunk, stop_at_invalid: bool):
     return chunk[valid]
 
 
-def share_of_worker(task: Task, partition: Partition, coins, threads: int) -> Totals:
+def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:
     """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
+
+    Parameters
+    ----------
+    threads, blas_threads : int
+        At most, for kernels and for BLAS.
 
     Raises
     ------
@@ -171,7 +176,7 @@ def share_of_worker(task: Task, partition: Partition, coins, threads: int) -> To
         In a private fit, for any other error: its class and where it came from, not what it says.
     """
     try:
-        with at_most(threads), at_most_threads(threads):
+        with at_most(threads), at_most_threads(blas_threads):
             return partition_sum(task, partition, coins)
     except (SourceError, InvalidRecordError):
         raise

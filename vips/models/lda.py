@@ -195,6 +195,9 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def valid_records(self, records) -> np.ndarray:
         return valid_documents(records, self._n_words(), integers=self.is_private)
 
+    def prepare(self, posterior: TopicPosterior) -> None:
+        posterior.word_weights(np.dtype(self.dtype))
+
     def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
         return self._infer(self._to_length(canonical(records)), posterior)
 
