@@ -22,10 +22,18 @@ import threadpoolctl
 from distributed import Client, LocalCluster
 
 from tests.laws.cases import CASES, BetaBernoulli, arguments
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, _threads
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    SigmoidBeliefNetwork,
+    _threads,
+)
 from vips._threads import n_threads
 from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data
 from vips.executors import resolve
+from vips.models import _lda_statistics, _sbn_posterior
 from vips.partitions import PartitionError
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, clip_norm=1.5, reproducible_noise=True)
@@ -351,6 +359,30 @@ def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
         model.posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).posterior_["a"]
     )
     assert (Shared.most, Shared.helped, Shared.prepared) == (2, True, PLAN.n_steps)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "model"),
+    [
+        (_lda_statistics, "fill_word_weights", LatentDirichletAllocation(2, vocabulary=3, document_length=10)),
+        (_sbn_posterior, "_FullSpread", SigmoidBeliefNetwork(2, covariance="full")),
+    ],
+)
+def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, model, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 1)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+    original, calls = getattr(owner, name), []
+
+    def slow(*arguments):
+        calls.append(None)
+        time.sleep(0.05)
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, slow)
+    model.set_params(privacy=PrivacyPlan.non_private(n_steps=3)).fit(in_parts(COINS), executor="threads")
+    assert len(calls) == 3
 
 
 def test_executors_by_name():

@@ -103,6 +103,9 @@ class BeliefNetwork(ConjugateExponentialModel):
         valid[valid] = self._valid_entries(dense_rows(records[valid], np.dtype(np.float64))).all(axis=1)
         return valid
 
+    def prepare(self, posterior: NetworkPosterior) -> None:
+        posterior.spread(np.dtype(self.dtype))
+
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
         alone = self._plan().noise == "discrete"
