@@ -221,6 +221,20 @@ def test_nobody_works_on_after_the_end(ending, monkeypatch):
     assert len(log) == done
 
 
+def test_calls_that_nobody_began_are_not_waited_for():
+    log = []
+
+    def call(i):
+        if i == 0:
+            raise ZeroDivisionError
+        time.sleep(0.2)
+        log.append(i)
+
+    with pytest.raises(ZeroDivisionError):
+        list(side_by_side((partial(call, i) for i in range(4)), 2))
+    assert 3 not in log
+
+
 def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     assert list(side_by_side((threading.get_ident for _ in range(3)), 2)) == [threading.get_ident()] * 3

@@ -125,14 +125,14 @@ def _left_after(n_parts: int) -> np.ndarray:
     return (np.arange(n_parts - 1, 0, -1) / n_parts) ** 2
 
 
-def _wait(helpers: Iterable[Future]) -> None:
-    """Until all have stopped, even if it is interrupted: they write to the caller's arrays."""
+def _wait(asked: Iterable[Future]) -> None:
+    """Until all have stopped, even if it is interrupted: they write to the caller's arrays. Who has not begun never will."""
     try:
-        for helper in helpers:
-            if not helper.cancel():  # others' work may have kept it from starting
-                helper.exception()
+        begun = [future for future in asked if not future.cancel()]
+        for future in begun:
+            future.exception()
     except BaseException:
-        _wait(helpers)
+        _wait(asked)
         raise
 
 
