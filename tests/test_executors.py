@@ -383,6 +383,9 @@ def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, mode
     monkeypatch.setattr(owner, name, slow)
     model.set_params(privacy=PrivacyPlan.non_private(n_steps=3)).fit(in_parts(COINS), executor="threads")
     assert len(calls) == 3
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        model.fit(in_parts(COINS), executor="joblib")
+    assert len(calls) == 6
 
 
 def test_executors_by_name():

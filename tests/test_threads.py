@@ -138,6 +138,21 @@ def test_who_is_busy_is_not_waited_for():
     release.set()
 
 
+def test_who_begins_late_is_waited_for(monkeypatch):
+    """The only thread has other things to do at first."""
+    assert _threads._pool.started(1) == 1
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    _threads._pool.tasks.put((Future(), copy_context(), partial(time.sleep, 0.05)))
+    caller, seen = threading.get_ident(), np.zeros(100, int)
+
+    def kernel(start, stop):
+        time.sleep(0.02 if threading.get_ident() == caller else 0.5)
+        seen[start:stop] += 1
+
+    run_ranges(kernel, np.arange(101))
+    np.testing.assert_array_equal(seen, 1)
+
+
 def test_threads_that_wait_for_work_keep_nothing():
     class Kernel:
         def __call__(self, *_):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 
@@ -87,6 +87,14 @@ def _is_dask_client(executor: object) -> bool:
     return distributed is not None and isinstance(executor, distributed.Client)
 
 
+def _added(shares: Iterable[dict], task: Task) -> dict:
+    """In the order of the tree."""
+    total = TreeSum()
+    for share in shares:
+        total.push(share)
+    return total.result() or task.zeros()
+
+
 class Serial(Executor):
     """Here, one partition after the other; each with all threads."""
 
@@ -97,10 +105,8 @@ class Serial(Executor):
 
 class SerialWorkers(Workers):
     def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
-        total = TreeSum()
-        for i, partition in enumerate(self.data.partitions):
-            total.push(partition_sum(task, partition, sampler(i)))
-        return total.result() or task.zeros()
+        shares = (partition_sum(task, partition, sampler(i)) for i, partition in enumerate(self.data.partitions))
+        return _added(shares, task)
 
 
 class Threads(Executor):
@@ -118,11 +124,8 @@ class ThreadWorkers(Workers):
             partial(share_of_worker, task, partition, sampler(i), n_threads(), 1)
             for i, partition in enumerate(self.data.partitions)
         )
-        total = TreeSum()
         with closing(side_by_side(shares, joblib.cpu_count())) as results:
-            for share in results:
-                total.push(share)
-        return total.result() or task.zeros()
+            return _added(results, task)
 
 
 class Joblib(Executor):
@@ -175,14 +178,13 @@ class JoblibWorkers(Workers):
     def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
         # As bytes to processes: arrays in it would be written to disk, step by step, and stay there until the end of the fit.
         sent = task if self._are_threads else pickle.dumps(joblib.wrap_non_picklable_objects(task, keep_wrapper=False))
-        total = TreeSum()
+        if self._are_threads:
+            task.model.prepare(task.posterior)
         shares = self._parallel(
             joblib.delayed(_share)(sent, partition, sampler(i), self._threads)
             for i, partition in enumerate(self.data.partitions)
         )
-        for share in shares:
-            total.push(_writable(share))
-        return total.result() or task.zeros()
+        return _added(map(_writable, shares), task)
 
 
 def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dict:
