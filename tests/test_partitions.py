@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
-from vips import Block, DenseStatistics, PrivacyLedger, PrivacyPlan, engine, executors, partitions
+from vips import Block, DenseStatistics, PrivacyPlan, engine, executors, partitions
 from vips._threads import at_most, n_threads
 from vips.data import InMemoryData, check_data
 from vips.models._lda_statistics import DocumentStatistics
@@ -121,14 +121,6 @@ def check_task_holds_nothing_to_make_noise_from():
 
 def test_task_holds_nothing_to_make_noise_from():
     check_task_holds_nothing_to_make_noise_from()
-
-
-def test_a_task_does_not_carry_an_open_ledger_to_its_workers(tmp_path):
-    """A worker that outlives the fit would charge what it is used for later."""
-    with PrivacyLedger(tmp_path / "open.ledger", 5.0, 1e-5, "coins"):
-        sent = cloudpickle.dumps(shares_of(BetaBernoulli(privacy=PLAN), data_of(np.ones((30, 4)), 10), PLAN))
-        assert b"open.ledger" not in sent
-        assert b"open.ledger" in pickle.dumps(PLAN)  # which may begin a fit elsewhere
 
 
 def model_sent_as_it_is(patch):

@@ -37,7 +37,8 @@ def encode(value: object) -> object:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
     if type(value) in _CLASSES.values():
-        return {_TAG: type(value).__name__, "value": {f.name: encode(getattr(value, f.name)) for f in fields(value)}}
+        values = {each.name: encode(getattr(value, each.name)) for each in fields(value) if each.compare}
+        return {_TAG: type(value).__name__, "value": values}
     raise TypeError(f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, plans and step sizes can.")
 
 

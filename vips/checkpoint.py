@@ -53,15 +53,18 @@ class Journal:
         Where an interrupted fit stopped.
     """
 
-    def __init__(self, run: LedgerRun | None = None, path: Path | None = None, header: dict | None = None) -> None:
-        self._run, self._path, self._header = run, path, header
+    def __init__(self) -> None:
+        self._run: LedgerRun | None = None
+        self._path: Path | None = None
+        self._header: dict | None = None
         self.start: FitState | None = None
 
-    @classmethod
     def begin(
-        cls, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
-    ) -> Journal:
+        self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
+    ) -> None:
         """Charge the fit, or go on with the one that the checkpoint holds. Looks at public facts only.
+
+        The run is the journal's before it is charged: if this is interrupted, ``close`` gives back what it charged.
 
         Raises
         ------
@@ -70,14 +73,20 @@ class Journal:
         LedgerError
             If the ledger refuses.
         """
-        if checkpoint is None:
-            return cls(None if ledger is None else ledger.charge(plan, type(model).__name__))
-        header, path = _identity(model, plan), Path(checkpoint).absolute()
-        if not path.exists():
-            if not os.access(path.parent, os.W_OK):
-                raise CheckpointError(f"No checkpoint can be written to {path}: its folder is missing or not writable.")
-            run = None if ledger is None else ledger.charge(plan, type(model).__name__)
-            return cls(run, path, header | {"run": None if run is None else run.run})
+        path = None if checkpoint is None else Path(checkpoint).absolute()
+        header = {} if path is None else _identity(model, plan)
+        if path is not None and path.exists():
+            self._go_on(model, plan, ledger, path, header)
+            return
+        if path is not None and not os.access(path.parent, os.W_OK):
+            raise CheckpointError(f"No checkpoint can be written to {path}: its folder is missing or not writable.")
+        if ledger is not None:
+            self._run = LedgerRun(ledger)
+            self._run.charge(plan, type(model).__name__, model.describe()["unit"])
+        self._path, self._header = path, header | {"run": None if self._run is None else self._run.run}
+
+    def _go_on(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, path: Path, header: dict) -> None:
+        """With the fit that the file holds."""
         saved, arrays = _read(path)
         _check_same(saved, header, plan.n_steps, path)
         if (saved["run"] is None) != (ledger is None):
@@ -89,14 +98,15 @@ class Journal:
         shapes = {name: block.shape for name, block in model.blocks().items()}
         if {name: value.shape for name, value in average.items()} != shapes or set(saved["noise_std"]) != set(shapes):
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
-        run = None if ledger is None else ledger.resume(saved["run"], saved["step"], plan)
-        journal = cls(run, path, header | {"run": saved["run"]})
-        journal.start = FitState(saved["step"], average, saved["noise_std"], _under(arrays, "posterior"))
+        if ledger is not None:
+            self._run = LedgerRun(ledger, saved["run"])
+            self._run.resume(saved["step"], plan)
+        self._path, self._header = path, header | {"run": saved["run"]}
+        self.start = FitState(saved["step"], average, saved["noise_std"], _under(arrays, "posterior"))
         if saved["step"] == plan.n_steps:
             warnings.warn(
-                f"{path} holds a finished fit: its posterior is used, the data are not.", PrivacyWarning, stacklevel=4
+                f"{path} holds a finished fit: its posterior is used, the data are not.", PrivacyWarning, stacklevel=5
             )
-        return journal
 
     @property
     def ledger_entry(self) -> dict | None:

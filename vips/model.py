@@ -6,6 +6,7 @@ posterior does a (noisy) average of totals give. Sampling, clipping, noise and a
 
 from __future__ import annotations
 
+import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,6 +22,7 @@ from vips import engine, executors
 from vips.checkpoint import Journal
 from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without
 from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
+from vips.privacy._open_ledger import sent_from
 from vips.privacy.ledger import LedgerError, PrivacyLedger, current_ledger
 from vips.step_size import RobbinsMonro
 
@@ -364,7 +366,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
                     f"The plan is for `n_records={plan.n_records}` (public), but X has {data.n_records} rows."
                 )
             plan.lattice(self.blocks())
-            journal = Journal.begin(self, plan, ledger, checkpoint)
+            journal.begin(self, plan, ledger, checkpoint)
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
             self.privacy_ = PrivacyReport(
                 plan=plan,
@@ -375,12 +377,13 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
             self.posterior_ = posterior
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
-        except BaseException as error:  # Ctrl-C included: a half-fitted model must not look fitted
-            self._forget()
+        except BaseException as error:  # Ctrl-C included
             try:
                 journal.close()
             except (OSError, LedgerError) as failed:
                 error.add_note(f"The ledger could not be told, and the run stays charged until it is closed: {failed}")
+            finally:
+                self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
             self.__dict__.pop("_fitting_plan", None)
@@ -405,14 +408,35 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         check_is_fitted(self, "posterior_")
         save_model(self, path)
 
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | {"_sent_from": sent_from(self.__dict__.get("_sent_from"))}
+
+    def __copy__(self) -> Self:
+        return self._copied(self.__dict__)
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self._copied(copy.deepcopy(self.__dict__, memo))
+
+    def _copied(self, state: dict) -> Self:
+        """A copy stays here; only what is pickled is sent."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(state)
+        return copied
+
+    def __sklearn_clone__(self) -> Self:
+        clone = super().__sklearn_clone__()
+        if "_sent_from" in self.__dict__:
+            clone._sent_from = self._sent_from
+        return clone
+
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, after a check that the fit can be charged at all."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        around = current_ledger()
-        if ledger is not None and around is not None and ledger.path != around.path:
+        around = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        if ledger is not None and around is not None and ledger.identity != around.identity:
             raise LedgerError(
-                f"`ledger` is {ledger.path}, but the fit runs inside `with` {around.path}: charge one of them."
+                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {around.path}: charge one of them."
             )
         ledger = ledger or around
         if ledger is not None and not self.is_private:

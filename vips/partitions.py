@@ -80,11 +80,11 @@ class Task:
         return cls(model, blocks, posterior, plan, stop)
 
     def __getstate__(self) -> dict:
-        """What leaves the process: nothing that noise could be derived from, and no word of an open ledger."""
-        plan, model = self.plan.for_workers(), copy.copy(self.model)
+        """What leaves the process: nothing that noise could be derived from."""
+        model = copy.copy(self.model)
         model.random_state = None
-        model.privacy = model._fitting_plan = plan
-        return self.__dict__ | {"model": model, "plan": plan}
+        model.privacy = model._fitting_plan = self.plan
+        return self.__dict__ | {"model": model}
 
     def zeros(self) -> Totals:
         """The sum of no records."""

@@ -1,27 +1,24 @@
 """The ledger: terms, admission, declared fits, runs, and what the file shows."""
 
 import json
-import pickle
+import os
+import re
 import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
-import sklearn
 from scipy.optimize import brentq
 from scipy.stats import norm
-from sklearn.base import clone
-from sklearn.model_selection import GridSearchCV, cross_validate
-from sklearn.pipeline import make_pipeline
 
 from tests.laws.cases import BetaBernoulli
 from vips import LatentDirichletAllocation, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
-from vips.privacy import _ledger_book, accounting
-from vips.privacy.ledger import LedgerError, current_ledger
+from vips.privacy import _chain_file, _ledger_book, accounting
+from vips.privacy.ledger import LedgerError
 
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
@@ -95,6 +92,71 @@ def test_foreign_and_damaged_files_are_refused_and_not_touched(tmp_path, path, l
         PrivacyLedger.open(tmp_path / "missing")
     with pytest.raises(LedgerError, match="no folder"):
         PrivacyLedger(tmp_path / "missing" / "a.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
+
+
+def test_a_file_in_another_journal_mode_is_refused_and_can_be_switched_back(path, ledger):
+    """As a browser of SQLite files does it. In WAL mode a copy of the file misses its last entries."""
+    fit(ledger)
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    connection.close()
+    with pytest.raises(LedgerError, match="journal mode 'wal'") as refused:
+        fit(ledger)
+    statement = str(refused.value).split("'")[-2]
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.close()
+    fit(ledger)
+    assert len(PrivacyLedger.open(path).runs()) == 2
+
+
+def test_a_reader_needs_no_right_to_write(path, ledger, monkeypatch):
+    """An officer who may look. (As root, any file can be written to: SQLite is told to open it for reading.)"""
+    fit(ledger)
+    path.chmod(0o444)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda name, **how: connect(name.replace("mode=rw", "mode=ro"), **how))
+    PrivacyLedger.open(path).verify(ledger.head())
+    with pytest.raises(OSError, match="readonly"):
+        fit(ledger)
+
+
+@pytest.mark.parametrize("error", [PermissionError(1, "Operation not permitted"), OSError(95, "Not supported")])
+def test_file_systems_without_hard_links(path, monkeypatch, error):
+    def link(*_):
+        raise error
+
+    monkeypatch.setattr(os, "link", link)
+    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+    fit(ledger)
+    assert len(PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters").runs()) == 1
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+
+
+def test_a_ledger_without_hard_links_replaces_nobodys_file(path, monkeypatch):
+    def link(partial, name):
+        name.write_text("somebody else was faster")
+        raise PermissionError
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(LedgerError, match="not a ledger"):
+        PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+    assert path.read_text() == "somebody else was faster"
+
+
+@pytest.mark.parametrize(
+    "body",
+    ['{"kind": "charge"}', '{"kind": "party"}', "[]", "7", '{"kind": ["release"]}', "[" * 100_000, "no json",
+     '{"kind": "release", "run": "unknown", "step": 1}', '{"kind": "open"}', '{"kind": "declare", "group": {}, "plans": 3}'],
+)  # fmt: skip
+def test_forged_entries_with_the_right_hash_are_one_kind_of_error(path, ledger, body):
+    connection = sqlite3.connect(path)
+    digest = _chain_file._hash(1, ledger.head().split(":")[1], body)
+    connection.execute("INSERT INTO entries VALUES (1, ?, ?)", (body, digest))
+    connection.commit()
+    connection.close()
+    with pytest.raises(LedgerError, match="forged"):
+        PrivacyLedger.open(path)
 
 
 def test_a_newer_format_is_refused(path, ledger):
@@ -178,6 +240,47 @@ def test_what_has_no_guarantee_is_refused_before_anything_is_charged(ledger):
     assert kinds(ledger) == ["open"]
     with pytest.raises(TypeError, match="PrivacyLedger"):
         fit("letters.ledger")
+
+
+class Free(PrivacyPlan):
+    """Looks like a plan, and adds no noise."""
+
+    def add_noise(self, total, blocks, randomness, step):
+        return dict(total)
+
+
+def test_a_plan_of_a_class_of_its_own_has_no_guarantee(ledger):
+    plan = Free(**{each.name: getattr(PLAN, each.name) for each in fields(PrivacyPlan) if each.compare})
+    with pytest.raises(LedgerError, match="subclass of PrivacyPlan"):
+        fit(ledger, plan)
+    with pytest.raises(LedgerError, match="subclass of PrivacyPlan"):
+        ledger.declare([plan])
+    assert kinds(ledger) == ["open"]
+    report = fit(plan=plan).privacy_
+    assert not report.has_guarantee
+    assert report.epsilon(1e-5) == np.inf
+    assert "NO GUARANTEE: the plan is a Free" in str(report)
+    with pytest.raises(TypeError, match="cannot be saved"):
+        report.to_json()
+
+
+def test_a_model_that_protects_something_else_than_the_ledger_counts_is_refused(path):
+    ledger = PrivacyLedger(path, epsilon=8.0, delta=1e-5, dataset="letters", unit="one patient")
+    topics = LatentDirichletAllocation(2, vocabulary=4, privacy=PLAN)
+    with pytest.raises(LedgerError, match="by 'one patient'; LatentDirichletAllocation protects 'one doc") as refused:
+        topics.fit(COINS, ledger=ledger)
+    assert kinds(ledger) == ["open"]
+    with pytest.raises(LedgerError, match="protects 'one record'"):
+        fit(ledger)
+    exec(str(refused.value).split("say so once: ")[1], {"ledger": ledger})  # what the message says works
+    ledger.accept_unit("one document")
+    topics.fit(COINS, ledger=PrivacyLedger(path, epsilon=8.0, delta=1e-5, dataset="letters", unit="one patient"))
+    assert kinds(ledger)[:3] == ["open", "unit", "charge"]
+    assert ledger.history()[2]["unit"] == "one document"
+    with pytest.raises(LedgerError, match="protects 'one record'"):
+        fit(ledger)
+    with pytest.raises(LedgerError, match="in words"):
+        ledger.accept_unit("")
 
 
 def test_everything_is_charged_before_a_value_is_read(ledger):
@@ -289,6 +392,29 @@ def test_two_resumes_of_one_run_do_not_both_go_on(ledger):
         first.release(2)
     first.close()  # of a run that is no longer its own: nothing
     assert ledger.run(run.run).closed is False
+    assert ledger.run(run.run).charged == 5
+
+
+def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
+    """The resume comes in between, from another process as it were: when the close has the file."""
+    run, elsewhere = ledger.charge(PLAN), PrivacyLedger.open(path)
+    run.release(1)
+    file = ledger._file
+
+    class Slow:
+        def transaction(self, to_write=False):
+            ledger._file = file
+            elsewhere_resumes()
+            return file.transaction(to_write)
+
+    def elsewhere_resumes():  # in the clerk's thread: what it would ask is done at once
+        with file.transaction(to_write=True) as chain:
+            book = elsewhere._book.after(chain.read(elsewhere._book.known, elsewhere._book.head))
+            chain.write([{"time": "", **book.resuming(run.run, 1, PLAN)[0]}], book.known, book.head)
+
+    ledger._file = Slow()
+    run.close()
+    assert kinds(ledger)[-1] == "resume"
     assert ledger.run(run.run).charged == 5
 
 
@@ -461,136 +587,6 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
     assert 0.0 < worst <= delta
 
 
-# -- with scikit-learn and processes ----------------------------------------------------------------------------
-
-
-def test_with_charges_every_private_fit_inside(ledger):
-    with ledger:
-        assert current_ledger().path == ledger.path
-        fit()
-        clone(BetaBernoulli(privacy=PLAN)).fit(COINS)
-        with pytest.raises(LedgerError, match="adds no noise"):
-            BetaBernoulli().fit(COINS)
-        with ledger:
-            fit(ledger)
-        fit()
-    assert current_ledger() is None
-    fit()
-    assert len(ledger.runs()) == 4
-
-
-def test_two_ledgers_at_once_are_refused(tmp_path, ledger):
-    other = PrivacyLedger(tmp_path / "other.ledger", 1.0, 1e-5, "other")
-    with ledger, pytest.raises(LedgerError, match="charge one of them"):
-        fit(other)
-    assert kinds(other) == kinds(ledger) == ["open"]
-
-
-def test_blocks_of_several_threads_need_not_nest(tmp_path, ledger):
-    """What one thread closes stays open for the other, and another ledger is refused meanwhile."""
-    other = PrivacyLedger(tmp_path / "other.ledger", 3.0, 1e-5, "other")
-    first, second = ledger, PrivacyLedger.open(ledger.path)
-    first.__enter__()
-    second.__enter__()
-    with pytest.raises(LedgerError, match="Another ledger"), other:
-        pass
-    first.__exit__()
-    fit()
-    second.__exit__()
-    assert len(ledger.runs()) == 1
-    assert current_ledger() is None
-    with other:
-        fit()
-    assert len(other.runs()) == 1
-
-
-def test_ledgers_are_pickled_by_path(ledger):
-    copy = pickle.loads(pickle.dumps(ledger))
-    fit(copy)
-    assert len(ledger.runs()) == 1
-
-
-class Scored(BetaBernoulli):
-    def score(self, X, y=None):
-        return 0.0
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_cross_validation_is_counted_in_child_processes(ledger, n_jobs):
-    cross_validate(Scored(privacy=PLAN), COINS, cv=2, n_jobs=n_jobs)  # workers that started without a ledger
-    assert ledger.runs() == []
-    with ledger:
-        cross_validate(Scored(privacy=PLAN), COINS, cv=3, n_jobs=n_jobs, error_score="raise")
-    assert len(ledger.runs()) == 3
-    cross_validate(Scored(privacy=PLAN), COINS, cv=2, n_jobs=n_jobs)
-    assert len(ledger.runs()) == 3
-
-
-@pytest.mark.parametrize("n_jobs", [None, 2])
-def test_grid_search_passes_the_ledger_on(path, n_jobs):
-    ledger = PrivacyLedger(path, 6.0, 1e-5, "letters")
-    grid = {"privacy": [PLAN, replace(PLAN, noise_multiplier=6.0)]}
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = Scored(privacy=PLAN).set_fit_request(ledger=True)
-        GridSearchCV(model, grid, cv=2, n_jobs=n_jobs, error_score="raise").fit(COINS, ledger=ledger)
-    assert len(ledger.runs()) == 5  # two settings on two folds, and the refit
-    assert sorted({run.plan["noise_multiplier"] for run in ledger.runs()}) == [4.0, 6.0]
-
-
-def test_a_model_built_in_a_reused_worker_is_counted(ledger):
-    from joblib import Parallel, delayed
-
-    def build_and_fit():
-        plan = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)
-        BetaBernoulli(privacy=plan).fit(COINS)
-
-    Parallel(n_jobs=2)(delayed(int)(i) for i in range(4))  # the workers exist before the ledger is opened
-    with ledger:
-        Parallel(n_jobs=2)(delayed(build_and_fit)() for _ in range(2))
-    assert len(ledger.runs()) == 2
-
-
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
-def test_a_running_pool_learns_of_each_ledger_from_the_plans_it_gets(tmp_path, ledger, method):
-    import multiprocessing
-
-    other = PrivacyLedger(tmp_path / "other.ledger", 3.0, 1e-5, "other")
-    with ledger:
-        pool = multiprocessing.get_context(method).Pool(1)  # inherits an open ledger
-    with pool:
-        pool.apply(_fit_in_worker, (PLAN,))
-        assert len(ledger.runs()) == 0
-        with ledger:
-            pool.apply(_fit_in_worker, (PLAN,))
-        assert len(ledger.runs()) == 1
-        with other:
-            pool.apply(_fit_in_worker, (PLAN,))
-        pool.apply(_fit_in_worker, (PLAN,))
-        assert (len(ledger.runs()), len(other.runs())) == (1, 1)
-
-
-def test_a_plan_from_a_file_opens_no_ledger(ledger):
-    from vips.privacy import _open_ledger
-
-    ended = subprocess.Popen([sys.executable, "-c", ""])
-    ended.wait()
-    import socket
-
-    _open_ledger.adopt((socket.gethostname(), ended.pid, str(ledger.path)))
-    assert current_ledger() is None
-
-
-def _fit_in_worker(plan):
-    BetaBernoulli(privacy=plan).fit(COINS)
-
-
-def test_pipelines_fit_inside_an_open_ledger(ledger):
-    plan = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=2)
-    with ledger:
-        make_pipeline(LatentDirichletAllocation(2, vocabulary=4, privacy=plan)).fit(COINS)
-    assert [run.model for run in ledger.runs()] == ["LatentDirichletAllocation"]
-
-
 def test_the_report_names_the_ledger(ledger):
     report = fit(ledger).privacy_
     assert report.to_dict()["ledger"] == {"dataset": "letters", "run": ledger.runs()[0].run, "charged_steps": 5}
@@ -695,7 +691,14 @@ def test_nothing_depends_on_the_clock(ledger, monkeypatch):
     assert [run.state for run in PrivacyLedger.open(ledger.path).runs()] == ["complete", "complete"]
 
 
-def test_history_is_plain_json(ledger):
-    fit(ledger)
-    json.dumps(ledger.history(), allow_nan=False)
-    assert "COINS" not in json.dumps(ledger.history())
+def test_history_is_plain_json_and_a_function_of_public_facts(tmp_path):
+    """Fits to other records, and to other numbers of them, leave the same entries but for what is drawn at random."""
+    histories = []
+    for i, records in enumerate((COINS, 1.0 - COINS, COINS[:7], COINS[:0], np.full((500, 4), np.nan))):
+        ledger = PrivacyLedger(tmp_path / f"{i}.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
+        BetaBernoulli(privacy=PLAN).fit(records, ledger=ledger)
+        text = json.dumps(ledger.history(), allow_nan=False)
+        for drawn in (ledger.runs()[0].run, ledger.history()[0]["nonce"]):
+            text = text.replace(drawn, "drawn")
+        histories.append(re.sub(r'"time": "[^"]*"', '"time": ""', text))
+    assert len(set(histories)) == 1

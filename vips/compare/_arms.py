@@ -77,7 +77,9 @@ def plans_of_arms(plan: PrivacyPlan, max_norm: float) -> tuple[PrivacyPlan, Priv
     max_norm : float
         Largest norm of a record, or inf.
     """
-    seeded = replace(plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None)
+    seeded = replace(
+        plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None, sent_from=None
+    )
     largest = max(max_norm if np.isfinite(max_norm) else _NO_CLIP, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
@@ -88,6 +90,7 @@ def fit_arms(private, X, y=None) -> Arms:
     fitted = []
     for plan in plans_of_arms(private.privacy_.plan, private.max_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
+        vars(arm).pop("_sent_from", None)  # of a private fit that a ledger paid for; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if needs_labels(private) else arm.fit(X))
     return Arms(*fitted)
 

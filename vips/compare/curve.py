@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -162,7 +162,7 @@ def privacy_utility_curve(
     scores = np.reshape(Parallel(n_jobs=n_jobs)(jobs), (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
     # as ``PrivacyReport.has_guarantee``: seeded noise can be taken off again, and errors may depend on records
-    has_guarantee = not model.privacy.reproducible_noise and getattr(model, "on_invalid", "drop") == "drop"
+    has_guarantee = model.privacy.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     return UtilityCurve(tuple(float(e) for e in epsilons), float(delta), scores[: len(epsilons)], baseline, source)
 
@@ -171,7 +171,8 @@ def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
     """The same plan with the noise that ε takes."""
     kept = ["n_steps", "clip_norm", "sampling", "relation", "batch_size", "n_records", "noise", "reproducible_noise"]
     kept += ["sampling_rate"] if plan.sampling == "poisson" else []
-    return PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
+    found = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
+    return replace(found, sent_from=plan.sent_from)
 
 
 def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> float:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from vips.privacy import accounting
-from vips.privacy._chain_file import LedgerError
+from vips.privacy._chain_file import START, Entry, LedgerError
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Book", "PrivacyBudgetError", "Run", "best_order", "cost_of", "filter_budget"]
+__all__ = ["ANY_UNIT", "Book", "PrivacyBudgetError", "Run", "best_order", "cost_of", "filter_budget"]
+
+
+# The unit of a ledger that says nothing of its own: one record is whatever a model's record is.
+ANY_UNIT = "one record"
 
 
 class PrivacyBudgetError(LedgerError):
@@ -39,7 +44,7 @@ def cost_of(plan: PrivacyPlan) -> dict:
     return {name: getattr(plan, name) for name in names}
 
 
-@dataclass
+@dataclass(frozen=True)
 class Run:
     """One admitted fit.
 
@@ -89,48 +94,94 @@ class Run:
         """Steps that the filter pays for: all, or of a declared fit those beyond its declaration."""
         return self.charged if self.group is None else self.further
 
+    def after(self, body: Mapping) -> Run:
+        """The run after a further entry of its own."""
+        kind = body["kind"]
+        if kind == "release":
+            last = max(self.last_step, body["step"])
+            return replace(self, released=self.released + 1, last_step=last, next_step=body["step"] + 1)
+        if kind == "resume":
+            charged, further = self.charged + body["further"], self.further + body["further"]
+            next_step = body["step"] + 1
+            return replace(
+                self, attempt=body["attempt"], next_step=next_step, closed=False, charged=charged, further=further
+            )
+        if kind == "close":
+            returned, left = body["returned"], max(0, self.further - body["returned"])
+            charged = self.charged - returned
+            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=left)
+        raise ValueError(f"unknown kind {kind!r}")
 
-@dataclass
+
+@dataclass(frozen=True)
 class Book:
-    """State after the entries applied so far."""
+    """What the entries so far add up to. Further entries make another book, so that no reader sees one that is half written.
+
+    Attributes
+    ----------
+    terms : dict
+        Of the first entry.
+    groups : dict of str to dict
+        Declared plans; ``unused`` are those that no run has used up.
+    runs : dict of str to Run
+    blocks : set of str
+        Tokens of the blocks ``with ledger:`` that were opened.
+    units : set of str
+        What one record may be called: the ledger's unit, and what was declared to be the same.
+    known : int
+        Number of entries.
+    head, identity : str
+        Hash of the last entry, and of the first.
+    """
 
     terms: dict = field(default_factory=dict)
     groups: dict[str, dict] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)
+    units: set[str] = field(default_factory=set)
     known: int = 0
-    head: str = "0" * 64
+    head: str = START
+    identity: str = ""
 
-    def apply(self, number: int, body: dict, digest: str) -> None:
-        """One entry."""
+    def after(self, entries: Iterable[Entry]) -> Book:
+        """The book with further entries."""
+        book = replace(
+            self, groups=dict(self.groups), runs=dict(self.runs), blocks=set(self.blocks), units=set(self.units)
+        )  # its own, and changed here only
+        for number, body, digest in entries:
+            try:
+                terms = book._enter(body)
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
+                raise LedgerError(
+                    f"Entry {number} of the ledger is not one that this version writes ({type(error).__name__}: {error}): the "
+                    "file was forged, or a newer version wrote it."
+                ) from error
+            identity = digest if number == 0 else book.identity
+            book = replace(book, terms=terms, known=number + 1, head=digest, identity=identity)
+        return book
+
+    def _enter(self, body: dict) -> dict:
+        """Change the containers by one entry; the terms after it."""
         kind = body["kind"]
         if kind == "open":
-            self.terms = {name: body[name] for name in ("epsilon", "delta", "dataset", "unit", "relation", "order")}
-        elif kind == "declare":
+            self.units.add(body["unit"])
+            return {name: body[name] for name in ("epsilon", "delta", "dataset", "unit", "relation", "order")}
+        if kind == "declare":
             self.groups[body["group"]] = body | {"unused": list(body["plans"])}
+        elif kind == "block":
+            self.blocks.add(body["token"])
+        elif kind == "unit":
+            self.units.add(body["name"])
         elif kind == "charge":
             run = Run(*(body[name] for name in ("run", "model", "plan", "time", "steps", "divergence", "group")))
-            run.charged = run.steps
             if run.group is not None:
-                self.groups[run.group]["unused"].remove(run.plan)
-            self.runs[run.run] = run
+                unused = list(self.groups[run.group]["unused"])
+                unused.remove(run.plan)
+                self.groups[run.group] = self.groups[run.group] | {"unused": unused}
+            self.runs[run.run] = replace(run, charged=run.steps)
         else:
-            run = self.runs[body["run"]]
-            if kind == "release":
-                run.released += 1
-                run.last_step = max(run.last_step, body["step"])
-                run.next_step = body["step"] + 1
-            elif kind == "resume":
-                run.attempt, run.next_step, run.closed = body["attempt"], body["step"] + 1, False
-                run.charged += body["further"]
-                run.further += body["further"]
-            elif kind == "close":
-                run.closed = True
-                run.returned += body["returned"]
-                run.charged -= body["returned"]
-                run.further = max(0, run.further - body["returned"])
-            else:
-                raise LedgerError(f"The ledger has an entry of unknown kind {kind!r}: a newer version wrote it.")
-        self.known, self.head = number + 1, digest
+            self.runs[body["run"]] = self.runs[body["run"]].after(body)
+        return self.terms
 
     def run(self, name: str) -> Run:
         """A run by its name."""
@@ -200,14 +251,29 @@ class Book:
         costs = [cost_of(plan) for plan in plans]
         return [{"kind": "declare", "group": name, "plans": costs, "epsilon": share, "delta": share_delta}]
 
-    def charging(self, run: str, model: str, plan: PrivacyPlan, divergence: float) -> list[dict]:
+    def charging(self, run: str, model: str, unit: str | None, plan: PrivacyPlan, divergence: float) -> list[dict]:
         """All steps of a new run, to the first declared group that has this plan left, or else to the filter."""
+        self._check_unit(model, unit)
         cost, steps = cost_of(plan), plan.n_steps
         group = next((name for name, group in self.groups.items() if cost in group["unused"]), None)
         if group is None:
             self.admit(steps * divergence, steps)
         paid = {"plan": cost, "steps": steps, "divergence": divergence, "group": group}
-        return [{"kind": "charge", "run": run, "model": model, **paid}]
+        return [{"kind": "charge", "run": run, "model": model, "unit": unit, **paid}]
+
+    def _check_unit(self, model: str, unit: str | None) -> None:
+        """Whether what the fit protects is what the ledger counts."""
+        counted = self.terms["unit"]
+        if unit is not None and counted != ANY_UNIT and unit not in self.units:
+            raise LedgerError(
+                f"The ledger of {self.terms['dataset']!r} counts by {counted!r}; {model} protects {unit!r}. If these are not "
+                "the same, the budget would promise more than the fit keeps. If they are, say so once: "
+                f"ledger.accept_unit({unit!r})"
+            )
+
+    def accepting(self, name: str) -> list[dict]:
+        """Another name of the unit."""
+        return [] if name in self.units else [{"kind": "unit", "name": name}]
 
     def resuming(self, name: str, step: int, plan: PrivacyPlan) -> list[dict]:
         """The further steps of a run that goes on after ``step``: those that it repeats, and those that were returned."""
@@ -236,10 +302,12 @@ class Book:
             raise LedgerError(f"Run {name} has no charge for step {step}.")
         return [{"kind": "release", "run": name, "attempt": attempt, "step": step}]
 
-    def closing(self, name: str) -> list[dict]:
-        """The end of a run, unless it has ended."""
+    def closing(self, name: str, attempt: int | None = None) -> list[dict]:
+        """The end of a run, unless it has ended, or has been resumed since ``attempt``."""
         run = self.run(name)
         if run.closed or (run.last_step == run.steps and run.released == run.charged):
+            return []
+        if attempt is not None and run.attempt != attempt:
             return []
         unreleased = run.charged - run.released
         returned = unreleased if run.group is None else min(unreleased, run.further)

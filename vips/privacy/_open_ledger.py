@@ -1,116 +1,166 @@
-"""Which ledger is open around the code that runs: in this process and in the processes that it starts.
+"""Which ledger pays for a fit that is not told: a block ``with ledger:`` around it, here or where it was sent from.
 
-The path travels in the environment, which children inherit, and with every plan that is pickled under an open ledger, so that
-worker processes that were already running learn of it (and of its end). Idle workers of joblib are stopped when a ledger is
-opened or closed, because they keep the environment of their start. Whatever is open is open for every thread.
+Here, a block is open for all threads of the process, and a forked child goes on inside it. To other processes a fit takes the
+block along: every plan and model that is pickled says where it was sent from, and says the same whoever unpickles it or sends
+it on. Nothing in a process changes when one arrives; the fit looks when it begins, and is refused if it cannot reach that very
+ledger.
 """
 
 from __future__ import annotations
 
 import os
-import socket
-import sys
-import threading
-from dataclasses import dataclass, field
+import platform
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 
-__all__ = ["adopt", "close", "open_path", "open_with", "tag"]
+from vips.privacy._chain_file import LedgerError
 
-VARIABLE = "VIPS_OPEN_LEDGER"
-_UNKNOWN = object()
+__all__ = ["OUTSIDE", "Block", "SentFrom", "call_inside", "enter", "is_open_here", "leave", "paying", "sent_from"]
 
-
-@dataclass
-class _Process:
-    """What this process knows. A forked child begins anew: what its parent opened, it inherits by the environment."""
-
-    number: int
-    opened: list[str] = field(default_factory=list)
-    used: bool = False
-    adopted: object = _UNKNOWN
-    inherited: str | None = field(default_factory=lambda: os.environ.get(VARIABLE))
+# Of what was pickled outside of every block.
+OUTSIDE = "outside"
 
 
-_lock = threading.RLock()
-_process = _Process(os.getpid())
+@dataclass(frozen=True)
+class Block:
+    """One ``with ledger:``, as other processes recognise it.
 
-
-def _here() -> _Process:
-    global _process
-    if _process.number != os.getpid():
-        _process = _Process(os.getpid())
-    return _process
-
-
-def open_with(path: str) -> bool:
-    """Note that a ledger is open; False, and nothing noted, if another one is."""
-    with _lock:
-        around = open_path()
-        if around is not None and around != path:
-            return False
-        here = _here()
-        here.opened.append(path)
-        here.used = True
-        os.environ[VARIABLE] = path
-        if len(here.opened) == 1:
-            _stop_idle_workers()
-        return True
-
-
-def close() -> None:
-    """Undo one ``open_with``; with the last one, no ledger of this process is open."""
-    with _lock:
-        here = _here()
-        here.opened.pop()
-        if here.opened:
-            return
-        if here.inherited is None:
-            os.environ.pop(VARIABLE, None)
-        else:
-            os.environ[VARIABLE] = here.inherited
-        _stop_idle_workers()
-
-
-def open_path() -> str | None:
-    """Path of the ledger that is open here, if any."""
-    with _lock:
-        here = _here()
-        if here.opened:
-            return here.opened[-1]
-        return here.inherited if here.adopted is _UNKNOWN else here.adopted
-
-
-def tag() -> tuple[str, int, str | None] | None:
-    """What a pickled plan carries: machine, process and open ledger; nothing in a process without ledgers."""
-    path = open_path()
-    return (socket.gethostname(), os.getpid(), path) if _here().used or path else None
-
-
-def adopt(tagged: tuple[str, int, str | None] | None) -> None:
-    """In another process than the one that pickled a plan: what was open there is open here, and what is closed is not.
-
-    Not if that process has ended, as that of a pickle in a file has.
+    Attributes
+    ----------
+    path : str
+        Of the ledger's file.
+    identity : str
+        Hash of the ledger's first entry.
+    token : str
+        Random; an entry of the ledger since the block was opened, so that older copies lack it.
+    device, inode : int
+        Of the file, by which newer copies differ.
+    machine : str
+        Where ``device`` means something.
     """
-    if tagged is None:
-        return
-    machine, process, path = tagged
-    if process == os.getpid() or (machine == socket.gethostname() and not _is_alive(process)):
-        return
-    with _lock:
-        _here().adopted = path
+
+    path: str
+    identity: str
+    token: str
+    device: int
+    inode: int
+    machine: str
+
+    def is_same_ledger(self, other: Block) -> bool:
+        """Whether both are blocks of one file."""
+        return (self.identity, self.inode) == (other.identity, other.inode)
+
+    def has_this_file(self) -> bool:
+        """Whether what is at ``path`` here is that file, as far as can be seen from outside."""
+        try:
+            stat = os.stat(self.path)
+        except OSError:
+            return False
+        return stat.st_ino == self.inode and (stat.st_dev == self.device or self.machine != this_machine())
 
 
-def _is_alive(process: int) -> bool:
+SentFrom = Block | str | None
+
+
+@cache
+def this_machine() -> str:
+    """A name that containers on one kernel share, and that others have not."""
     try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OSError):
-        return True
-    return True
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
 
 
-def _stop_idle_workers() -> None:
-    if "joblib.externals.loky.reusable_executor" in sys.modules:
-        from joblib.externals.loky import get_reusable_executor
+class _Process:
+    """Blocks that are open in this process, by a key of whoever opened them."""
 
-        get_reusable_executor().shutdown(wait=True)
+    def __init__(self, inherited: Iterable[Block] = ()) -> None:
+        self.blocks: dict[object, Block] = {}
+        self.calls: dict[object, Block] = {}
+        self.inherited = tuple(set(inherited))
+
+
+_process = _Process()
+_call: ContextVar[Block | None] = ContextVar("vips_call_inside", default=None)
+
+
+def _after_fork_in_child() -> None:
+    global _process
+    _process = _Process([*_process.blocks.values(), *_process.calls.values(), *_process.inherited])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def enter(key: object, block: Block) -> None:
+    """Open a block for all threads, until ``leave(key)``.
+
+    Raises
+    ------
+    LedgerError
+        If one of another ledger is open. Nothing is opened then.
+    """
+    process = _process
+    process.blocks[key] = block  # before looking around: of two threads with different ledgers, not both go on
+    for other in (*process.blocks.values(), *process.calls.values(), *process.inherited):
+        if not other.is_same_ledger(block):
+            leave(key)
+            raise LedgerError(f"Another ledger, {other.path}, is open: a fit is charged to one of them.")
+
+
+def leave(key: object) -> None:
+    """Close what was opened with this key, if anything was."""
+    _process.blocks.pop(key, None)
+
+
+@contextmanager
+def call_inside(block: Block) -> Iterator[None]:
+    """The block around a call: of what this thread does, and of threads without one of their own if there is no other."""
+    process, key = _process, object()
+    before = _call.set(block)
+    try:
+        process.calls[key] = block
+        yield
+    finally:
+        process.calls.pop(key, None)
+        _call.reset(before)
+
+
+def is_open_here(block: Block) -> bool:
+    """Whether this process opened that very block and has not left it."""
+    return block in list(_process.blocks.values())
+
+
+def sent_from(before: SentFrom = None) -> Block | str:
+    """What something that is pickled now says, if it arrived here saying ``before``."""
+    if isinstance(before, Block):
+        return before
+    return paying(before) or OUTSIDE
+
+
+def paying(*sent: SentFrom) -> Block | None:
+    """The block that pays for a fit of things that arrived saying ``sent``; None if there is none.
+
+    Raises
+    ------
+    LedgerError
+        If blocks of several ledgers could be meant.
+    """
+    process = _process
+    own = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
+    general = list(process.blocks.values())
+    if not own and OUTSIDE not in sent:
+        general += [*process.inherited, *process.calls.values()]
+    found = own + general
+    for block in found:
+        if not block.is_same_ledger(found[0]):
+            raise LedgerError(
+                f"It is not clear which ledger pays for this fit, {found[0].path} or {block.path}: it was sent from inside of "
+                "a block of one, and runs inside of a block of the other. Leave one of the blocks first."
+            )
+    return found[0] if found else None

@@ -15,11 +15,12 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
 
+from vips._fork import no_fork
 from vips.privacy import _moments
 from vips.privacy._gaussian import gaussian_epsilon, gaussian_log_delta
 
@@ -47,8 +48,7 @@ def event(plan):
     concentrated divergence 1/(2σ²), which is right without sampling; there is no event for it under sampling, and
     dp_accounting refuses this one then.
     """
-    import dp_accounting
-
+    dp_accounting = library()
     if plan.noise_multiplier == 0.0:
         return dp_accounting.NonPrivateDpEvent()
     if plan.noise == "discrete":
@@ -140,16 +140,14 @@ class RDPAccountant(Accountant):
             )
 
     def epsilon(self, plan, delta, orders=None):
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
-
         orders, divergences = _renyi_curve(plan, orders)
-        return max(0.0, float(compute_epsilon(orders, plan.n_steps * divergences, delta)[0]))
+        compute = library().rdp.rdp_privacy_accountant.compute_epsilon
+        return max(0.0, float(compute(orders, plan.n_steps * divergences, delta)[0]))
 
     def delta(self, plan, epsilon, orders=None):
-        from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
-
         orders, divergences = _renyi_curve(plan, orders)
-        return float(compute_delta(orders, plan.n_steps * divergences, epsilon)[0])
+        compute = library().rdp.rdp_privacy_accountant.compute_delta
+        return float(compute(orders, plan.n_steps * divergences, epsilon)[0])
 
 
 class MomentsAccountant(Accountant):
@@ -349,10 +347,18 @@ def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) 
 # -- dp_accounting ----------------------------------------------------------------------------------------------
 
 
-def _neighbours(relation: str):
-    import dp_accounting
+@cache
+def library():
+    """dp_accounting, whose import takes half a second: when it is first needed."""
+    with no_fork():  # a child that is forked meanwhile could never import it
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    return dp_accounting
 
-    kinds = dp_accounting.NeighboringRelation
+
+def _neighbours(relation: str):
+    kinds = library().NeighboringRelation
     return kinds.ADD_OR_REMOVE_ONE if relation == "add_or_remove" else kinds.REPLACE_ONE
 
 
@@ -370,9 +376,7 @@ def _interval(plan) -> float:
 
 @lru_cache(maxsize=8)
 def _compose_pld(events: tuple, relation: str, interval: float):
-    from dp_accounting.pld import PLDAccountant as Composer
-
-    composer = Composer(_neighbours(relation), interval)
+    composer = library().pld.PLDAccountant(_neighbours(relation), interval)
     for each in events:
         composer.compose(each)
     return composer
@@ -413,9 +417,7 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _step_divergences(step, relation: str, orders: tuple[float, ...]) -> np.ndarray:
-    from dp_accounting.rdp import RdpAccountant as Composer
-
-    return np.maximum(Composer(orders, _neighbours(relation)).compose(step)._rdp, 0.0) + ROUNDING
+    return np.maximum(library().rdp.RdpAccountant(orders, _neighbours(relation)).compose(step)._rdp, 0.0) + ROUNDING
 
 
 def _moments_of(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:

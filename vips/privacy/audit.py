@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from vips.privacy import _open_ledger
 from vips.privacy._audit_bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.privacy._audit_canaries import canary_bound
 from vips.privacy._audit_noise import draw_noise, fresh_finding, noise_findings
@@ -22,6 +21,7 @@ from vips.privacy._audit_report import AuditReport, Finding
 from vips.privacy._audit_samples import event_finding, sample_finding
 from vips.privacy._audit_search import Search, lattice_findings, sum_findings
 from vips.privacy._audit_sums import ClippedSum
+from vips.privacy.ledger import current_ledger
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["AuditReport", "Finding", "audit"]
@@ -90,7 +90,7 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
         raise ValueError(
             "With reproducible_noise=True there is no guarantee to audit: whoever knows the seed knows the noise."
         )
-    if _open_ledger.open_path() is not None:
+    if current_ledger(plan.sent_from) is not None:
         raise ValueError(
             "A ledger is open: an audit makes many fits, which should not be charged to it. Close it first."
         )

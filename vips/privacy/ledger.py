@@ -17,16 +17,20 @@ order may not change). Privacy loss distributions compose only plans that were f
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache, partial
 from pathlib import Path
 
 from vips.privacy import _open_ledger, accounting
 from vips.privacy._chain_file import ChainFile, LedgerError
-from vips.privacy._ledger_book import Book, PrivacyBudgetError, Run, best_order, filter_budget
+from vips.privacy._clerk import ask
+from vips.privacy._ledger_book import ANY_UNIT, Book, PrivacyBudgetError, Run, best_order, filter_budget
+from vips.privacy._ledger_run import LedgerRun
+from vips.privacy._open_ledger import Block, SentFrom
 from vips.privacy.plan import PrivacyPlan, check_delta, check_number
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
@@ -36,8 +40,8 @@ class PrivacyLedger:
     """Privacy budget of one data set, in a file that admits fits and refuses what would exceed it.
 
     Opening an existing file with the same terms continues it; other terms are refused. Pass it to ``fit(..., ledger=ledger)``
-    or write ``with ledger:`` around any code: every private fit inside is then charged, in worker processes too, and a
-    non-private one is refused.
+    or write ``with ledger:`` around any code: every private fit inside is then charged, and a non-private one is refused; in
+    this process, in children that it forks, and in workers that get a plan or a model from inside.
 
     Parameters
     ----------
@@ -48,7 +52,8 @@ class PrivacyLedger:
     dataset : str
         Declared name of the data set. Nothing is derived from the data: a fingerprint would tell who is in them.
     unit : str
-        What one record is, in words.
+        What one record is, in words. The default is whatever a model calls a record; with any other unit, a model that protects
+        something else is refused, see :meth:`accept_unit`.
     relation : {"add_or_remove", "replace_one"}
         Of all fits.
     order : int, optional
@@ -65,9 +70,17 @@ class PrivacyLedger:
       ``relation``, however users choose plans from earlier results.
     - All steps of a fit are charged durably before a value of a record is read. Only an entry "close" gives unreleased
       steps back: a process that is killed gives nothing back until its run is resumed or closed.
-    - Concurrent processes are admitted one after another; a full disk refuses.
+    - Concurrent processes and threads are admitted one after another; a full disk refuses.
+    - A plan or model that is pickled inside of ``with ledger:`` belongs to this ledger for good, wherever it is fitted: charged
+      here, once, or refused where this very file cannot be reached. What comes back without a charge raises.
     - An edit inside the file is noticed. A file replaced by an older copy is not, except against a :meth:`head` that
       was kept elsewhere.
+
+    Not covered
+    -----------
+    A plan that another process makes by itself: send :meth:`inside` there. A fit that begins in this process after the block,
+    in a thread that got its model inside. A copy of the file that is made while a block is open, and used on another machine
+    under the same path: its charges are missing here, which shows when a fitted model comes back, and only then.
 
     Examples
     --------
@@ -90,14 +103,15 @@ class PrivacyLedger:
         delta: float,
         dataset: str,
         *,
-        unit: str = "one record",
+        unit: str = ANY_UNIT,
         relation: str = "add_or_remove",
         order: int | None = None,
     ) -> None:
         terms = _terms(epsilon, delta, dataset, unit, relation, order)
-        self._file = ChainFile(Path(path).absolute())
-        ChainFile.create(self._file.path, {"kind": "open", "time": _now(), **terms})
-        self._start()
+        path = Path(path).absolute()
+        # the nonce, because identity is the hash of this entry
+        ChainFile.create(path, {"kind": "open", "time": _now(), "nonce": os.urandom(16).hex(), **terms})
+        self._start(path)
         existing = self._book.terms
         if order is None:
             terms["order"] = existing["order"]
@@ -110,17 +124,15 @@ class PrivacyLedger:
     def open(cls, path: str | os.PathLike) -> PrivacyLedger:
         """An existing ledger, whatever its terms."""
         ledger = cls.__new__(cls)
-        ledger._file = ChainFile(Path(path).absolute())
-        ledger._start()
+        ledger._start(Path(path).absolute())
         return ledger
 
-    def _start(self) -> None:
-        self._book = Book()
-        self._lock = threading.RLock()
+    def _start(self, path: Path) -> None:
+        self._file, self._book, self._keys = ChainFile(path), Book(), []
         self._refresh()
 
     def __reduce__(self):
-        return PrivacyLedger.open, (str(self.path),)
+        return _reopened, (self._as_block(""), f"{self._book.known - 1}:{self._book.head}")
 
     def __repr__(self) -> str:
         return (
@@ -159,6 +171,11 @@ class PrivacyLedger:
         """Neighbouring relation of every fit."""
         return self._book.terms["relation"]
 
+    @property
+    def identity(self) -> str:
+        """Hash of the first entry: no two ledgers have the same."""
+        return self._book.identity
+
     def spent(self) -> float:
         """ε that the fits admitted so far are worth together, at the ledger's δ."""
         return self._refresh().epsilon_spent()
@@ -188,11 +205,11 @@ class PrivacyLedger:
 
     def history(self) -> list[dict]:
         """All entries, checked against their hashes."""
-        return [body for _, body, _ in self._file.read()]
+        return [body for _, body, _ in self._entries()]
 
     def head(self) -> str:
         """Number and hash of the last entry. Keep it elsewhere: it shows later that nothing was cut off or replaced."""
-        number, _, digest = self._file.read()[-1]
+        number, _, digest = self._entries()[-1]
         return f"{number}:{digest}"
 
     def verify(self, head: str | None = None) -> None:
@@ -203,7 +220,7 @@ class PrivacyLedger:
         LedgerError
             If an entry was edited or removed.
         """
-        entries = self._file.read()
+        entries = self._entries()
         if head is not None and head not in [f"{number}:{digest}" for number, _, digest in entries]:
             raise LedgerError(
                 f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
@@ -242,25 +259,39 @@ class PrivacyLedger:
         for plan in plans:
             self._check(plan)
 
-        self._append(lambda book: book.declaring(plans, epsilon, delta))
-        return list(self._book.groups)[-1]
+        return list(self._append(lambda book: book.declaring(plans, epsilon, delta)).groups)[-1]
 
-    def charge(self, plan: PrivacyPlan, model: str = "") -> LedgerRun:
+    def accept_unit(self, name: str) -> None:
+        """Declare that what models call ``name`` ("one document", "one row of X") is the ledger's unit, for good.
+
+        A ledger that counts by "one letter" refuses a model that protects "one document" until somebody has said that these
+        are the same. One with the default unit, "one record", takes what each model calls a record.
+        """
+        if not isinstance(name, str) or not name:
+            raise LedgerError(f"`name` must be a name in words, got {name!r}.")
+        self._append(lambda book: book.accepting(name))
+
+    def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> LedgerRun:
         """Charge all steps of a fit, durably; called by ``fit`` before it reads the data.
+
+        Parameters
+        ----------
+        plan : PrivacyPlan
+        model : str
+            Name of what is fitted, for the history.
+        unit : str, optional
+            What one record is to the fit. None: the ledger's unit.
 
         Raises
         ------
         PrivacyBudgetError
             If they do not fit in what is left. Nothing is charged then.
         LedgerError
-            If the plan has no guarantee or another relation.
+            If the plan has no guarantee, another relation or another unit.
         """
-        self._check(plan)
-        run = os.urandom(16).hex()
-
-        divergence = self._cost(plan)
-        self._append(lambda book: book.charging(run, model, plan, divergence))
-        return LedgerRun(self, run, attempt=0)
+        run = LedgerRun(self)
+        run.charge(plan, model, unit)
+        return run
 
     def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
         """Go on with a run after step ``step``, whose state is known from a checkpoint.
@@ -275,8 +306,9 @@ class PrivacyLedger:
         LedgerError
             If the ledger knows of no such run, step, or plan of that run.
         """
-        self._append(lambda book: book.resuming(run, step, plan))
-        return LedgerRun(self, run, attempt=self._book.run(run).attempt)
+        resumed = LedgerRun(self, run)
+        resumed.resume(step, plan)
+        return resumed
 
     def close(self, run: str) -> int:
         """End a run and give back the steps that were charged and not released; returns their number.
@@ -284,28 +316,60 @@ class PrivacyLedger:
         A run that was killed stays charged in full until somebody closes it (or resumes it). Steps of declared fits are
         not given back. Closing twice gives back nothing more.
         """
-        self._append(lambda book: book.closing(run))
-        return self._book.run(run).returned
+        return self._append(lambda book: book.closing(run)).run(run).returned
 
     def release(self, run: str, attempt: int, step: int) -> None:
         """Record durably that the noisy total of a step exists; called before anything is made of it."""
         self._append(lambda book: book.releasing(run, attempt, step))
 
     def __enter__(self) -> PrivacyLedger:
-        if not _open_ledger.open_with(str(self.path)):
-            raise LedgerError(f"Another ledger, {_open_ledger.open_path()}, is open: a fit is charged to one of them.")
-        return self
+        key, block = object(), self._block()
+        try:
+            self._keys.append(key)
+            _open_ledger.enter(key, block)
+            return self
+        except BaseException:  # Ctrl-C included: a block that was not entered is never left
+            self._keys.remove(key)
+            _open_ledger.leave(key)
+            raise
 
     def __exit__(self, *_) -> None:
-        _open_ledger.close()
+        _open_ledger.leave(self._keys[-1])
+        self._keys.pop()  # last, so that what a Ctrl-C interrupts here can be called again
+
+    def inside(self, function: Callable) -> Callable:
+        """``function`` as it runs inside of this ledger's block, in whatever process it is called.
+
+        ``with ledger:`` cannot see plans that a worker makes by itself. Send ``ledger.inside(f)`` in place of ``f``, and its
+        fits are charged. It is pickled as ``f`` is; the call is refused where this ledger's file cannot be reached.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from vips import DirichletMultinomial, PrivacyLedger, PrivacyPlan
+        >>> def fit(X):
+        ...     plan = PrivacyPlan(noise_multiplier=8.0, sampling_rate=1.0, n_steps=1)
+        ...     return DirichletMultinomial(privacy=plan).fit(X)
+        >>> ledger = PrivacyLedger(tempfile.mkdtemp() + "/votes.ledger", epsilon=2.0, delta=1e-6, dataset="votes")
+        >>> with ThreadPoolExecutor() as pool:
+        ...     models = list(pool.map(ledger.inside(fit), [np.eye(3)] * 2))
+        >>> len(ledger.runs())
+        2
+        """
+        if not callable(function):
+            raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
+        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
+        return partial(_call_inside, self._block(), function)
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _check(self, plan: PrivacyPlan) -> None:
-        if not plan.is_private or plan.reproducible_noise:
+        if not plan.has_guarantee:
             raise LedgerError(
-                "A fit without noise, or with reproducible noise, has no guarantee: no budget could pay for it. Fit it without "
-                "the ledger, and only if the data are public."
+                "A fit without noise, with reproducible noise, or by a subclass of PrivacyPlan has no guarantee: no budget "
+                "could pay for it. Fit it without the ledger, and only if the data are public."
             )
         if plan.relation != self.relation:
             raise LedgerError(f"The ledger counts under {self.relation!r}, the plan under {plan.relation!r}.")
@@ -315,52 +379,131 @@ class PrivacyLedger:
         """ρ of one step, rounded up."""
         return math.nextafter(accounting.renyi_divergence(plan, self._book.terms["order"]), math.inf)
 
+    def _block(self) -> Block:
+        """The block of this ledger that is open, or a new one."""
+        block, around = self._as_block(os.urandom(16).hex()), _open_ledger.paying()
+        if around is None:
+            self._append(lambda book: [{"kind": "block", "token": block.token}])
+            return block
+        if not around.is_same_ledger(block):
+            raise LedgerError(f"Another ledger, {around.path}, is open: a fit is charged to one of them.")
+        return around
+
+    def _as_block(self, token: str) -> Block:
+        stat = self.path.stat()
+        return Block(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, _open_ledger.this_machine())
+
+    def _entries(self) -> list:
+        def work():
+            with self._file.transaction() as chain:
+                return chain.read()
+
+        return ask(work)
+
     def _refresh(self) -> Book:
-        with self._lock:
-            for number, body, digest in self._file.read(self._book.known, self._book.head):
-                self._book.apply(number, body, digest)
+        def work() -> Book:
+            with self._file.transaction() as chain:
+                self._book = self._book.after(chain.read(self._book.known, self._book.head))
             return self._book
 
-    def _append(self, decide) -> None:
-        """One entry or none, decided on the state of the file at that moment."""
+        return ask(work)
 
-        def entries(new):
-            for number, body, digest in new:
-                self._book.apply(number, body, digest)
-            return [{"time": _now(), **body} for body in decide(self._book)]
+    def _append(self, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None) -> Book:
+        """Further entries, decided on the state of the file at that moment; the book with them.
 
-        with self._lock:
-            for number, body, digest in self._file.append(self._book.known, self._book.head, entries):
-                if number >= self._book.known:  # what was written; the others are known by now
-                    self._book.apply(number, body, digest)
+        ``then`` is called with it, also if whoever waits for all this is interrupted.
+        """
+
+        def work() -> Book:
+            with self._file.transaction(to_write=True) as chain:
+                book = self._book.after(chain.read(self._book.known, self._book.head))
+                bodies = [{"time": _now(), **body} for body in decide(book)]
+                book = book.after(chain.write(bodies, book.known, book.head))
+            self._book = book  # only now: a transaction that failed wrote nothing
+            then(book)
+            return book
+
+        return ask(work)
 
 
-class LedgerRun:
-    """One fit's place in a ledger; used by ``fit``.
+def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
+    """The ledger that pays for a fit here: of the block around this code, or of the block that things were sent from.
 
-    Attributes
+    Parameters
     ----------
-    run : str
-        Its name in the ledger.
+    *sent : Block, str or None
+        What a plan or a model said when it arrived in this process.
+
+    Raises
+    ------
+    LedgerError
+        If that very ledger cannot be reached, or two ledgers could be meant.
     """
-
-    def __init__(self, ledger: PrivacyLedger, run: str, attempt: int) -> None:
-        self.ledger, self.run, self._attempt = ledger, run, attempt
-
-    def release(self, step: int) -> None:
-        """See :meth:`PrivacyLedger.release`."""
-        self.ledger.release(self.run, self._attempt, step)
-
-    def close(self) -> None:
-        """Give back what was not released, unless the run has been resumed elsewhere meanwhile."""
-        if self.ledger._refresh().run(self.run).attempt == self._attempt:
-            self.ledger.close(self.run)
+    block = _open_ledger.paying(*sent)
+    return None if block is None else _reach(block)
 
 
-def current_ledger() -> PrivacyLedger | None:
-    """The ledger that is open around this code (``with ledger:``), here or in the process that started this one."""
-    path = _open_ledger.open_path()
-    return None if path is None else PrivacyLedger.open(path)
+def check_that_it_was_charged(report) -> None:
+    """Raise LedgerError if a fit that went out from a block of this process has come back without a charge in its ledger."""
+    block = report.plan.sent_from
+    if not isinstance(block, Block) or not _open_ledger.is_open_here(block):
+        return
+    run = None if report.ledger is None else report.ledger["run"]
+    if run not in _opened(block)._refresh().runs:
+        raise LedgerError(
+            f"A fit has come back that was sent from inside of a block of {block.path}, and that ledger has no charge for it "
+            f"(run {run}). Where it ran there is another copy of the file, or another version of vips: this budget does not "
+            "count what the fit released."
+        )
+
+
+def _reach(block: Block) -> PrivacyLedger:
+    """The ledger of a block, and no other."""
+    try:
+        ledger = _opened(block)
+        _check_file(block)
+        if block.token not in ledger._refresh().blocks:
+            raise LedgerError("what is there is an older copy of it.")
+    except LedgerError as error:
+        raise LedgerError(
+            f"This fit belongs to the ledger {block.path}, which cannot be reached here: {error} It was not begun, because "
+            "nobody would count it. Run it where that very file is."
+        ) from error
+    return ledger
+
+
+@lru_cache(maxsize=16)
+def _opened(block: Block) -> PrivacyLedger:
+    """Once in a process: later fits read only what is new."""
+    ledger = PrivacyLedger.open(block.path)
+    if ledger.identity != block.identity:
+        raise LedgerError("what is there is another ledger.")
+    return ledger
+
+
+def _check_file(block: Block) -> None:
+    if not block.has_this_file():
+        raise LedgerError("what is there is a copy of it.")
+
+
+def _reopened(block: Block, head: str) -> PrivacyLedger:
+    """A ledger that was pickled, if this is the very file."""
+    try:
+        ledger = _opened.__wrapped__(block)
+        _check_file(block)
+    except LedgerError as error:
+        raise LedgerError(
+            f"The pickled ledger {block.path} cannot be reached here: {error} To use what is there all the same, write "
+            f"PrivacyLedger.open({block.path!r})."
+        ) from error
+    ledger.verify(head)
+    return ledger
+
+
+def _call_inside(block: Block, function: Callable, *arguments, **keywords):
+    _reach(block)
+    with _open_ledger.call_inside(block):
+        return function(*arguments, **keywords)
 
 
 def _terms(epsilon, delta, dataset, unit, relation, order) -> dict:

@@ -6,10 +6,9 @@ and accounting cannot disagree. Fields are public and may be printed; data and g
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -58,11 +57,15 @@ class PrivacyPlan:
         data. Such a fit carries no guarantee, and its report says so.
     report_delta : float or None
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
+    sent_from : Block, "outside" or None
+        Set when a plan is pickled, for good: the ledger whose block was open there, which pays for fits with this plan wherever
+        it arrives. Nothing to write; not part of equality, and of no saved model.
 
     Guarantees
     ----------
     With ``noise_multiplier > 0`` and ``reproducible_noise=False``, the sequence of all noisy totals, and whatever is
-    computed from them, is (``epsilon(delta)``, ``delta``)-differentially private under ``relation``, for every δ.
+    computed from them, is (``epsilon(delta)``, ``delta``)-differentially private under ``relation``, for every δ. A subclass
+    may do anything: it has no guarantee, and no ledger charges it.
 
     Examples
     --------
@@ -82,6 +85,7 @@ class PrivacyPlan:
     n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
+    sent_from: _open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Moderate ranges: a product of two of these neither vanishes nor overflows.
@@ -126,6 +130,8 @@ class PrivacyPlan:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
             check_delta(self.report_delta)
+        if not (self.sent_from in (None, _open_ledger.OUTSIDE) or isinstance(self.sent_from, _open_ledger.Block)):
+            raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
     def _check_sampling(self) -> None:
         """Which records take part, and the rate that follows from it."""
@@ -219,10 +225,10 @@ class PrivacyPlan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        values = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
         rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
         notes = []
-        if self.is_private and self.report_delta is not None and not self.reproducible_noise:
+        if self.has_guarantee and self.report_delta is not None:
             notes = [f"Worth ε = {self.epsilon(self.report_delta):.4g} at δ = {self.report_delta:g}."]
         return html_table("PrivacyPlan", (), rows, notes)
 
@@ -230,6 +236,12 @@ class PrivacyPlan:
     def is_private(self) -> bool:
         """Whether noise is added at all."""
         return self.noise_multiplier > 0.0
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether a fit with this plan is private: with noise that nobody can reproduce, and with this class's own sampling,
+        clip and noise, not those of a subclass."""
+        return self.is_private and not self.reproducible_noise and type(self) is PrivacyPlan
 
     @property
     def accountant(self) -> str:
@@ -288,19 +300,17 @@ class PrivacyPlan:
         """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``."""
         return accounting.event(self)
 
-    def for_workers(self) -> PrivacyPlan:
-        """A copy that does not tell the processes it is sent to which ledger is open: these compute shares and begin no fit."""
-        plan = copy.copy(self)
-        object.__setattr__(plan, "_tells_of_ledgers", False)
-        return plan
+    def __copy__(self) -> PrivacyPlan:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> PrivacyPlan:
+        return self  # a copy stays here; only what is pickled is sent
 
     def __getstate__(self) -> dict:
-        tells = self.__dict__.get("_tells_of_ledgers", True)
-        return self.__dict__ | {"_open_ledger": _open_ledger.tag() if tells else None}
+        return self.__dict__ | {"sent_from": _open_ledger.sent_from(self.sent_from)}
 
     def __setstate__(self, state: dict) -> None:
-        _open_ledger.adopt(state["_open_ledger"])
-        self.__dict__.update({name: value for name, value in state.items() if name != "_open_ledger"})
+        self.__dict__.update(state)
 
     def randomness(self, random_state: object) -> noise.Randomness:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""

@@ -10,7 +10,7 @@ import html
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 
@@ -79,8 +79,9 @@ class PrivacyReport:
 
     @property
     def has_guarantee(self) -> bool:
-        """False without noise, where noise or sampling can be reproduced from a seed, and where errors depend on records."""
-        return self.plan.is_private and not self.plan.reproducible_noise and self.on_invalid == "drop"
+        """False without noise, where noise or sampling can be reproduced from a seed, for a plan of a subclass, and where
+        errors depend on records."""
+        return self.plan.has_guarantee and self.on_invalid == "drop"
 
     @property
     def charged_plan(self) -> PrivacyPlan:
@@ -135,13 +136,25 @@ class PrivacyReport:
 
     def to_json(self) -> dict:
         """Everything that :meth:`from_json` needs to restore the report."""
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": asdict(self.plan)}
+        if type(self.plan) is not PrivacyPlan:
+            raise TypeError(
+                f"A {type(self.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back."
+            )
+        plan = {each.name: getattr(self.plan, each.name) for each in fields(self.plan) if each.compare}
+        return {each.name: getattr(self, each.name) for each in fields(self)} | {"plan": plan}
 
     @classmethod
     def from_json(cls, values: dict) -> PrivacyReport:
         """Inverse of :meth:`to_json`."""
         lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
         return cls(**(values | lists | {"plan": PrivacyPlan(**_plan_fields(values["plan"]))}))
+
+    def __setstate__(self, state: dict) -> None:
+        """Raises LedgerError if a block of this process sent the fit out, and it comes back without a charge."""
+        from vips.privacy.ledger import check_that_it_was_charged
+
+        self.__dict__.update(state)
+        check_that_it_was_charged(self)
 
     def __str__(self) -> str:
         if not self.plan.is_private:
@@ -167,6 +180,11 @@ class PrivacyReport:
                 "NO GUARANTEE",
                 "sampling and noise were derived from a seed (reproducible_noise=True); whoever knows the seed can subtract "
                 "them. Use this for tests and public data only.",
+            ))  # fmt: skip
+        if type(plan) is not PrivacyPlan:
+            sections.append((
+                "NO GUARANTEE",
+                f"the plan is a {type(plan).__name__}, a subclass of PrivacyPlan, which may do anything with the records.",
             ))  # fmt: skip
         if self.on_invalid == "raise":
             sections.append((
