@@ -305,7 +305,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        return self.privacy is not None and self.privacy.is_private
+        return isinstance(self.privacy, PrivacyPlan) and self.privacy.is_private
 
     def fit(
         self,
@@ -404,6 +404,18 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
         check_is_fitted(self, "posterior_")
         save_model(self, path)
+
+    def __sklearn_clone__(self) -> Self:
+        """The same settings without anything learnt; :attr:`chunk_size` is one, though not of the constructor."""
+        copied = super().__sklearn_clone__()
+        if "_chunk_size" in self.__dict__:
+            copied.chunk_size = self.chunk_size
+        return copied
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.is_private and not self.privacy.reproducible_noise
+        return tags
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, after a check that the fit can be charged at all."""
