@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 
-import numpy as np
 import scipy.sparse as sp
-from sklearn import config_context, get_config
+from sklearn import get_config
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import DECLARED, ROW_WISE, is_passthrough, problem_with, with_inner_steps
 from vips.preprocessing._fitted_copies import PipelineOfCopies
+from vips.preprocessing._private_steps import fit_and_transform
 from vips.privacy import PrivacyReport
 
 __all__ = ["PublicPipeline", "make_public_pipeline"]
@@ -39,8 +39,10 @@ class PublicPipeline(PipelineOfCopies):
     ----------
     steps : list of (str, step)
         As in :class:`sklearn.pipeline.Pipeline`. ``fit`` changes neither the list nor the steps: it fits copies.
-    transform_input, memory, verbose
-        As there. ``memory`` must be None before a private model.
+    transform_input, memory
+        As there. None before a private model.
+    verbose : bool
+        As there. Nothing is printed of steps before a private model: how long they take is not public.
 
     Attributes
     ----------
@@ -54,9 +56,12 @@ class PublicPipeline(PipelineOfCopies):
     Privacy
     -------
     The last step's guarantee is one for the rows given to ``fit``, because what reaches the model as row i is a function of
-    row i and of declared settings. Promised by you: the function of a ``FunctionTransformer`` treats each row alone, raises
-    for none, and gives a dtype and a number of columns that do not depend on values; ``"passthrough"``, ``Normalizer`` and
-    ``Binarizer`` are given columns of NumPy numbers, and the last two at least one row.
+    row i and of declared settings. Steps before a private model are fitted to the table without its rows, so that they learn
+    nothing, and what ``fit`` raises follows from public facts: containers, dtypes, names and number of columns. Promised by
+    you: the function of a ``FunctionTransformer`` treats each row alone, raises for none, takes a table without rows, and gives
+    a dtype and columns that do not depend on values. If it breaks the promise, ``fit`` may stop with a ``RuntimeError`` that
+    quotes nothing. Not covered: what it prints or writes; and ``transform`` and ``predict``, which look at the records
+    that they are given.
 
     Examples
     --------
@@ -88,20 +93,21 @@ class PublicPipeline(PipelineOfCopies):
 
         Raises
         ------
-        ValueError
-            If a step before a private model could learn from the records, before these are touched.
-        TypeError
-            If the last step is not a vips model.
+        TypeError, ValueError
+            If the last step is not a vips model, or a step before a private model could learn from the records: before these
+            are touched. If the container, columns or dtypes are not what a step before a private model needs: before a
+            value is looked at.
+        RuntimeError
+            If a step before a private model breaks its promise: it raises because of a value, or its dtype, columns or number
+            of rows depend on values. What the step says is not shown.
+        Others
+            Of the last step's ``fit``; and of any step before a model without noise.
         """
         private = self._check_steps(X)
         for learnt in ("steps_", "_declared_in_fit"):
             self.__dict__.pop(learnt, None)
         params = self._to_last_step(params)
-        with ExitStack() as quiet:
-            if private:  # a NaN must not stop a step of scikit-learn's: it is the model that leaves the record out
-                quiet.enter_context(config_context(assume_finite=True))
-                quiet.enter_context(np.errstate(all="ignore"))
-            self.steps_ = self._fitted_copies(X, y, params)
+        self.steps_ = self._fitted_privately(X, y, params) if private else self._fitted_plainly(X, y, params)
         self._declared_in_fit = self._declarations(private)
         return self
 
@@ -143,6 +149,10 @@ class PublicPipeline(PipelineOfCopies):
             raise ValueError(
                 "`memory` would keep transformed records on disk. Leave it at None before a private model."
             )
+        if self.transform_input is not None:
+            raise ValueError(
+                "`transform_input` is for parameters of `fit` that no private model has. Leave it at None."
+            )
         self._validate_steps()
         for name, step in self._steps_before_model():
             problem = problem_with(name, step, sparse=sp.issparse(X))
@@ -150,7 +160,13 @@ class PublicPipeline(PipelineOfCopies):
                 raise ValueError(problem)
         return True
 
-    def _fitted_copies(self, X, y, params: dict) -> list[tuple[str, object]]:
+    def _fitted_privately(self, X, y, params: dict) -> list[tuple[str, object]]:
+        *before, (name, model) = clone(self.steps, safe=False)
+        params = self._arguments_of_model(params)
+        model.fit(fit_and_transform(before, X), y, **params)
+        return [*before, (name, model)]
+
+    def _fitted_plainly(self, X, y, params: dict) -> list[tuple[str, object]]:
         pipeline = Pipeline(
             clone(self.steps, safe=False),
             transform_input=self.transform_input,
@@ -186,6 +202,16 @@ class PublicPipeline(PipelineOfCopies):
                 raise TypeError(f"`{full.split('__')[-1]}` is given twice: for the pipeline and for its last step.")
             routed[full] = value
         return routed
+
+    def _arguments_of_model(self, params: dict) -> dict:
+        """``params``, as :meth:`_to_last_step` gives them, by the names that the model's ``fit`` has for them."""
+        name = self.steps[-1][0]
+        if get_config()["enable_metadata_routing"]:
+            return process_routing(self, "fit", **params)[name].fit
+        others = sorted(full for full in params if not full.startswith(f"{name}__"))
+        if others:
+            raise TypeError(f"Steps before a private model take no parameters of `fit`, got {', '.join(others)}.")
+        return {full.removeprefix(f"{name}__"): value for full, value in params.items()}
 
     def __sklearn_tags__(self):
         """Of the input, those of the first step; of the target, those of the model."""
