@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
@@ -324,6 +324,15 @@ def test_methods_are_those_of_the_last_step():
     network = make_public_pipeline(Normalizer(), SigmoidBeliefNetwork(2, privacy=PLAN, binarize=0.0)).fit(X)
     assert network.score_samples(X).shape == (200,)
     assert network.get_feature_names_out().tolist() == ["sigmoidbeliefnetwork0", "sigmoidbeliefnetwork1"]
+
+
+@pytest.mark.parametrize("steps", [[], [("scale", PublicScaler), ("model", 3)], ["model"], None, 3])
+def test_wrong_steps_are_refused_by_fit_and_not_before(steps):
+    pipeline = PublicPipeline(steps)
+    assert not is_classifier(pipeline)
+    assert not hasattr(pipeline, "predict")
+    with pytest.raises((TypeError, ValueError)):
+        pipeline.fit(np.eye(3))
 
 
 def test_chunk_size_is_copied_with_a_model():

@@ -216,9 +216,12 @@ class PublicPipeline(PipelineOfCopies):
     def __sklearn_tags__(self):
         """Of the input, those of the first step; of the target, those of the model."""
         tags = super().__sklearn_tags__()
-        if not len(self.steps):
+        try:
+            every = [get_tags(step) for _, step in self.steps if not is_passthrough(step)]
+        except (AttributeError, TypeError, ValueError):  # wrong steps, as `fit` will say
             return tags
-        every = [get_tags(step) for _, step in self.steps if not is_passthrough(step)]
+        if not every:
+            return tags
         tags.input_tags = replace(
             every[0].input_tags,
             sparse=all(step.input_tags.sparse for step in every),
