@@ -307,7 +307,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        return self.privacy is not None and self.privacy.is_private
+        return isinstance(self.privacy, PrivacyPlan) and self.privacy.is_private
 
     def fit(
         self,
@@ -424,10 +424,16 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return copied
 
     def __sklearn_clone__(self) -> Self:
-        clone = super().__sklearn_clone__()
-        if "_sent_from" in self.__dict__:
-            clone._sent_from = self._sent_from
-        return clone
+        """The same settings without anything learnt; :attr:`chunk_size` is one, and so is where it was sent from."""
+        cloned = super().__sklearn_clone__()
+        kept = ("_chunk_size", "_sent_from")
+        cloned.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
+        return cloned
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = self.is_private and not self.privacy.reproducible_noise
+        return tags
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, after a check that the fit can be charged at all."""

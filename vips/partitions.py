@@ -13,8 +13,6 @@ sums without noise. They, the keys of the coins and the records are all that wor
 from __future__ import annotations
 
 import copy
-import os
-import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -23,6 +21,7 @@ import numpy as np
 from vips._blas_threads import at_most_threads
 from vips._memory import keep_freed_memory
 from vips._threads import at_most
+from vips._unquoted import class_and_place
 from vips.data import Partition, SourceError
 
 __all__ = [
@@ -183,8 +182,7 @@ def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_
     except Exception as error:
         if not task.plan.is_private:
             raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__} in {place.name} ({os.path.basename(place.filename)}, line {place.lineno})"
+        problem = class_and_place(error)
     # outside of `except`, so that the original is not carried along
     raise PartitionError(
         f"{partition.name}: {problem}. What it says is not shown, because it may quote a record: try the model on public data."

@@ -89,12 +89,14 @@ def test_torn_files_are_named(tmp_path):
     write_table(tmp_path / "t.parquet")
     content = (tmp_path / "t.parquet").read_bytes()
     (tmp_path / "t.parquet").write_bytes(content[:-5])
-    with pytest.raises(SourceError, match=r"t\.parquet is not a readable Parquet file"):
+    with pytest.raises(SourceError, match=r"t\.parquet is not a readable Parquet file") as torn:
         ParquetTable(tmp_path / "t.parquet", ["a"])
+    assert torn.value.__context__ is None
     (tmp_path / "t.parquet").write_bytes(content[:4] + b"\xff" * 200 + content[204:])  # pages, not the schema
     source = ParquetTable(tmp_path / "t.parquet", ["a", "b"], "label")
-    with pytest.raises(SourceError, match=r"row group 0 cannot be read"):
+    with pytest.raises(SourceError, match=r"row group 0 cannot be read") as torn:
         regression().fit(source)
+    assert torn.value.__context__ is None
 
 
 # -- documents ------------------------------------------------------------------------------------------------------------

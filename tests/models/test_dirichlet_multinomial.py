@@ -67,7 +67,7 @@ def test_bad_input():
         DirichletMultinomial(0.0).fit("not data")
     with pytest.raises(ValueError, match="`largest_total`"):
         DirichletMultinomial(largest_total=np.inf).fit("not data")
-    with pytest.raises(ValueError, match="two columns"):
+    with pytest.raises(ValueError, match=r"1 feature\(s\) .* minimum of 2"):
         DirichletMultinomial().fit(np.ones((3, 1)))
     with pytest.raises(ValueError, match="Negative"):
         DirichletMultinomial().fit(np.array([[1.0, -1.0]]))

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.integrate import quad
@@ -10,7 +11,7 @@ from scipy.special import expit, logsumexp
 from scipy.stats import gamma, norm
 from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
@@ -494,7 +495,11 @@ def test_what_y_may_be_depends_on_its_container_alone():
     for y in ([0, 1, 0], [[0], [1], [0]], [[0], [1, 2], [0]], sp.csr_array(np.ones((3, 1)))):
         with pytest.raises(TypeError, match="private fit needs y"):
             model.fit(X, y)
-    model.fit(X, np.array([[0], [1], [0]]))
+    for y in (np.array([[0], [1], [0]]), pd.DataFrame({"y": [0, 1, 0]})):
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            model.fit(X, y)
+        with pytest.warns(DataConversionWarning, match="column-vector"):
+            model.fit(X[:0], y[:0])
     with pytest.raises(ValueError, match="numbers or booleans"):
         BayesianLogisticRegression(privacy=private(), feature_norm=1.0, classes=["no", "yes"]).fit(X, np.ones(3))
 

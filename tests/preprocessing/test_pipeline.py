@@ -5,15 +5,22 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn import config_context
-from sklearn.base import clone
+from sklearn.base import clone, is_classifier
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer, StandardScaler
 
 from tests.laws.cases import BetaBernoulli, SecondMoments
-from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    SigmoidBeliefNetwork,
+)
 from vips.preprocessing import (
     PublicOneHotEncoder,
     PublicPipeline,
@@ -53,7 +60,7 @@ def test_lda_behind_a_function_end_to_end():
     counts = np.random.default_rng(0).poisson(1.0, (60, 12))
     model = LatentDirichletAllocation(2, vocabulary=10, privacy=PLAN)
     pipeline = PublicPipeline([("cut", FunctionTransformer(lambda X: X[:, :10])), ("lda", model)]).fit(counts)
-    shares = pipeline.transform(counts)
+    shares, model = pipeline.transform(counts), pipeline[-1]
     np.testing.assert_array_equal(shares, model.transform(counts[:, :10]))
     report = pipeline.privacy_
     assert report.declared_public[: len(model.privacy_.declared_public)] == model.privacy_.declared_public
@@ -150,7 +157,7 @@ def test_standard_scaler_may_stand_before_a_model_without_noise():
     pipeline = make_public_pipeline(StandardScaler(), model).fit(X)
     alone = clone(model).fit(StandardScaler().fit_transform(X))
     np.testing.assert_allclose(pipeline[-1].posterior_["second"], alone.posterior_["second"])
-    assert pipeline.privacy_ == model.privacy_
+    assert pipeline.privacy_ == pipeline[-1].privacy_
     pipeline.set_params(secondmoments__privacy=PLAN)
     with pytest.raises(ValueError, match="StandardScaler"):
         pipeline.fit(X)
@@ -180,7 +187,7 @@ def test_steps_that_treat_rows_alone_are_accepted(name):
     model = SecondMoments(privacy=REPRODUCIBLE, random_state=0)
     pipeline = PublicPipeline([("step", ACCEPTED[name]), ("model", model)]).fit(columns)
     plain = Pipeline([("step", ACCEPTED[name]), ("model", clone(model))]).fit(columns)
-    np.testing.assert_array_equal(model.posterior_["second"], plain[-1].posterior_["second"])
+    np.testing.assert_array_equal(pipeline[-1].posterior_["second"], plain[-1].posterior_["second"])
     assert clone(pipeline).get_params().keys() == pipeline.get_params().keys()
 
 
@@ -247,3 +254,89 @@ def test_the_report_says_what_was_declared_at_the_fit():
         pipeline.fit(np.eye(3).astype(object))
     with pytest.raises(NotFittedError):
         _ = pipeline.privacy_
+
+
+def test_fit_leaves_its_steps_alone_and_gives_fitted_copies():
+    scaler, model = PublicScaler((0, 2)), SecondMoments(privacy=PLAN)
+    steps = [("scale", scaler), ("model", model)]
+    pipeline = PublicPipeline(steps)
+    assert pipeline.named_steps["model"] is pipeline["model"] is pipeline[-1] is model
+    pipeline.fit(np.eye(3))
+    assert pipeline.steps is steps
+    assert steps == [("scale", scaler), ("model", model)]
+    assert not hasattr(scaler, "n_features_in_")
+    assert not hasattr(model, "posterior_")
+    fitted = pipeline.steps_[-1][1]
+    assert pipeline.named_steps["model"] is pipeline["model"] is pipeline[-1] is pipeline[1:][0] is fitted
+    assert pipeline.get_params()["model"] is model
+    assert fitted.posterior_["second"].shape == (3, 3)
+    assert not hasattr(clone(pipeline), "steps_")
+
+
+def test_settings_count_at_the_next_fit():
+    pipeline = make_public_pipeline(PublicScaler((0, 1)), LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN))
+    shares = pipeline.fit(np.eye(3)).transform(np.eye(3))
+    pipeline.set_params(publicscaler__bounds=(0, 2), latentdirichletallocation__n_components=4)
+    np.testing.assert_array_equal(pipeline.transform(np.eye(3)), shares)
+    assert pipeline.fit(np.eye(3)).transform(np.eye(3)).shape == (3, 4)
+    np.testing.assert_array_equal(pipeline[:-1].transform(np.eye(3)), np.eye(3) / 2)
+
+
+def test_a_failed_fit_leaves_nothing_fitted():
+    pipeline = make_public_pipeline(PublicScaler((0, 1)), BetaBernoulli(PLAN)).fit(np.eye(3))
+    with pytest.raises(TypeError, match="dtype"):
+        pipeline.fit(np.eye(3).astype(object))
+    for unfitted in (lambda: pipeline.privacy_, lambda: pipeline[:-1].transform(np.eye(3))):
+        with pytest.raises(NotFittedError):
+            unfitted()
+
+
+@pytest.mark.filterwarnings("ignore:X has feature names")
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_set_output_holds_for_fitted_copies(when):
+    pipeline = make_public_pipeline(
+        PublicScaler((0, 1)), LatentDirichletAllocation(2, vocabulary=3, privacy=PrivacyPlan.non_private(n_steps=1))
+    )
+    if when == "before":
+        pipeline.set_output(transform="pandas").fit(np.eye(3))
+    else:
+        pipeline.fit(np.eye(3)).set_output(transform="pandas")
+    assert isinstance(pipeline.transform(np.eye(3)), pd.DataFrame)
+    assert isinstance(pipeline.fit(np.eye(3)).transform(np.eye(3)), pd.DataFrame)
+
+
+def test_methods_are_those_of_the_last_step():
+    X, y = np.random.default_rng(0).uniform(-1, 1, (200, 2)), np.tile([0, 1], 100)
+    X[:, 0] += y
+    model = BayesianLogisticRegression(feature_norm=1.0, privacy=PLAN)
+    for privacy in (PLAN, PrivacyPlan.non_private(n_steps=3)):
+        pipeline = make_public_pipeline(PublicScaler((-1, 2)), clone(model).set_params(privacy=privacy))
+        with pytest.raises(NotFittedError):
+            pipeline.predict(X)
+        pipeline.fit(X, y)
+        Z, fitted = (X + 1) / 3, pipeline[-1]
+        for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+            np.testing.assert_allclose(getattr(pipeline, method)(X), getattr(fitted, method)(Z))
+        assert pipeline.score(X, y) == fitted.score(Z, y)
+        assert pipeline.classes_.tolist() == [0, 1]
+        assert not any(hasattr(pipeline, method) for method in ("transform", "inverse_transform", "score_samples"))
+        assert cross_val_score(pipeline, X, y, cv=2).shape == (2,)
+    network = make_public_pipeline(Normalizer(), SigmoidBeliefNetwork(2, privacy=PLAN, binarize=0.0)).fit(X)
+    assert network.score_samples(X).shape == (200,)
+    assert network.get_feature_names_out().tolist() == ["sigmoidbeliefnetwork0", "sigmoidbeliefnetwork1"]
+
+
+@pytest.mark.parametrize("steps", [[], [("scale", PublicScaler), ("model", 3)], ["model"], None, 3])
+def test_wrong_steps_are_refused_by_fit_and_not_before(steps):
+    pipeline = PublicPipeline(steps)
+    assert not is_classifier(pipeline)
+    assert not hasattr(pipeline, "predict")
+    with pytest.raises((TypeError, ValueError)):
+        pipeline.fit(np.eye(3))
+
+
+def test_chunk_size_is_copied_with_a_model():
+    model = BetaBernoulli(PLAN)
+    model.chunk_size = 7
+    assert clone(model).chunk_size == make_public_pipeline(model).fit(np.eye(3))[-1].chunk_size == 7
+    assert clone(BetaBernoulli(PLAN)).chunk_size == 1024

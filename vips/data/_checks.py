@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 import scipy.sparse as sp
 
@@ -9,7 +11,7 @@ from vips.data._arrays import InMemoryData
 from vips.data._records import OpenPartition
 from vips.data._source import SourceError
 
-__all__ = ["check_data", "check_dtype", "open_checked"]
+__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked"]
 
 
 def check_data(X, y=None) -> InMemoryData:
@@ -23,7 +25,7 @@ def check_data(X, y=None) -> InMemoryData:
     TypeError
         If the dtype is not boolean, integer or real, or the container is not a table of numbers.
     ValueError
-        If ``X`` is not two-dimensional, or ``y`` has another number of rows.
+        If the dtype is complex, ``X`` is not two-dimensional, or ``y`` has another number of rows.
     """
     return InMemoryData(*_checked(X, y))
 
@@ -46,13 +48,8 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
 
 
 def _checked(X, y) -> tuple:
-    if sp.issparse(X):
-        X = X.tocsr()
-        X.check_format(full_check=False)
-    else:  # as a plain array: a matrix or masked array would index and compare in ways of its own, for some records only
-        X = np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
-    if sp.issparse(X) and (np.diff(X.indptr) < 0).any():
-        raise ValueError("X is not a CSR matrix: its indptr decreases.")
+    # As a plain array: a matrix or masked array would index and compare in ways of its own, for some records only.
+    X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     check_dtype(X, "X")
     if X.ndim != 2:
         raise ValueError(f"Expected 2D array, got {X.ndim}D array instead: X has one row per record.")
@@ -65,13 +62,33 @@ def _checked(X, y) -> tuple:
     return X, y
 
 
-def _to_array(values, name: str) -> np.ndarray:
-    """Data frames and series, whose dtypes are declared. The dtype of a list depends on its values."""
-    if not hasattr(values, "to_numpy"):
+def checked_csr(X):
+    """A sparse matrix as CSR whose row pointers are in order. Which columns its entries name is not looked at.
+
+    Raises
+    ------
+    ValueError
+        If the three arrays do not make up a CSR matrix.
+    """
+    X = X.tocsr()
+    X.check_format(full_check=False)
+    if (np.diff(X.indptr) < 0).any():
+        raise ValueError("X is not a CSR matrix: its indptr decreases.")
+    return X
+
+
+def check_container(values, name: str) -> None:
+    """Raise TypeError for lists and the like: their dtype depends on their values."""
+    if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
         raise TypeError(
             f"A private fit needs {name} as an array, CSR matrix or data frame, got {type(values).__name__}: its dtype "
             f"would depend on its values. Convert it first, e.g. numpy.asarray({name}, dtype=float)."
         )
+
+
+def _to_array(values, name: str) -> np.ndarray:
+    """Data frames and series, whose dtypes are declared."""
+    check_container(values, name)
     # By the declared types: those of pandas' own (nullable, categorical, sparse) become this or that NumPy type by value.
     declared = values.dtypes if hasattr(values, "dtypes") else values.dtype
     declared = list(declared) if np.ndim(declared) or hasattr(declared, "__iter__") else [declared]
@@ -81,15 +98,16 @@ def _to_array(values, name: str) -> np.ndarray:
                 f"A private fit needs columns of {name} with NumPy dtypes, got {dtype}: what it is converted to would depend "
                 f"on its values. Convert it first, e.g. {name}.astype(float)."
             )
-    try:
+    with suppress(Exception):  # its message may quote a value
         return np.asarray(values.to_numpy())
-    except Exception:  # the original message may quote a value
-        raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.") from None
+    raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.")
 
 
 def check_dtype(array, name: str) -> None:
     """What NumPy and SciPy compute with in every case: anything else could fail for some records and not for others."""
     dtype = array.dtype
+    if dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {dtype}, and a private fit needs real numbers.")
     usable = dtype.isnative and (dtype.kind in "biu" or dtype in (np.float32, np.float64))
     if not usable:
         raise TypeError(

@@ -234,7 +234,9 @@ def _opened(file: FileStamp):
     try:
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
-        raise SourceError(f"{path} is not a readable Parquet file ({type(error).__name__}).") from None
+        problem = type(error).__name__
+    # outside of `except`, so that the original, which may quote a record, is not carried along
+    raise SourceError(f"{path} is not a readable Parquet file ({problem}).")
 
 
 def _read(partition, columns: list[str]):
@@ -244,4 +246,5 @@ def _read(partition, columns: list[str]):
         try:
             return parquet.read_row_group(partition.group, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            raise SourceError(f"{partition.name} cannot be read ({type(error).__name__}).") from None
+            problem = type(error).__name__
+    raise SourceError(f"{partition.name} cannot be read ({problem}).")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from vips.data import InMemoryData, as_source
@@ -205,7 +207,12 @@ class PolyaGammaRegression(AugmentedRegression):
     def _private_data(self, X, y) -> InMemoryData:
         if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
             if y.ndim == 2 and y.shape[1] == 1:
-                y = y[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+                y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+                warnings.warn(
+                    "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
+                    DataConversionWarning,
+                    stacklevel=6,
+                )
             if y.ndim != 1:
                 raise ValueError(
                     f"y must have one label for each row of X, shape (n_records,), got {y.ndim} dimensions."

@@ -29,6 +29,11 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
         """Coefficient of determination R² of :meth:`predict`."""
         return super().score(X, y, sample_weight)
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
     @abstractmethod
     def _largest_count(self) -> int: ...
 

@@ -91,7 +91,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def check_features(self) -> None:
         if self.n_features_in_ < 2:
-            raise ValueError("X needs two columns at least: one for each category.")
+            raise ValueError(
+                f"Found {self.n_features_in_} feature(s) in X while a minimum of 2 is required: one column for each category."
+            )
 
     def check_values(self, X, y) -> None:
         if (X.data if sp.issparse(X) else X).min(initial=0) < 0:
@@ -148,6 +150,12 @@ class DirichletMultinomial(ConjugateExponentialModel):
         counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
         rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))
         return Draws(rates / rates.sum(axis=1, keepdims=True))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
 
     def default_chunk_size(self) -> int:
         """About 30 MB of counts."""

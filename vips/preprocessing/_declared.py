@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["DeclaredTransformer", "column", "columns_of", "shortened"]
+__all__ = ["DeclaredTransformer", "column", "columns_of", "is_frame", "shortened"]
 
 
 class DeclaredTransformer(TransformerMixin, BaseEstimator):
@@ -47,7 +47,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         TypeError, ValueError
             From public facts only: what was declared, the container, names and number of columns, dtypes.
         """
-        _check_container(X)
+        X = _table(X)
         self._check(X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
@@ -64,7 +64,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         ndarray or CSR of shape (n_records, n_features), float64
         """
         check_is_fitted(self)
-        _check_container(X)
+        X = _table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         self._check(X)
         return self._transform(X)
@@ -100,12 +100,12 @@ def columns_of(X, declared: Mapping | Sequence) -> list:
     declared : mapping or sequence
         By column name, which needs a data frame and may leave columns out, or one entry per column.
     """
-    names = list(X.columns) if _is_frame(X) else list(range(X.shape[1]))
+    names = list(X.columns) if is_frame(X) else list(range(X.shape[1]))
     if not isinstance(declared, Mapping):
         if len(declared) != len(names):
             raise ValueError(f"{len(declared)} columns are declared, but X has {len(names)}.")
         wanted = names
-    elif not _is_frame(X):
+    elif not is_frame(X):
         raise TypeError(
             "Columns are declared by name, but X is an array, whose columns have none. Pass a data frame, or declare a "
             "list with one entry per column."
@@ -120,7 +120,7 @@ def columns_of(X, declared: Mapping | Sequence) -> list:
 
 def column(X, key):
     """One column of a data frame or array."""
-    return X[key] if _is_frame(X) else X[:, key]
+    return X[key] if is_frame(X) else X[:, key]
 
 
 def shortened(items: Sequence[str], most: int = 3) -> str:
@@ -128,13 +128,15 @@ def shortened(items: Sequence[str], most: int = 3) -> str:
     return ", ".join([*items[:most], "..."] if len(items) > most else items)
 
 
-def _is_frame(X) -> bool:
-    return hasattr(X, "columns") and hasattr(X, "__getitem__")
+def is_frame(X) -> bool:
+    """Whether ``X`` is a data frame, whose columns have names and dtypes of their own."""
+    return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
-def _check_container(X) -> None:
-    if _is_frame(X):
-        return
+def _table(X):
+    """A data frame, or a plain array: a matrix or masked array would index in a way of its own."""
+    if is_frame(X):
+        return X
     if sp.issparse(X):
         raise TypeError("Sparse input is not supported: pass a data frame or a dense array.")
     if not isinstance(X, np.ndarray):
@@ -146,3 +148,4 @@ def _check_container(X) -> None:
         raise ValueError(
             f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
         )
+    return np.asarray(X)

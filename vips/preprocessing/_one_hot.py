@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from numbers import Real
 
 import numpy as np
@@ -110,7 +112,18 @@ def _codes(values, categories: Sequence) -> np.ndarray:
         except Exception:  # a value can be anything: unhashable, or of a class whose comparison fails
             return -1
 
-    return np.fromiter((code(value) for value in values), dtype=np.int64, count=len(values))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # python -b warns where bytes are compared with a string
+        with suppress(Exception):
+            return np.fromiter((code(value) for value in values), dtype=np.int64, count=len(values))
+        # a column of PyArrow's stops at a value that Python has no object for, and that is no category
+        return np.fromiter((code(_value(values, i)) for i in range(len(values))), dtype=np.int64, count=len(values))
+
+
+def _value(values, i: int):
+    with suppress(Exception):
+        return getattr(values, "iloc", values)[i]
+    return None
 
 
 def _lists(categories: Mapping | Sequence) -> list[Sequence]:

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 
-import numpy as np
 import scipy.sparse as sp
-from sklearn import config_context, get_config
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
-from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+from sklearn import get_config
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils import get_tags
+from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips.model import ConjugateExponentialModel
-from vips.preprocessing._one_hot import PublicOneHotEncoder
-from vips.preprocessing._scaler import PublicScaler
-from vips.preprocessing._table import TableEncoder
+from vips.preprocessing._allowed_steps import DECLARED, ROW_WISE, is_passthrough, problem_with, with_inner_steps
+from vips.preprocessing._fitted_copies import PipelineOfCopies
+from vips.preprocessing._private_steps import fit_and_transform
 from vips.privacy import PrivacyReport
 
 __all__ = ["PublicPipeline", "make_public_pipeline"]
-
-# Exact classes: what a subclass does in its own `fit` is not known.
-_DECLARED = (PublicScaler, PublicOneHotEncoder, TableEncoder)
-_ROW_WISE = (*_DECLARED, Normalizer, Binarizer, FunctionTransformer)
-_CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 
 
 def _last_step_has(method: str):
     return available_if(lambda pipeline: hasattr(pipeline.steps[-1][1], method))
 
 
-class PublicPipeline(Pipeline):
+class PublicPipeline(PipelineOfCopies):
     """A :class:`sklearn.pipeline.Pipeline` whose last step is a vips model.
 
     Before a private model it takes only steps that treat each row alone and learn nothing: ``PublicScaler``,
@@ -43,20 +37,31 @@ class PublicPipeline(Pipeline):
 
     Parameters
     ----------
-    steps, transform_input, memory, verbose
-        As in :class:`sklearn.pipeline.Pipeline`. ``memory`` must be None before a private model.
+    steps : list of (str, step)
+        As in :class:`sklearn.pipeline.Pipeline`. ``fit`` changes neither the list nor the steps: it fits copies.
+    transform_input, memory
+        As there. None before a private model.
+    verbose : bool
+        As there. Nothing is printed of steps before a private model: how long they take is not public.
 
     Attributes
     ----------
+    steps_ : list of (str, step)
+        Fitted copies of the steps. After ``fit``, ``named_steps``, indexing and slicing give these:
+        ``pipeline.named_steps["model"].posterior_``, ``pipeline[-1].posterior_``. Before it they give the steps of the
+        parameter, as ``pipeline.steps`` always does.
     privacy_ : PrivacyReport
         The last step's, with what the other steps declare.
 
     Privacy
     -------
     The last step's guarantee is one for the rows given to ``fit``, because what reaches the model as row i is a function of
-    row i and of declared settings. Promised by you: the function of a ``FunctionTransformer`` treats each row alone, raises
-    for none, and gives a dtype and a number of columns that do not depend on values; ``"passthrough"``, ``Normalizer`` and
-    ``Binarizer`` are given columns of NumPy numbers, and the last two at least one row.
+    row i and of declared settings. Steps before a private model are fitted to the table without its rows, so that they learn
+    nothing, and what ``fit`` raises follows from public facts: containers, dtypes, names and number of columns. Promised by
+    you: the function of a ``FunctionTransformer`` treats each row alone, raises for none, takes a table without rows, and gives
+    a dtype and columns that do not depend on values. If it breaks the promise, ``fit`` may stop with a ``RuntimeError`` that
+    quotes nothing. Not covered: what it prints or writes; and ``transform`` and ``predict``, which look at the records
+    that they are given.
 
     Examples
     --------
@@ -88,19 +93,22 @@ class PublicPipeline(Pipeline):
 
         Raises
         ------
-        ValueError
-            If a step before a private model could learn from the records, before these are touched.
-        TypeError
-            If the last step is not a vips model.
+        TypeError, ValueError
+            If the last step is not a vips model, or a step before a private model could learn from the records: before these
+            are touched. If the container, columns or dtypes are not what a step before a private model needs: before a
+            value is looked at.
+        RuntimeError
+            If a step before a private model breaks its promise: it raises because of a value, or its dtype, columns or number
+            of rows depend on values. What the step says is not shown.
+        Others
+            Of the last step's ``fit``; and of any step before a model without noise.
         """
         private = self._check_steps(X)
-        self.__dict__.pop("_declared_in_fit", None)
-        with ExitStack() as quiet:
-            if private:  # a NaN must not stop a step of scikit-learn's: it is the model that leaves the record out
-                quiet.enter_context(config_context(assume_finite=True))
-                quiet.enter_context(np.errstate(all="ignore"))
-            super().fit(X, y, **self._to_last_step(params))
-        self._declared_in_fit = self._declarations()
+        for learnt in ("steps_", "_declared_in_fit"):
+            self.__dict__.pop(learnt, None)
+        params = self._to_last_step(params)
+        self.steps_ = self._fitted_privately(X, y, params) if private else self._fitted_plainly(X, y, params)
+        self._declared_in_fit = self._declarations(private)
         return self
 
     @_last_step_has("transform")
@@ -118,7 +126,7 @@ class PublicPipeline(Pipeline):
         """The last step's report, with what the other steps declared when it was fitted."""
         check_is_fitted(self, "_declared_in_fit")
         declared, names = self._declared_in_fit
-        report = self.steps[-1][1].privacy_
+        report = self.steps_[-1][1].privacy_
         report = replace(report, declared_public=(*report.declared_public, *declared))
         if not names:
             return report
@@ -141,25 +149,44 @@ class PublicPipeline(Pipeline):
             raise ValueError(
                 "`memory` would keep transformed records on disk. Leave it at None before a private model."
             )
-        for name, step in self._before_model():
-            problem = _problem(name, step, sparse=sp.issparse(X))
+        if self.transform_input is not None:
+            raise ValueError(
+                "`transform_input` is for parameters of `fit` that no private model has. Leave it at None."
+            )
+        self._validate_steps()
+        for name, step in self._steps_before_model():
+            problem = problem_with(name, step, sparse=sp.issparse(X))
             if problem:
                 raise ValueError(problem)
         return True
 
-    def _before_model(self) -> Iterator[tuple[str, object]]:
-        for name, step in self.steps[:-1]:
-            yield from _with_inner_steps(name, step)
+    def _fitted_privately(self, X, y, params: dict) -> list[tuple[str, object]]:
+        *before, (name, model) = clone(self.steps, safe=False)
+        params = self._arguments_of_model(params)
+        model.fit(fit_and_transform(before, X), y, **params)
+        return [*before, (name, model)]
 
-    def _declarations(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _fitted_plainly(self, X, y, params: dict) -> list[tuple[str, object]]:
+        pipeline = Pipeline(
+            clone(self.steps, safe=False),
+            transform_input=self.transform_input,
+            memory=self.memory,
+            verbose=self.verbose,
+        )
+        return pipeline.fit(X, y, **params).steps
+
+    def _steps_before_model(self) -> list[tuple[str, object]]:
+        return [inner for name, step in self.steps[:-1] for inner in with_inner_steps(name, step)]
+
+    def _declarations(self, private: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What the steps declare, and their classes; nothing unless the model is private."""
-        if not self.steps[-1][1].is_private:
+        if not private:
             return (), ()
         declared, names = [], []
-        for name, step in self._before_model():
-            if type(step) in _ROW_WISE:
+        for name, step in self._steps_before_model():
+            if type(step) in ROW_WISE:
                 names.append(type(step).__name__)
-            if type(step) in _DECLARED:
+            if type(step) in DECLARED:
                 declared += step.declared_public
             elif type(step) is FunctionTransformer:
                 declared.append(f"the function of step {name!r} (promised: it treats each row alone)")
@@ -176,65 +203,35 @@ class PublicPipeline(Pipeline):
             routed[full] = value
         return routed
 
+    def _arguments_of_model(self, params: dict) -> dict:
+        """``params``, as :meth:`_to_last_step` gives them, by the names that the model's ``fit`` has for them."""
+        name = self.steps[-1][0]
+        if get_config()["enable_metadata_routing"]:
+            return process_routing(self, "fit", **params)[name].fit
+        others = sorted(full for full in params if not full.startswith(f"{name}__"))
+        if others:
+            raise TypeError(f"Steps before a private model take no parameters of `fit`, got {', '.join(others)}.")
+        return {full.removeprefix(f"{name}__"): value for full, value in params.items()}
+
+    def __sklearn_tags__(self):
+        """Of the input, those of the first step; of the target, those of the model."""
+        tags = super().__sklearn_tags__()
+        try:
+            every = [get_tags(step) for _, step in self.steps if not is_passthrough(step)]
+        except (AttributeError, TypeError, ValueError):  # wrong steps, as `fit` will say
+            return tags
+        if not every:
+            return tags
+        tags.input_tags = replace(
+            every[0].input_tags,
+            sparse=all(step.input_tags.sparse for step in every),
+            allow_nan=all(step.input_tags.allow_nan for step in every),
+        )
+        tags.target_tags = every[-1].target_tags
+        tags.non_deterministic = any(step.non_deterministic for step in every)
+        return tags
+
 
 def make_public_pipeline(*steps, verbose: bool = False) -> PublicPipeline:
     """A :class:`PublicPipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
     return PublicPipeline(make_pipeline(*steps).steps, verbose=verbose)
-
-
-def _with_inner_steps(name: str, step) -> Iterator[tuple[str, object]]:
-    """``step``, and the steps that it is made of."""
-    yield name, step
-    if type(step) is Pipeline:
-        inner = step.steps
-    elif type(step) is FeatureUnion:
-        inner = step.transformer_list
-    elif type(step) is ColumnTransformer:
-        inner = [*(entry[:2] for entry in step.transformers), ("remainder", step.remainder)]
-    else:
-        inner = []
-    for inner_name, inner_step in inner:
-        yield from _with_inner_steps(f"{name} > {inner_name}", inner_step)
-
-
-def _problem(name: str, step, sparse: bool) -> str | None:
-    """Why ``step`` cannot stand before a private model, in words; None if it can. Steps inside are looked at elsewhere."""
-    if step is None or (isinstance(step, str) and step in ("passthrough", "drop")):
-        return None
-    kind, title = type(step), f"Step {name!r} ({type(step).__name__})"
-    if kind not in _ROW_WISE + _CONTAINERS:
-        return (
-            f"{title} may learn from all records (as StandardScaler learns a mean): what it learns would be released without "
-            "noise, through the parameters of the private model behind it. Use vips.preprocessing.PublicScaler, "
-            "PublicOneHotEncoder or TableEncoder with declared bounds and categories, or FunctionTransformer for a function "
-            "of each row alone."
-        )
-    if kind is FunctionTransformer:
-        inverse_checked = step.check_inverse and step.func is not None and step.inverse_func is not None
-        if step.validate or inverse_checked:
-            return (
-                f"{title} checks values, so that an error or a warning would depend on a record. "
-                "Write FunctionTransformer(..., validate=False, check_inverse=False)."
-            )
-    if kind is Pipeline and step.memory is not None:
-        return f"{title} would keep transformed records on disk. Write memory=None."
-    if getattr(step, "n_jobs", None) not in (None, 1):
-        return f"{title} has workers, which warn about values that nothing may tell of. Write n_jobs=None."
-    if kind is ColumnTransformer:
-        if any(callable(entry[2]) and type(entry[2]) is not make_column_selector for entry in step.transformers):
-            return (
-                f"{title} selects columns by a function of the records. "
-                "Write their names, or a sklearn.compose.make_column_selector."
-            )
-        if step.sparse_threshold > 0 and (sparse or _can_be_sparse(name, step)):
-            return (
-                f"{title} chooses between dense and sparse output by counting non-zeros, which are not public. "
-                "Write sparse_threshold=0; for sparse output use FeatureUnion or TableEncoder(sparse_output=True)."
-            )
-    return None
-
-
-def _can_be_sparse(name: str, step) -> bool:
-    """Whether a step inside can have sparse output; of a function this is not known."""
-    inner = [step for _, step in _with_inner_steps(name, step)]
-    return any(getattr(step, "sparse_output", False) or type(step) is FunctionTransformer for step in inner)

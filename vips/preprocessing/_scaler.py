@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, shortened
+from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, is_frame, shortened
 
 __all__ = ["PublicScaler", "checked_bounds", "is_pair"]
 
@@ -64,16 +64,21 @@ class PublicScaler(DeclaredTransformer):
     def _check(self, X) -> None:
         for key in columns_of(X, self._by_column(X)):
             dtype = getattr(column(X, key), "dtype", None)
-            if not (isinstance(dtype, np.dtype) and dtype.kind in "biuf"):
+            kind = dtype.kind if isinstance(dtype, np.dtype) else None
+            if kind == "c":
+                raise ValueError(f"Complex data not supported: column {key!r} has bounds, but its dtype is {dtype}.")
+            if kind is None or kind not in "biuf":
+                conversion = f"X.astype({{{key!r}: float}})" if is_frame(X) else "X.astype(float)"
                 raise TypeError(
                     f"Column {key!r} has bounds, but its dtype is {dtype}: what it is converted to would depend on its "
-                    f"values. Convert it to a NumPy number first, e.g. X.astype({{{key!r}: float}})."
+                    f"values. Convert it to a NumPy number first, e.g. {conversion}."
                 )
 
     def _transform(self, X) -> np.ndarray:
         declared = self._by_column(X)
         keys = columns_of(X, declared)
-        low, high = np.array(list(declared.values()) if isinstance(declared, Mapping) else declared).T
+        pairs = list(declared.values()) if isinstance(declared, Mapping) else declared
+        low, high = np.array(pairs, dtype=float).reshape(-1, 2).T
         scaled = np.empty((X.shape[0], len(keys)))
         with np.errstate(all="ignore"):
             for j, key in enumerate(keys):

@@ -1,0 +1,83 @@
+"""Which steps may stand before a private model: those that treat each row alone and learn nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.pipeline import FeatureUnion, Pipeline
+from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
+
+from vips.preprocessing._one_hot import PublicOneHotEncoder
+from vips.preprocessing._scaler import PublicScaler
+from vips.preprocessing._table import TableEncoder
+
+__all__ = ["DECLARED", "ROW_WISE", "is_passthrough", "problem_with", "with_inner_steps"]
+
+# Exact classes: what a subclass does in its own `fit` is not known.
+DECLARED = (PublicScaler, PublicOneHotEncoder, TableEncoder)
+ROW_WISE = (*DECLARED, Normalizer, Binarizer, FunctionTransformer)
+_CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
+
+
+def is_passthrough(step) -> bool:
+    """Whether ``step`` hands its input on."""
+    return step is None or (isinstance(step, str) and step == "passthrough")
+
+
+def with_inner_steps(name: str, step) -> Iterator[tuple[str, object]]:
+    """``step``, and the steps that it is made of."""
+    yield name, step
+    if isinstance(step, Pipeline):
+        inner = step.steps
+    elif isinstance(step, FeatureUnion):
+        inner = step.transformer_list
+    elif isinstance(step, ColumnTransformer):
+        inner = [*(entry[:2] for entry in step.transformers), ("remainder", step.remainder)]
+    else:
+        inner = []
+    for inner_name, inner_step in inner:
+        yield from with_inner_steps(f"{name} > {inner_name}", inner_step)
+
+
+def problem_with(name: str, step, sparse: bool) -> str | None:
+    """Why ``step`` cannot stand before a private model, in words; None if it can. Steps inside are looked at elsewhere."""
+    if is_passthrough(step) or (isinstance(step, str) and step == "drop"):
+        return None
+    kind, title = type(step), f"Step {name!r} ({type(step).__name__})"
+    if kind not in ROW_WISE + _CONTAINERS:
+        return (
+            f"{title} may learn from all records (as StandardScaler learns a mean): what it learns would be released without "
+            "noise, through the parameters of the private model behind it. Use vips.preprocessing.PublicScaler, "
+            "PublicOneHotEncoder or TableEncoder with declared bounds and categories, or FunctionTransformer for a function "
+            "of each row alone."
+        )
+    if kind is FunctionTransformer:
+        inverse_checked = step.check_inverse and step.func is not None and step.inverse_func is not None
+        if step.validate or inverse_checked:
+            return (
+                f"{title} checks values, so that an error or a warning would depend on a record. "
+                "Write FunctionTransformer(..., validate=False, check_inverse=False)."
+            )
+    if kind is Pipeline and step.memory is not None:
+        return f"{title} would keep transformed records on disk. Write memory=None."
+    if getattr(step, "n_jobs", None) not in (None, 1):
+        return f"{title} has workers, which warn about values that nothing may tell of. Write n_jobs=None."
+    if kind is ColumnTransformer:
+        if any(callable(entry[2]) and type(entry[2]) is not make_column_selector for entry in step.transformers):
+            return (
+                f"{title} selects columns by a function of the records. "
+                "Write their names, or a sklearn.compose.make_column_selector."
+            )
+        if step.sparse_threshold > 0 and (sparse or _can_be_sparse(name, step)):
+            return (
+                f"{title} chooses between dense and sparse output by counting non-zeros, which are not public. "
+                "Write sparse_threshold=0; for sparse output use FeatureUnion or TableEncoder(sparse_output=True)."
+            )
+    return None
+
+
+def _can_be_sparse(name: str, step) -> bool:
+    """Whether a step inside can have sparse output; of a function this is not known."""
+    inner = [step for _, step in with_inner_steps(name, step)]
+    return any(getattr(step, "sparse_output", False) or type(step) is FunctionTransformer for step in inner)

@@ -1,0 +1,122 @@
+"""A pipeline that fits copies of its steps."""
+
+from __future__ import annotations
+
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Bunch
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from vips.preprocessing._allowed_steps import is_passthrough
+
+__all__ = ["PipelineOfCopies"]
+
+
+def _if_steps_have(method: str):
+    return available_if(lambda pipeline: hasattr(pipeline._pipeline(), method))
+
+
+class PipelineOfCopies(Pipeline):
+    """A :class:`sklearn.pipeline.Pipeline` whose ``fit`` leaves its parameter ``steps`` alone; a subclass writes ``fit``.
+
+    Attributes
+    ----------
+    steps_ : list of (str, step)
+        Fitted copies of the steps. Before ``fit``, ``named_steps``, indexing and slicing give the steps of the parameter;
+        after it, those of ``steps_``.
+    """
+
+    def _pipeline(self) -> Pipeline:
+        """The steps in a pipeline of scikit-learn's: the fitted ones, if there are any."""
+        return Pipeline(self.__dict__.get("steps_", self.steps))
+
+    def _fitted(self) -> Pipeline:
+        check_is_fitted(self)
+        return self._pipeline()
+
+    @property
+    def named_steps(self) -> Bunch:
+        """Steps by name: fitted copies after ``fit``."""
+        return self._pipeline().named_steps
+
+    def __getitem__(self, index):
+        """One step, or a pipeline of some: fitted copies after ``fit``."""
+        part = self._pipeline()[index]
+        if not isinstance(index, slice):
+            return part
+        sliced = super().__getitem__(index)
+        if self.__sklearn_is_fitted__():
+            sliced.steps_ = part.steps
+        return sliced
+
+    def set_output(self, *, transform: str | None = None):
+        """Container of the results of all steps, now and after another ``fit``; as in scikit-learn's pipeline."""
+        super().set_output(transform=transform)
+        if self.__sklearn_is_fitted__():
+            self._pipeline().set_output(transform=transform)
+        return self
+
+    @_if_steps_have("predict")
+    def predict(self, X, **params):
+        """``predict`` of the last step, for transformed rows."""
+        return self._fitted().predict(X, **params)
+
+    @_if_steps_have("predict_proba")
+    def predict_proba(self, X, **params):
+        """``predict_proba`` of the last step, for transformed rows."""
+        return self._fitted().predict_proba(X, **params)
+
+    @_if_steps_have("predict_log_proba")
+    def predict_log_proba(self, X, **params):
+        """``predict_log_proba`` of the last step, for transformed rows."""
+        return self._fitted().predict_log_proba(X, **params)
+
+    @_if_steps_have("decision_function")
+    def decision_function(self, X, **params):
+        """``decision_function`` of the last step, for transformed rows."""
+        return self._fitted().decision_function(X, **params)
+
+    @_if_steps_have("score_samples")
+    def score_samples(self, X):
+        """``score_samples`` of the last step, for transformed rows."""
+        return self._fitted().score_samples(X)
+
+    @_if_steps_have("score")
+    def score(self, X, y=None, sample_weight=None, **params):
+        """``score`` of the last step, for transformed rows."""
+        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
+
+    @_if_steps_have("transform")
+    def transform(self, X, **params):
+        """``transform`` of all steps, one after the other."""
+        return self._fitted().transform(X, **params)
+
+    @_if_steps_have("inverse_transform")
+    def inverse_transform(self, X, **params):
+        """``inverse_transform`` of all steps, from the last to the first."""
+        return self._fitted().inverse_transform(X, **params)
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the features that ``transform`` gives."""
+        return self._pipeline().get_feature_names_out(input_features)
+
+    @property
+    def classes_(self):
+        """Of the last step."""
+        return self._pipeline().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns that the first step was fitted to; ``"passthrough"`` is no step."""
+        return self._first_step().n_features_in_
+
+    @property
+    def feature_names_in_(self):
+        """Names of these columns."""
+        return self._first_step().feature_names_in_
+
+    def _first_step(self):
+        return next((step for _, step in self._pipeline().steps if not is_passthrough(step)), None)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "steps_" in self.__dict__
