@@ -1,24 +1,22 @@
 """Checkpoints, resumed fits, and saved models."""
 
 import json
-import warnings
+import os
 import zipfile
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
 import vips
 from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
 from vips import (
     LatentDirichletAllocation,
-    PolynomialAveraging,
     PrivacyLedger,
     PrivacyPlan,
     PrivacyWarning,
-    RobbinsMonro,
 )
+from vips._archive import read_archive
 from vips.checkpoint import CheckpointError
 
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
@@ -110,7 +108,8 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
         assert sorted(archive.namelist()) == sorted(["header.json", *(f"{name}.npy" for name in arrays)])
         header = json.loads(archive.read("header.json"))
     assert set(header) == {
-        "format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std", "arrays"
+        "format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std", "repeated",
+        "arrays",
     }  # fmt: skip
     assert header["step"] == 6
     assert header["parameters"] == {"random_state": 5, "on_invalid": "drop"}
@@ -148,8 +147,8 @@ def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(t
     ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
     path = tmp_path / "fit.vips"
     original = checkpoint.write_archive
-    monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, arrays: (
-        original(p, kind, header, arrays) if header["step"] < 3 else exec("raise Stop", globals())
+    monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, *rest: (
+        original(p, kind, header, *rest) if header["step"] < 3 else exec("raise Stop", globals())
     ))  # fmt: skip
     with pytest.raises(Stop):
         BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
@@ -250,88 +249,10 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
     assert path.read_bytes() == before
+    monkeypatch.undo()
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert model.privacy_.repeated_steps == 1  # what was written of it could be seen
     assert [p.name for p in tmp_path.iterdir()] == ["fit.vips"]
-
-
-# -- saved models -----------------------------------------------------------------------------------------------
-
-
-def test_a_saved_topic_model_comes_back_whole(tmp_path):
-    X = sp.csr_array(np.random.default_rng(0).poisson(1.0, (80, 6)))
-    words = ["a", "b", "c", "d", "ö", "f"]
-    plan = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=0.5, n_steps=3)
-    model = LatentDirichletAllocation(
-        2, vocabulary=words, privacy=plan, schedule=RobbinsMonro(2.0, 0.6), dtype=np.float64
-    ).fit(X)
-    path = tmp_path / "topics.vips"
-    model.save(path)
-    loaded = vips.load(path)
-    assert type(loaded) is LatentDirichletAllocation
-    np.testing.assert_array_equal(loaded.components_, model.components_)
-    np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
-    assert loaded.top_words() == model.top_words()
-    assert loaded.get_params() == model.get_params()
-    assert str(loaded.privacy_) == str(model.privacy_)
-    assert loaded.privacy_.to_dict() == model.privacy_.to_dict()
-    assert loaded.privacy_.epsilon() == model.privacy_.epsilon()
-
-
-def test_names_of_columns_are_saved(tmp_path):
-    import pandas as pd
-
-    X = pd.DataFrame(np.random.default_rng(0).poisson(1.0, (30, 3)), columns=["x", "y", "z"])
-    model = LatentDirichletAllocation(2, random_state=0, schedule=PolynomialAveraging()).fit(X)
-    model.save(tmp_path / "m")
-    loaded = vips.load(tmp_path / "m")
-    assert loaded.feature_names_in_.tolist() == ["x", "y", "z"]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(loaded.transform(X), model.transform(X))
-
-
-def test_models_of_ones_own_are_loaded_by_class(tmp_path):
-    model = BetaBernoulli(privacy=PLAN).fit(COINS)
-    model.save(tmp_path / "m")
-    with pytest.raises(ValueError, match="model_class=MyModel"):
-        vips.load(tmp_path / "m")
-    loaded = vips.load(tmp_path / "m", model_class=BetaBernoulli)
-    np.testing.assert_array_equal(loaded.posterior_["a"], model.posterior_["a"])
-    assert loaded.privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
-    fixed = PrivacyPlan(
-        noise_multiplier=8.0,
-        n_steps=5,
-        clip_norm=1.5,
-        sampling="fixed",
-        relation="replace_one",
-        batch_size=20,
-        n_records=60,
-    )
-    BetaBernoulli(privacy=fixed).fit(COINS).save(tmp_path / "m")
-    assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.plan == fixed
-
-
-def test_what_cannot_be_saved_or_read_is_refused(tmp_path):
-    from sklearn.exceptions import NotFittedError
-
-    path = tmp_path / "m"
-    with pytest.raises(NotFittedError):
-        BetaBernoulli().save(path)
-    model = LatentDirichletAllocation(2, schedule=lambda t: 1.0 / t).fit(COINS)
-    with pytest.raises(TypeError, match="cannot be saved"):
-        model.save(path)
-    assert list(tmp_path.iterdir()) == []
-    path.write_bytes(b"\x80\x04K\x01.")  # a pickle
-    with pytest.raises(ValueError, match="not a file of vips"):
-        vips.load(path)
-    LatentDirichletAllocation(2, random_state=0).fit(COINS).save(path)
-    with zipfile.ZipFile(path) as archive:
-        members = {name: archive.read(name) for name in archive.namelist()}
-    members["header.json"] = members["header.json"].replace(b'": "dtype"', b'": "unknown"', 1)
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    with pytest.raises(ValueError, match="Unknown kind of setting"):
-        vips.load(path)
 
 
 def rewritten(path, **changes):
@@ -343,24 +264,6 @@ def rewritten(path, **changes):
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in members.items():
             archive.writestr(name, content)
-
-
-def test_files_that_were_not_written_by_vips_do_no_harm(tmp_path):
-    from vips._archive import read_archive, write_archive
-
-    path = tmp_path / "m"
-    LatentDirichletAllocation(2, vocabulary=4, random_state=0).fit(COINS).save(path)
-    kept = path.read_bytes()
-    for name in ("_ledger", "fit", "is_private", "components_"):
-        path.write_bytes(kept)
-        rewritten(path, learnt={name: 1})
-        with pytest.raises(ValueError, match="not a fitted attribute"):
-            vips.load(path)
-    path.write_bytes(kept)
-    header, arrays = read_archive(path, "model")
-    write_archive(path, "model", header, arrays | {"concentration": arrays["concentration"][:, :1]})
-    with pytest.raises(ValueError, match="A saved posterior has arrays"):
-        vips.load(path)
 
 
 @pytest.mark.parametrize("step", [0, -1, 7, 2.0, "2", None])
@@ -378,3 +281,112 @@ def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
     rewritten(path, run=cheap.run, step=1)
     with pytest.raises(ValueError, match=r"another plan"):
         BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise_std": None},
+        {"noise_std": {"heads": "0", "count": 1.0}},
+        {"repeated": -1},
+        {"repeated": True},
+        {"run": 7},
+        {"parameters": [1]},
+        {"plan": None},
+        {"n_features": []},
+        {"model": {"a": 1}},
+        {"arrays": ["average/heads"]},
+        {"arrays": 3},
+        {"arrays": None},
+    ],
+    ids=str,
+)
+def test_forged_checkpoints_are_refused_in_one_way_and_not_touched(tmp_path, changes):
+    path = begun(tmp_path)
+    rewritten(path, **changes)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"not touched"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+# -- what a kill leaves beside a checkpoint ---------------------------------------------------------------------
+
+
+def killed_while_writing(path, monkeypatch, step, ledger=None):
+    """A fit that dies when the checkpoint of that step has been written and not yet renamed; its partial file is left."""
+    original = os.replace
+
+    def replace_or_die(partial, target):
+        if read_archive(partial, "checkpoint")[0]["step"] == step:
+            raise Stop
+        original(partial, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace_or_die)
+        with pytest.raises(Stop):
+            BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+
+
+def names_in(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_steps_that_were_left_beside_a_checkpoint_are_counted_and_removed(tmp_path, monkeypatch, step):
+    path = tmp_path / "fit.vips"
+    totals = set()
+    for _ in range(3):
+        killed_while_writing(path, monkeypatch, step)
+        assert set(names_in(tmp_path)) - {"fit.vips"} == {".fit.vips.partial"}
+        totals.add(read_archive(tmp_path / ".fit.vips.partial", "checkpoint")[1]["noisy/heads"].tobytes())
+    assert len(totals) == 3  # three releases of one step, none of which the finished fit uses
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert names_in(tmp_path) == ["fit.vips"]
+    assert model.privacy_.repeated_steps == 3
+    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=9).epsilon(1e-5) > PLAN.epsilon(1e-5)
+    assert model.privacy_.event() == replace(PLAN, n_steps=9).event()
+    assert "3 steps were released twice" in str(model.privacy_)
+    model.save(tmp_path / "m")
+    assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
+
+
+def test_a_kill_while_what_was_left_is_counted_loses_no_count(tmp_path, monkeypatch):
+    path = tmp_path / "fit.vips"
+    killed_while_writing(path, monkeypatch, 2)
+    for name in ("replace", "unlink"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, lambda *_, **__: exec("raise Stop", globals()))
+            with pytest.raises(Stop):
+                BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    for each in tmp_path.glob(".fit.vips.?*.partial"):  # of the count, which was not renamed: nothing new in it
+        each.unlink()
+    assert BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.repeated_steps in (1, 2)
+
+
+def test_with_a_ledger_what_was_left_is_counted_there(tmp_path, monkeypatch):
+    path, ledger = tmp_path / "fit.vips", PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    killed_while_writing(path, monkeypatch, 3, ledger)
+    assert ledger.runs()[0].released == 3  # the entry came first
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+    assert names_in(tmp_path) == ["a.ledger", "fit.vips"]
+    assert model.privacy_.repeated_steps == 0
+    assert model.privacy_.ledger["charged_steps"] == 7
+    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5)
+
+
+def test_a_second_fit_over_one_checkpoint_does_not_mix_with_the_first(tmp_path):
+    """Whoever comes second removes what the first is writing; the first stops, and neither leaves a torn file."""
+    path = tmp_path / "fit.vips"
+
+    class Disturbed(BetaBernoulli):
+        def to_posterior(self, average, noise_std, previous):
+            if previous is not None and path.exists() and not seen:
+                seen.append(1)
+                (tmp_path / ".fit.vips.partial").write_bytes(b"of the other fit")
+            return super().to_posterior(average, noise_std, previous)
+
+    seen = []
+    with pytest.raises(FileExistsError):
+        Disturbed(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert read_archive(path, "checkpoint")[0]["step"] == 1

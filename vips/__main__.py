@@ -15,7 +15,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options.run(options)
     except (ValueError, OSError) as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(_visible(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 2
     return 0
 
@@ -85,17 +85,25 @@ def _show(options: argparse.Namespace) -> None:
     ledger = PrivacyLedger.open(options.file)
     left = ledger.remaining()
     budget = max(left["filter_budget"], 1e-300)  # everything may have been set apart
-    print(f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}")
+    lines = [f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}"]
     for entry in ledger.history():
         if entry["kind"] == "declare":
-            print(
+            lines.append(
                 f"{entry['time']}  {entry['group']}: {len(entry['plans'])} fits declared, ε₁ = {entry['epsilon']:.4g}"
             )
     for run in ledger.runs():
         cost = run.group or f"{run.filter_steps * run.divergence / budget:.2%} of the filter"
-        print(f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}")
+        lines.append(
+            f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}"
+        )
     share = max(0.0, left["divergence"]) / budget
-    print(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
+    lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
+    print("\n".join(map(_visible, lines)))
+
+
+def _visible(text: str) -> str:
+    """Names in a file may hold anything: what a terminal would obey, or show in another order, is shown as an escape."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
 
 
 def _head(options: argparse.Namespace) -> None:

@@ -14,6 +14,8 @@ __all__ = ["decode", "describe", "encode"]
 
 _CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, RobbinsMonro, PolynomialAveraging)}
 _TAG = "__vips__"
+_KINDS = "biufUO"
+_MOST_LETTERS = 2**24  # of an array of words, each as long as the longest
 
 
 def encode(value: object) -> object:
@@ -32,7 +34,7 @@ def encode(value: object) -> object:
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
-    if isinstance(value, np.ndarray) and value.dtype.kind in "biufUO":
+    if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS:
         return {_TAG: "array", "dtype": value.dtype.str, "value": encode(value.tolist())}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
@@ -53,12 +55,23 @@ def decode(value: object) -> object:
         items = [decode(item) for item in content]
         return items if kind == "list" else tuple(items)
     if kind == "array":
-        return np.array(decode(content), dtype=np.dtype(value["dtype"]))
+        return _array(decode(content), np.dtype(value["dtype"]))
     if kind == "dtype":
         return np.dtype(content).type
     if kind in _CLASSES:
         return _CLASSES[kind](**{name: decode(item) for name, item in content.items()})
     raise ValueError(f"Unknown kind of setting {kind!r}: a newer version of vips wrote it.")
+
+
+def _array(items: list, dtype: np.dtype) -> np.ndarray:
+    """Items as an array whose size follows from them, and not from what the file says of it."""
+    if dtype.kind not in _KINDS:
+        raise ValueError(f"a setting has dtype {dtype}")
+    if dtype.kind != "U":
+        return np.array(items, dtype=dtype)
+    if len(items) * max((len(item) for item in items), default=0) > _MOST_LETTERS:
+        raise ValueError("a setting has a few words that are far longer than the others")
+    return np.array(items, dtype=str)
 
 
 def describe(value: object) -> object:

@@ -7,6 +7,10 @@ Commit protocol of step t::
 A kill before the ledger's entry leaves nothing: the step's noise was never seen. A kill between the two leaves the ledger
 ahead: the resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only,
 never a generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
+
+A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
+whoever can read the folder has seen both. There is one such name. The next start removes it and, where no ledger counts the
+step already, writes one more repeated step into the checkpoint, from where it comes into the report.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._archive import read_archive, write_archive
+from vips._archive import read_archive, sync_folder, write_archive
 from vips._json import describe
 from vips.privacy import PrivacyPlan, PrivacyWarning
 from vips.privacy.ledger import LedgerRun, PrivacyLedger
 
 __all__ = ["CheckpointError", "FitState", "Journal", "posterior_arrays", "restore_posterior"]
+
+
+_MOST_REPEATED = 10**9
 
 
 class CheckpointError(ValueError):
@@ -51,6 +58,8 @@ class Journal:
     ----------
     start : FitState or None
         Where an interrupted fit stopped.
+    repeated : int
+        Steps that were released twice, of which no ledger knows.
     """
 
     def __init__(self) -> None:
@@ -58,6 +67,7 @@ class Journal:
         self._path: Path | None = None
         self._header: dict | None = None
         self.start: FitState | None = None
+        self.repeated = 0
 
     def begin(
         self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
@@ -73,20 +83,40 @@ class Journal:
         LedgerError
             If the ledger refuses.
         """
-        path = None if checkpoint is None else Path(checkpoint).absolute()
-        header = {} if path is None else _identity(model, plan)
-        if path is not None and path.exists():
-            self._go_on(model, plan, ledger, path, header)
+        if checkpoint is None:
+            self._charge(model, plan, ledger)
             return
-        if path is not None and not os.access(path.parent, os.W_OK):
-            raise CheckpointError(f"No checkpoint can be written to {path}: its folder is missing or not writable.")
+        self._path, header = Path(os.path.realpath(checkpoint)), _identity(model, plan)
+        if not os.access(self._path.parent, os.W_OK):
+            raise CheckpointError(
+                f"No checkpoint can be written to {self._path}: its folder is missing or not writable."
+            )
+        saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
+        if saved is not None and ledger is not None:
+            self._run = LedgerRun(ledger, saved["run"])
+            self._run.resume(saved["step"], plan)
+        else:
+            self._charge(model, plan, ledger)
+        self._header = header | {"run": None if self._run is None else self._run.run}
+        self._count_what_was_left(saved, arrays)
+        if saved is None or saved["step"] == 0:
+            return
+        self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
+        if saved["step"] == plan.n_steps:
+            warnings.warn(
+                f"{self._path} holds a finished fit: its posterior is used, the data are not.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None) -> None:
         if ledger is not None:
             self._run = LedgerRun(ledger)
             self._run.charge(plan, type(model).__name__, model.describe()["unit"])
-        self._path, self._header = path, header | {"run": None if self._run is None else self._run.run}
 
-    def _go_on(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, path: Path, header: dict) -> None:
-        """With the fit that the file holds."""
+    def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
+        """Header and arrays of the checkpoint, if it is one of this fit."""
+        path = self._path
         saved, arrays = _read(path)
         _check_same(saved, header, plan.n_steps, path)
         if (saved["run"] is None) != (ledger is None):
@@ -94,19 +124,29 @@ class Journal:
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
                 "every released step is counted once."
             )
-        average = _under(arrays, "average")
-        shapes = {name: block.shape for name, block in model.blocks().items()}
-        if {name: value.shape for name, value in average.items()} != shapes or set(saved["noise_std"]) != set(shapes):
+        shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
+        found = {name: value.shape for name, value in _under(arrays, "average").items()}
+        if found != shapes or set(saved["noise_std"]) != set(shapes):
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
-        if ledger is not None:
-            self._run = LedgerRun(ledger, saved["run"])
-            self._run.resume(saved["step"], plan)
-        self._path, self._header = path, header | {"run": saved["run"]}
-        self.start = FitState(saved["step"], average, saved["noise_std"], _under(arrays, "posterior"))
-        if saved["step"] == plan.n_steps:
-            warnings.warn(
-                f"{path} holds a finished fit: its posterior is used, the data are not.", PrivacyWarning, stacklevel=5
+        return saved, arrays
+
+    def _count_what_was_left(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
+        """A partial file is there if a step was begun to be written, and was not: count it before it is removed."""
+        self.repeated = 0 if saved is None else saved["repeated"]
+        if not self._partial.exists():
+            return
+        if self._run is None:
+            self.repeated += 1
+            step = (
+                {"step": 0, "noise_std": {}} if saved is None else {name: saved[name] for name in ("step", "noise_std")}
             )
+            write_archive(self._path, "checkpoint", self._header | step | {"repeated": self.repeated}, arrays)
+        self._partial.unlink()
+        sync_folder(self._path.parent)
+
+    @property
+    def _partial(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.partial")
 
     @property
     def ledger_entry(self) -> dict | None:
@@ -128,8 +168,8 @@ class Journal:
         arrays = {f"noisy/{name}": value for name, value in noisy.items()}
         arrays |= {f"average/{name}": value for name, value in average.items()}
         arrays |= {f"posterior/{name}": value for name, value in posterior_arrays(posterior).items()}
-        header = self._header | {"step": step, "noise_std": dict(noise_std)}
-        write_archive(self._path, "checkpoint", header, arrays)
+        header = self._header | {"step": step, "noise_std": dict(noise_std), "repeated": self.repeated}
+        write_archive(self._path, "checkpoint", header, arrays, self._partial)
 
     def close(self) -> None:
         """The fit ends early: give unreleased steps back."""
@@ -175,8 +215,9 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+    """That the checkpoint is one of this fit, and holds what a checkpoint does. Its repeated steps are filled in if need be."""
     different = [name for name in header if saved.get(name) != header[name]]
-    if "parameters" in different:
+    if "parameters" in different and isinstance(saved.get("parameters"), dict):
         ours, theirs = header["parameters"], saved["parameters"]
         different += [f"parameter {name!r}" for name in ours if theirs.get(name, ...) != ours[name]]
     if different:
@@ -184,8 +225,17 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
             f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
             "another path, or move it away."
         )
-    if not isinstance(saved.get("step"), int) or not 1 <= saved["step"] <= n_steps:
-        raise CheckpointError(f"{path} names step {saved.get('step')!r} of {n_steps}. It was not touched.")
+    saved.setdefault("repeated", 0)  # of files before there was such a number
+    least = 0 if saved["repeated"] else 1
+    for name, most in (("step", n_steps), ("repeated", _MOST_REPEATED)):
+        value = saved.get(name)
+        if type(value) is not int or not (least if name == "step" else 0) <= value <= most:
+            raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
+    noise_std = saved.get("noise_std")
+    if not isinstance(noise_std, dict) or not all(type(std) is float for std in noise_std.values()):
+        raise CheckpointError(f"{path} holds no standard deviations of noise. It was not touched.")
+    if not isinstance(saved.get("run", 0), str | None):
+        raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")
 
 
 def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

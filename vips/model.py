@@ -372,6 +372,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
                 plan=plan,
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
+                repeated_steps=journal.repeated,
                 **self.describe(),
             )
             self.posterior_ = posterior

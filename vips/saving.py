@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
 
-from vips._archive import read_archive, write_archive
+from vips._archive import one_error, read_archive, write_archive
 from vips._json import decode, encode
 from vips.checkpoint import posterior_arrays, restore_posterior
 from vips.engine import NoisyTotals
@@ -16,6 +17,8 @@ from vips.privacy import PrivacyReport
 __all__ = ["load", "save_model"]
 
 _TOTALS = "noisy_totals/"
+# Numbers in a model's sums: never too many, and at most so many times those in its posterior.
+_SMALL, _MOST_TIMES = 2**18, 64
 
 
 def save_model(model: ConjugateExponentialModel, path: str | os.PathLike) -> None:
@@ -53,32 +56,45 @@ def load(
         If the file is not a saved model, or comes from a newer version, or from a class that is not known.
     """
     header, arrays = read_archive(path, "model")
+    with one_error(path):
+        return _restored(header, arrays, model_class)
+
+
+def _restored(header: dict, arrays: dict[str, np.ndarray], model_class: type | None) -> ConjugateExponentialModel:
     known = _model_classes() if model_class is None else {model_class.__name__: model_class}
     if header["class"] not in known:
         raise ValueError(
-            f"{path} holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "
-            "vips.load(path, model_class=MyModel)."
+            f"it holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "
+            "vips.load(path, model_class=MyModel)"
         )
     model = known[header["class"]](**{name: decode(value) for name, value in header["parameters"].items()})
     for name, value in header["learnt"].items():
         if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
-            raise ValueError(
-                f"{path} sets {name!r}, which is not a fitted attribute: the file was not written by `save`."
-            )
+            raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
         setattr(model, name, decode(value))
+    model.check_parameters()
+    model.check_features()
     totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
+    _check_size(model, arrays)
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
     if header.get("noise_std") is not None:
-        model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"], path)
+        model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
     if header["report"] is not None:
         model.privacy_ = PrivacyReport.from_json(header["report"])
     return model
 
 
-def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, float], path) -> NoisyTotals:
+def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
+    """Before anything of the size that the settings say is made: it should be about that of the posterior in the file."""
+    entries = sum(math.prod(block.shape) for block in model.blocks().values())
+    if entries > max(_SMALL, _MOST_TIMES * sum(array.size for array in arrays.values())):
+        raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
+
+
+def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, float]) -> NoisyTotals:
     shapes = {name: block.shape for name, block in model.blocks().items()}
     if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
-        raise ValueError(f"{path} holds noisy totals of another model.")
+        raise ValueError("it holds noisy totals of another model")
     return NoisyTotals(totals, {name: float(value) for name, value in noise_std.items()})
 
 

@@ -162,7 +162,12 @@ def test_what_epsilon_means_is_said_in_numbers(pages):
 def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     X, y = cases.labelled()
     ledger = PrivacyLedger(
-        tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, dataset="<i>salaries", unit="one person", relation="replace_one"
+        tmp_path / "a.ledger",
+        epsilon=9.0,
+        delta=1e-4,
+        dataset="<i>salaries",
+        unit="one row of X with its label",
+        relation="replace_one",
     )
     plan = replace(cases.PLAN, relation="replace_one", noise_multiplier=20.0)
     model = vips.BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y, ledger=ledger)

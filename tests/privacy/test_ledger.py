@@ -653,6 +653,23 @@ def test_ledger_from_the_shell(path, ledger, capsys):
     assert main(["ledger", "show", str(path.with_name("missing"))]) == 2
 
 
+STRANGE = "letters\x1b[2J\x1b]0;title\x07\r\nspent: ε = 0\u202e\u2028\udc80"
+
+
+def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
+    """Nor draw lines of their own."""
+    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset=STRANGE, unit=STRANGE)
+    ledger.declare([PLAN])
+    ledger.charge(PLAN, STRANGE)
+    assert main(["ledger", "show", str(path)]) == 0
+    assert main(["ledger", "close", str(path), STRANGE]) == 2
+    shown = capsys.readouterr()
+    assert "letters\\x1b[2J" in shown.out
+    lines = shown.out.splitlines() + shown.err.splitlines()
+    assert len(lines) == 5
+    assert all(line.isprintable() for line in lines)
+
+
 def shell(command):
     return main(command.split())
 

@@ -59,6 +59,9 @@ class PrivacyReport:
         ``"drop"`` or ``"raise"``; the latter lets an error depend on a record and is outside the guarantee.
     ledger : dict or None
         Name of the data set, name of the run and number of steps charged, if a ledger counted the fit.
+    repeated_steps : int
+        Steps whose total was left beside the checkpoint when the fit was interrupted, and which were released again. Of a fit
+        that no ledger counted.
     preprocessing, tuning : str
         What was done to the records before the fit, and how settings were chosen. The fit cannot know: say it with
         ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
@@ -70,6 +73,7 @@ class PrivacyReport:
     declared_public: tuple[str, ...] = ()
     on_invalid: str = "drop"
     ledger: dict | None = None
+    repeated_steps: int = 0
     preprocessing: str = (
         "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
     )
@@ -86,7 +90,9 @@ class PrivacyReport:
     @property
     def charged_plan(self) -> PrivacyPlan:
         """The plan with every step that was released: a resumed fit may have released some twice."""
-        return self.plan if self.ledger is None else replace(self.plan, n_steps=self.ledger["charged_steps"])
+        if self.ledger is not None:
+            return replace(self.plan, n_steps=self.ledger["charged_steps"])
+        return replace(self.plan, n_steps=self.plan.n_steps + self.repeated_steps)
 
     def epsilon(
         self, delta: float | None = None, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
@@ -121,6 +127,7 @@ class PrivacyReport:
             "sampling_rate": plan.sampling_rate,
             "batch_size": plan.batch_size,
             "n_steps": plan.n_steps,
+            "repeated_steps": self.repeated_steps,
             "reproducible_noise": bool(plan.reproducible_noise),
             "randomness": self._randomness(),
             "arithmetic": self._arithmetic(),
@@ -216,6 +223,12 @@ class PrivacyReport:
                 "Ledger",
                 f"charged to {self.ledger['dataset']!r} as run {self.ledger['run']}, {self.ledger['charged_steps']} steps. It "
                 "counts fits, not scores or choices made from them.",
+            ))  # fmt: skip
+        if self.repeated_steps:
+            sections.append((
+                "Interrupted",
+                f"{self.repeated_steps} steps were released twice, because the fit ended while their checkpoint was written; ε "
+                "counts both.",
             ))  # fmt: skip
         sections.append(("Not covered", f"{'; '.join(self.not_covered)}."))
         sections.append(("Versions", f"{', '.join(f'{name} {version}' for name, version in self.versions.items())}."))
