@@ -239,12 +239,12 @@ def noise_stored_on_the_model(patch):
 
 def two_statistics_as_two_sampled_steps(patch):
     original = accounting.event
-    patch.setattr(accounting, "event", lambda plan: original(replace(plan, n_steps=2 * plan.n_steps)))
+    patch.setattr(accounting, "event", lambda plan, *_: original(replace(plan, n_steps=2 * plan.n_steps)))
 
 
 def full_batches_accounted_as_sampled(patch):
     original = accounting.event
-    patch.setattr(accounting, "event", lambda plan: original(replace(plan, sampling_rate=0.5 * plan.sampling_rate)))
+    patch.setattr(accounting, "event", lambda plan, *_: original(replace(plan, sampling_rate=0.5 * plan.sampling_rate)))
 
 
 def stops_on_a_private_quantity(patch):

@@ -107,7 +107,8 @@ def events(event, times: int = 1, sampled: tuple | None = None) -> list[tuple[in
     if kind == "ComposedDpEvent":
         return [entry for part in event.events for entry in events(part, times, sampled)]
     if kind == "PoissonSampledDpEvent":
-        return events(event.event, times, ("poisson", event.sampling_probability))
+        how = None if event.sampling_probability == 1.0 else ("poisson", event.sampling_probability)
+        return events(event.event, times, how)
     if kind == "SampledWithoutReplacementDpEvent":
         return events(event.event, times, ("fixed", event.sample_size / event.source_dataset_size))
     if kind == "GaussianDpEvent":

@@ -39,29 +39,52 @@ UNSAMPLED_ORDERS = tuple(1.0 + x for x in np.geomspace(1e-3, 1e7, 400).tolist())
 ROUNDING = 1e-13  # of a Rényi divergence, which comes out as small as -1e-15 where it is nearly 0
 
 
-def event(plan):
-    """The whole fit as a dp_accounting ``DpEvent``.
+def event(plan, accountant: str | None = None):
+    """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
-    Gaussian noise on Poisson samples: its ``noise_multiplier`` is noise ÷ C under replace-one too, where dp_accounting's
-    privacy loss distributions take the sensitivity 2C into account themselves. On fixed-size batches: noise ÷ 2C, as
-    dp_accounting's Rényi accountant, the only one that knows this event, expects. Discrete noise is described by its
-    concentrated divergence 1/(2σ²), which is right without sampling; there is no event for it under sampling, and
-    dp_accounting refuses this one then.
+    Under add-or-remove one event of Gaussian noise is right for both. Under replace-one, dp_accounting's privacy loss
+    distributions double the sensitivity themselves, its Rényi divergences do not. There the events are written so that the
+    accountant for which they would be wrong refuses them:
+
+    ================================  ========================================  =====================================
+    noise, sampling, relation         ``"pld"``                                 ``"rdp"``
+    ================================  ========================================  =====================================
+    gaussian, any, add or remove      Gaussian(σ), sampled at q                 the same
+    gaussian, poisson, replace one    Gaussian(σ), sampled at q                 none
+    gaussian, full, replace one       Gaussian(σ), sampled at 1, which "rdp"    zCDP(2/σ²), which "pld" refuses
+                                      refuses
+    gaussian, fixed, replace one      none                                      Gaussian(σ/2), without replacement
+    discrete, full, either            none                                      zCDP, which "pld" refuses
+    discrete, poisson, add or remove  none                                      sampled zCDP, which both refuse
+    ================================  ========================================  =====================================
+
+    Parameters
+    ----------
+    accountant : {"pld", "rdp"}, optional
+        None is the tighter one that can analyse the plan: ``plan.accountant``.
+
+    Raises
+    ------
+    ValueError
+        If the accountant cannot analyse the plan, or dp_accounting has no such accountant.
     """
-    dp_accounting = library()
+    events, name = library(), accountant or plan.accountant
+    if name not in ("pld", "rdp"):
+        raise ValueError(f'dp_accounting has no accountant {name!r}: write "pld" or "rdp".')
     if plan.noise_multiplier == 0.0:
-        return dp_accounting.NonPrivateDpEvent()
-    if plan.noise == "discrete":
-        step = dp_accounting.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
-    elif plan.sampling == "fixed":
-        step = dp_accounting.GaussianDpEvent(plan.sensitive_noise_multiplier())
+        return events.NonPrivateDpEvent()
+    full, replaced = plan.sampling_rate == 1.0, plan.relation == "replace_one"
+    if not (name == "rdp" and plan.noise == "gaussian" and plan.sampling != "fixed" and replaced and full):
+        ACCOUNTANTS[name].check(plan)
+    if name == "rdp" and (plan.noise == "discrete" or (replaced and plan.sampling != "fixed")):
+        step = events.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
     else:
-        step = dp_accounting.GaussianDpEvent(plan.noise_multiplier)
+        step = events.GaussianDpEvent(plan.sensitive_noise_multiplier() if name == "rdp" else plan.noise_multiplier)
     if plan.sampling == "fixed":
-        step = dp_accounting.SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
-    elif plan.sampling_rate < 1.0:
-        step = dp_accounting.PoissonSampledDpEvent(plan.sampling_rate, step)
-    return dp_accounting.SelfComposedDpEvent(step, plan.n_steps)
+        step = events.SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
+    elif not full or (name == "pld" and replaced):
+        step = events.PoissonSampledDpEvent(plan.sampling_rate, step)
+    return events.SelfComposedDpEvent(step, plan.n_steps)
 
 
 class Accountant(ABC):
@@ -409,9 +432,12 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
         orders = WHOLE_ORDERS
     elif orders is None:
         orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
-    # At whole orders, discrete noise has the divergences of the Gaussian (docs/guarantee.md).
-    noise = plan.noise_multiplier if plan.sampling == "fixed" else plan.sensitive_noise_multiplier()
-    step = event(replace(plan, n_steps=1, noise="gaussian", noise_multiplier=noise))
+    # At whole orders, discrete noise has the divergences of the Gaussian (docs/guarantee.md). The relation is in the noise.
+    step = library().GaussianDpEvent(plan.sensitive_noise_multiplier())
+    if plan.sampling == "fixed":
+        step = library().SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
+    elif plan.sampling_rate < 1.0:
+        step = library().PoissonSampledDpEvent(plan.sampling_rate, step)
     return tuple(orders), _step_divergences(step, plan.relation, tuple(float(order) for order in orders))
 
 

@@ -296,9 +296,21 @@ class PrivacyPlan:
         sensitivity = 1.0 if self.relation == "add_or_remove" else 2.0
         return self.noise_multiplier / (sensitivity * (SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0))
 
-    def event(self):
-        """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``."""
-        return accounting.event(self)
+    def event(self, accountant: str | None = None):
+        """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``.
+
+        Parameters
+        ----------
+        accountant : {"pld", "rdp"}, optional
+            Which of dp_accounting's accountants it is for. None is :attr:`accountant`. Where the other one would take it for
+            something else, it refuses it (docs/accounting.md).
+
+        Raises
+        ------
+        ValueError
+            If that accountant cannot analyse the plan.
+        """
+        return accounting.event(self, accountant)
 
     def __copy__(self) -> PrivacyPlan:
         return self

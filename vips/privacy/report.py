@@ -104,9 +104,11 @@ class PrivacyReport:
         epsilon = self.charged_plan.epsilon(delta, accountant, orders=orders)
         return epsilon if self.has_guarantee else math.inf
 
-    def event(self):
-        """The fit as a ``dp_accounting.DpEvent``; a ``NonPrivateDpEvent`` where there is no guarantee."""
-        return self.charged_plan.event() if self.has_guarantee else PrivacyPlan.non_private().event()
+    def event(self, accountant: str | None = None):
+        """The fit as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
+        guarantee."""
+        plan = self.charged_plan if self.has_guarantee else PrivacyPlan.non_private()
+        return plan.event(accountant)
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
