@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from vips._html import html_table
+from vips._printable import printable
 from vips.compare._movement import Movement, Mover, largest
-from vips.compare._text import HEADS, paragraph, table, table_cells
+from vips.compare._text import HEADS, notes, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
 from vips.compare.curve import UtilityCurve
 from vips.compare.divergences import bound_from_kl
@@ -268,12 +269,12 @@ class Comparison:
 
     def __str__(self) -> str:
         sections = [paragraph(self), table([row for row in self.rows if not row.is_detail])]
-        return "\n\n".join([*sections, *(f"Note: {note}" for note in self.notes)])
+        return "\n\n".join([*sections, *notes(self)])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         rows = [table_cells(row) for row in self.rows if not row.is_detail]
-        return html_table(paragraph(self), HEADS, rows, (f"Note: {note}" for note in self.notes))
+        return html_table(paragraph(self), HEADS, rows, notes(self))
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>"
+        return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")

@@ -6,7 +6,6 @@ section 5.3) ask a claim of differential privacy to state.
 
 from __future__ import annotations
 
-import html
 import math
 import platform
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 
+from vips._html import html_table
+from vips._printable import printable
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["PrivacyReport"]
@@ -151,15 +152,14 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         """For notebooks."""
         if not self.plan.is_private:
-            return f"<p>{html.escape(str(self))}</p>"
-        rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in self._sections()
-        )
-        return f"<table><caption>Privacy of this fit</caption><tbody>{rows}</tbody></table>"
+            return html_table("", (), (), [self])
+        return html_table("Privacy of this fit", (), self._sections(), prose=True)
 
     def _sections(self) -> list[tuple[str, str]]:
+        """Headings and what stands below; a line each, whatever a field holds."""
+        return [(heading, printable(text)) for heading, text in self._statements()]
+
+    def _statements(self) -> list[tuple[str, str]]:
         plan = self.plan
         sections = []
         if plan.reproducible_noise:
