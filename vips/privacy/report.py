@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import platform
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 
 from vips._html import html_table
 from vips._printable import printable
+from vips.privacy._report_fields import checked_fields, plan_fields
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["PrivacyReport"]
@@ -135,14 +136,28 @@ class PrivacyReport:
         }
 
     def to_json(self) -> dict:
-        """Everything that :meth:`from_json` needs to restore the report."""
-        return {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": asdict(self.plan)}
+        """Everything that :meth:`from_json` needs to restore the report.
+
+        Raises
+        ------
+        ValueError
+            If a field is not what :meth:`from_json` reads.
+        """
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": plan_fields(self.plan)}
+        checked_fields(values)
+        return values
 
     @classmethod
     def from_json(cls, values: dict) -> PrivacyReport:
-        """Inverse of :meth:`to_json`."""
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**(values | lists | {"plan": PrivacyPlan(**_plan_fields(values["plan"]))}))
+        """Inverse of :meth:`to_json`, for what a JSON parser made of a file from anywhere.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing or not known, of another type than it should be, too long, or out of range; the message
+            names it.
+        """
+        return cls(**checked_fields(values))
 
     def __str__(self) -> str:
         if not self.plan.is_private:
@@ -242,11 +257,6 @@ class PrivacyReport:
             "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "
             'rounding of sums (noise="discrete" is)'
         )
-
-
-def _plan_fields(values: dict) -> dict:
-    """A plan's fields as its constructor takes them."""
-    return values | ({"sampling_rate": None} if values["sampling"] == "fixed" else {})
 
 
 def _finite(value: float | None) -> float | None:
