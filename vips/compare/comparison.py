@@ -240,7 +240,7 @@ class Comparison:
         Raises
         ------
         ImportError
-            Without matplotlib.
+            Without matplotlib or Jinja2.
         TypeError
             If ``curve`` is something else.
         OSError
@@ -253,10 +253,11 @@ class Comparison:
         if curve is not None and not isinstance(curve, UtilityCurve):
             raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
         try:
+            import jinja2  # noqa: F401
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                "to_html() draws with matplotlib: pip install 'vips[plot]'. Nothing was written."
+                "to_html() draws with matplotlib and fills templates of Jinja2: pip install 'vips[plot]'. Nothing was written."
             ) from error
         from vips.compare._report import write_report
 
