@@ -89,6 +89,7 @@ def test_entry_point_lists_the_experiments(capsys, monkeypatch):
     assert entry.main() == 2
     printed = capsys.readouterr().out
     assert "lda_wikipedia" in printed
+    assert "--quick" in printed
 
 
 def test_curves_that_are_infinite_are_drawn(tmp_path):
