@@ -21,7 +21,7 @@ BATCH_SIZES, N_HIDDEN = (400, 800, 1600, 3200), 100  # the paper's
 N_FIGURE_IMAGES = 2000  # of the test images, for hidden pixels; the table takes all
 EPSILONS, SAMPLING_RATE, N_STEPS = (0.5, 1.0, 2.35), 0.5, 20
 PARTS = ("table", "figure7")
-QUICK_TRAINING, QUICK_TEST, QUICK_HIDDEN, QUICK_BATCH = 500, 60, 10, 100
+QUICK_TRAINING, QUICK_TEST, QUICK_HIDDEN, QUICK_BATCH = 500, 40, 10, 100
 
 Fit = Callable[[np.ndarray, int], object]  # images and seed; gives a model
 

@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=2)
     options = parser.parse_args(arguments)
     folder = folder_of("sbn_settings", options)
-    n_development, n_fitted, n_scored = (1200, 500, 100) if options.quick else (N_DEVELOPMENT, N_FITTED, N_SCORED)
+    n_development, n_fitted, n_scored = (1200, 300, 50) if options.quick else (N_DEVELOPMENT, N_FITTED, N_SCORED)
     n_hidden, epsilons, settings = (
         (10, EPSILONS[-1:], SETTINGS[:2]) if options.quick else (N_HIDDEN, EPSILONS, SETTINGS)
     )
