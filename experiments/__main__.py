@@ -1,4 +1,7 @@
-"""``python -m experiments NAME``: run one experiment; without a name, list them."""
+"""``python -m experiments NAME``: run one experiment; without a name, list them.
+
+Every experiment knows ``--quick``, the same code on a tiny instance, and ``--out FOLDER``.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ def main() -> int:
         print("usage: python -m experiments NAME [options]\n")
         for name, what in EXPERIMENTS.items():
             print(f"  {name:16s} {what}")
+        print(
+            "\n--quick runs the same code on a tiny instance, in seconds, without data files or a network, and writes nothing."
+        )
+        print("--out FOLDER writes the results there.")
         return 2
     importlib.import_module(f"experiments.{sys.argv[1]}.run").main(sys.argv[2:])
     return 0

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 
-__all__ = ["results_folder", "write_json", "write_text"]
+__all__ = ["read_json", "results_folder", "write_json", "write_text"]
 
 
 def results_folder(name: str) -> Path:
@@ -24,4 +25,56 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: object) -> None:
-    write_text(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+    """Write results that may hold infinities and NaN, which JSON does not have.
+
+    They become null. The results then stand under ``"results"``, and ``"not_finite"`` lists where each of them was, and
+    which it was: ``{"at": ["ε", 0], "value": "inf"}``. :func:`read_json` puts them back.
+
+    Parameters
+    ----------
+    path : Path
+    value : object
+        Dicts, lists, tuples, strings, numbers, booleans and None. Keys become strings, as in all JSON.
+
+    Raises
+    ------
+    TypeError
+        If there is anything else in it. What was there before is still there.
+    """
+    places: list[dict] = []
+    finite = _finite(value, [], places)
+    if places or _is_noted(finite):
+        finite = {"not_finite": places, "results": finite}
+    write_text(path, json.dumps(finite, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> object:
+    """What was given to :func:`write_json`, with lists in place of tuples and strings as keys."""
+    value = json.loads(path.read_text(encoding="utf-8"))
+    if not _is_noted(value):
+        return value
+    for place in value["not_finite"]:
+        *steps, last = "results", *place["at"]
+        inner = value
+        for step in steps:
+            inner = inner[step]
+        inner[last] = float(place["value"])
+    return value["results"]
+
+
+def _is_noted(value: object) -> bool:
+    """Whether it looks like results with a note."""
+    return isinstance(value, dict) and value.keys() == {"not_finite", "results"}
+
+
+def _finite(value: object, at: list, places: list[dict]) -> object:
+    """The same with None for what is not finite; ``places`` is told of each."""
+    if isinstance(value, dict):
+        named = {key if isinstance(key, str) else json.dumps(key): item for key, item in value.items()}
+        return {name: _finite(item, [*at, name], places) for name, item in named.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item, [*at, place], places) for place, item in enumerate(value)]
+    if isinstance(value, float) and not math.isfinite(value):
+        places.append({"at": at, "value": str(float(value))})
+        return None
+    return value

@@ -1,14 +1,16 @@
-"""The experiments' own arithmetic; the experiments themselves are run by hand (``python -m experiments``)."""
+"""The experiments' own arithmetic. Their quick runs are in ``test_experiments_quick.py``; full ones are run by hand."""
 
 import json
+import math
 
 import numpy as np
 import pytest
 
 from experiments import __main__ as entry
+from experiments.accounting import run as accounting
 from experiments.demo.run import matched
 from experiments.lda_wikipedia import paper_recipe, run
-from experiments.results import write_json
+from experiments.results import read_json, write_json
 from experiments.scoring import unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
@@ -48,21 +50,51 @@ def test_table_and_retained_gain():
 def test_results_are_written_whole_or_not_at_all(tmp_path):
     path = tmp_path / "result.json"
     write_json(path, {"a": 1})
-    with pytest.raises(ValueError):
-        write_json(path, {"a": float("nan")})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
     assert list(tmp_path.iterdir()) == [path]
+
+
+RESULTS = [
+    {"ε": [math.inf, 1.0, -math.inf], "inner": {"a": (1, [math.nan])}, "b": None, "c": True},
+    [1.0, {"a": math.inf}],
+    {"not_finite": [], "results": 3},
+    {0.5: [math.inf], "e": np.float64(2.0)},
+    math.inf,
+    [1, "inf", None],
+]
+
+
+@pytest.mark.parametrize("value", RESULTS, ids=str)
+def test_infinite_results_are_null_with_a_note_and_are_read_again(value, tmp_path):
+    path = tmp_path / "result.json"
+    write_json(path, value)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is not JSON")
+
+    raw = json.loads(path.read_text(encoding="utf-8"), parse_constant=refuse)
+    again = read_json(path)
+    as_json = json.loads(json.dumps(value))  # Python's dialect: tuples become lists, keys strings
+    assert json.dumps(again) == json.dumps(as_json)
+    has_infinite = any(name in json.dumps(value) for name in ("Infinity", "NaN"))
+    if has_infinite:
+        assert {place["value"] for place in raw["not_finite"]} <= {"inf", "-inf", "nan"}
+        assert json.dumps(raw["results"]).count("null") == len(raw["not_finite"]) + json.dumps(value).count("null")
 
 
 def test_entry_point_lists_the_experiments(capsys, monkeypatch):
     monkeypatch.setattr("sys.argv", ["experiments"])
     assert entry.main() == 2
-    assert "lda_wikipedia" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "lda_wikipedia" in printed
+    assert "--quick" in printed
 
 
-def test_logistic_regressions_are_compared(capsys):
-    from experiments.blr_stroke.run import main
-
-    main(["--quick"])
-    lines = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert {"non-private, diagonal", "ours, diagonal", "DP-SGD"} <= set(lines)
+def test_curves_that_are_infinite_are_drawn(tmp_path):
+    deltas = np.array([1e-12, 1e-9, 1e-5])
+    lines = {label: [math.inf, 2.0, 1.0] for label in accounting.ROUTES}
+    lines["Rényi divergences"] = [math.inf] * 3
+    accounting.plot({"one": lines, "two": lines}, deltas, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").exists()

@@ -1,9 +1,12 @@
 """What notebooks show: well-formed, labelled, and nothing of a name is taken for markup."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 import numpy as np
+import pytest
 
+from tests.privacy.test_report import KINDS
 from vips import BayesianLogisticRegression, PrivacyPlan, compare
 from vips._html import html_table
 from vips.compare.curve import PRIVATE, UtilityCurve
@@ -18,6 +21,30 @@ def test_text_stays_text():
     assert "<script>" not in shown
     assert "<script>" in texts(shown)
     assert "done <br>" in texts(shown)
+
+
+def test_all_arguments_are_text():
+    hostile = "</td><script>alert(1)</script>\"'&amp;"
+    shown = html_table(hostile, (hostile, 1), [(hostile, hostile)], [hostile], prose=True)
+    kinds = {element.tag for element in ET.fromstring(shown).iter()}
+    assert kinds == {*("div", "table", "caption", "thead", "tbody"), *("tr", "th", "td", "p")}
+    assert texts(shown).count(hostile) == 5
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_privacy_reports(name):
+    """The same elements and attributes, whatever a report holds."""
+    hostile = '<meta http-equiv="refresh" content="0;url=http://localhost:9/">'
+    report, pages = KINDS[name], []
+    for text in ("harmless", hostile):
+        changed = replace(
+            report, unit=text, released=(text,), declared_public=(text,), preprocessing=text, tuning=text,
+            not_covered=(text,), versions={text: text}, ledger={"dataset": text, "run": text, "charged_steps": 3},
+        )  # fmt: skip
+        pages.append(ET.fromstring(changed._repr_html_()))
+    harmless, attacked = ([(element.tag, element.attrib) for element in page.iter()] for page in pages)
+    assert attacked == harmless
+    assert hostile in "".join(pages[1].itertext()) or name == "non-private"
 
 
 def test_plans():

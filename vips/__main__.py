@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
+from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import PrivacyLedger
 
@@ -15,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         options.run(options)
     except (ValueError, OSError) as error:
-        print(_visible(f"{type(error).__name__}: {error}"), file=sys.stderr)
+        print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 2
     return 0
 
@@ -98,12 +99,7 @@ def _show(options: argparse.Namespace) -> None:
         )
     share = max(0.0, left["divergence"]) / budget
     lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
-    print("\n".join(map(_visible, lines)))
-
-
-def _visible(text: str) -> str:
-    """Names in a file may hold anything: what a terminal would obey, or show in another order, is shown as an escape."""
-    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+    print("\n".join(map(printable, lines)))
 
 
 def _head(options: argparse.Namespace) -> None:

@@ -1,20 +1,68 @@
-"""Tables for notebooks."""
+"""Tables for notebooks: the only place outside of the HTML report that makes HTML.
+
+Elements are built as a tree, which escapes every text and attribute when it is written.
+"""
 
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
-from html import escape
 
 __all__ = ["html_table"]
 
+_NAME = {"scope": "row", "style": "text-align:left"}
+_PROSE = {"style": "text-align:left;vertical-align:top"}
 
-def html_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
-    """A table whose first column names the rows; everything in it is text. Notes follow as paragraphs."""
-    head = "".join(f'<th scope="col">{escape(str(name))}</th>' for name in heads)
-    lines = []
-    for first, *cells in rows:
-        rest = "".join(f"<td>{escape(str(cell))}</td>" for cell in cells)
-        lines.append(f'<tr><th scope="row" style="text-align:left">{escape(str(first))}</th>{rest}</tr>')
-    thead = f"<thead><tr>{head}</tr></thead>" if heads else ""
-    paragraphs = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<div><table><caption>{escape(caption)}</caption>{thead}<tbody>{''.join(lines)}</tbody></table>{paragraphs}</div>"
+
+def html_table(
+    caption: object,
+    heads: Sequence[object],
+    rows: Iterable[Sequence[object]],
+    notes: Iterable[object] = (),
+    *,
+    prose: bool = False,
+) -> str:
+    """A table whose first column names the rows. Everything in it is text.
+
+    Parameters
+    ----------
+    caption : object
+        All texts are ``str`` of what is given.
+    heads : sequence
+        Of the columns; empty for a table without a head.
+    rows : iterable of sequences
+        Each as long as ``heads``, if there are heads. Without rows there is no table, only the notes.
+    notes : iterable
+        Paragraphs below the table.
+    prose : bool
+        Cells hold sentences: they are aligned at the left and at the top.
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    box = ET.Element("div")
+    rows = list(rows)
+    if rows:
+        table = ET.SubElement(box, "table")
+        _add(table, "caption", caption)
+        if heads:
+            _add_row(ET.SubElement(table, "thead"), [("th", {"scope": "col"}, head) for head in heads])
+        body = ET.SubElement(table, "tbody")
+        name_style, cell_style = (_NAME | _PROSE, _PROSE) if prose else (_NAME, {})
+        for first, *cells in rows:
+            _add_row(body, [("th", name_style, first), *(("td", cell_style, cell) for cell in cells)])
+    for note in notes:
+        _add(box, "p", note)
+    return ET.tostring(box, encoding="unicode", method="html")
+
+
+def _add_row(parent: ET.Element, cells: Iterable[tuple[str, dict[str, str], object]]) -> None:
+    row = ET.SubElement(parent, "tr")
+    for tag, attributes, text in cells:
+        _add(row, tag, text, attributes)
+
+
+def _add(parent: ET.Element, tag: str, text: object, attributes: dict[str, str] | None = None) -> None:
+    ET.SubElement(parent, tag, attributes or {}).text = str(text)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
-from experiments.results import results_folder, write_json
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json
 from vips import PrivacyPlan
 
 SETTINGS = {
@@ -23,10 +22,15 @@ ROUTES = {
     "Rényi divergences": ("rdp", True),
     "privacy loss distributions (default)": ("pld", True),
 }
+STYLES = ("--", "-.", ":", "-", "-")
+DELTAS, QUICK_DELTAS = np.logspace(-12, -2, 41), np.array([1e-12, 1e-9, 1e-5])
+INFINITE = (
+    "ε = ∞ at δ below 3e-15 T, where rounding leaves privacy loss distributions nothing to say: docs/accounting.md"
+)
 
 
 def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
-    """ε at every δ, by route."""
+    """ε at every δ, by route; infinite where the accountant proves none."""
     sampled = PrivacyPlan(**settings)
     full = PrivacyPlan(**{**settings, "sampling_rate": 1.0})
     return {
@@ -36,33 +40,49 @@ def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
 
 
 def plot(found: dict, deltas: np.ndarray, path) -> None:
+    """A panel for each setting. An arrow marks the smallest δ of a curve below which ε is infinite."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(found), figsize=(12.0, 5.0), layout="constrained", sharey=True)
+    has_infinite = False
     for panel, (title, lines) in zip(axes, found.items(), strict=True):
-        for (label, epsilons), style in zip(lines.items(), ("--", "-.", ":", "-", "-"), strict=True):
-            panel.plot(epsilons, deltas, style, label=label, linewidth=2.5 if "default" in label else 1.5)
+        for (label, epsilons), style in zip(lines.items(), STYLES, strict=True):
+            width = 2.5 if "default" in label else 1.5
+            (line,) = panel.plot(epsilons, deltas, style, label=label, linewidth=width)
+            finite = np.flatnonzero(np.isfinite(epsilons))
+            if 0 < len(finite) < len(epsilons):
+                end = finite[0]  # deltas ascend
+                panel.plot(epsilons[end], deltas[end], ">", color=line.get_color(), markersize=9)
+                has_infinite = True
         panel.set(xscale="log", yscale="log", xlabel="ε", title=title)
         panel.grid(alpha=0.3)
     axes[0].set_ylabel("δ")
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
+    handles, labels = axes[0].get_legend_handles_labels()
+    if has_infinite:
+        handles.append(plt.Line2D([], [], color="0.3", linestyle="none", marker=">", markersize=9))
+        labels.append("ε = ∞ at smaller δ")
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
     figure.savefig(path, dpi=150)
     plt.close(figure)
 
 
 def main(arguments: list[str]) -> None:
-    argparse.ArgumentParser(prog="python -m experiments accounting", description=__doc__).parse_args(arguments)
-    deltas = np.logspace(-12, -2, 41)
+    options = parser_of("experiments accounting", __doc__).parse_args(arguments)
+    folder = folder_of("accounting", options)
+    deltas = QUICK_DELTAS if options.quick else DELTAS
     found = {title: curves(settings, deltas) for title, settings in SETTINGS.items()}
-    folder = results_folder("accounting")
-    write_json(folder / "curves.json", {"delta": deltas.tolist(), **found})
-    plot(found, deltas, folder / "accounting.png")
     at = int(np.argmin(np.abs(np.log(deltas / 1e-5))))
     for title, lines in found.items():
         print(f"{title}; ε at δ = {deltas[at]:.3g}")
         for label, epsilons in lines.items():
-            print(f"  {label:48s} {epsilons[at]:10.3f}")
+            infinite = deltas[~np.isfinite(epsilons)]
+            note = f"   ∞ for δ ≤ {infinite.max():.3g}" if len(infinite) else ""
+            print(f"  {label:48s} {epsilons[at]:10.3f}{note}")
+    if folder is None:
+        return
+    write_json(folder / "curves.json", {"note": INFINITE, "delta": deltas.tolist(), **found})
+    plot(found, deltas, folder / "accounting.png")
     print(f"written to {folder}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import io
 import logging
@@ -13,7 +12,8 @@ import numpy as np
 import pytest
 from tqdm import tqdm
 
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 from tests.laws import test_mutants as mutants
 from tests.laws.cases import CASES, arguments
 from tests.privacy.test_audit import BAD_MODELS, BY_NAME, FULL, MUTANTS, SAMPLED
@@ -50,6 +50,10 @@ MECHANISMS = [
 ]
 # One canary in a run of its own: nothing that trials could share.
 SINGLE = [MECHANISMS[0], MECHANISMS[3]]
+N_RUNS, QUICK_RUNS = 1_000_000, 20_000
+# Of the lists above and below, those that a quick run takes: both relations, discrete noise on samples; a broken copy.
+QUICK_MECHANISMS = [MECHANISMS[0], MECHANISMS[5], MECHANISMS[13]]
+QUICK_MODEL, QUICK_BROKEN = "beta-bernoulli", "noise_halved"
 
 
 def plan_of(settings: dict) -> PrivacyPlan:
@@ -130,9 +134,11 @@ def mutant_table(rows: list[dict]) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments audit", description=__doc__)
-    parser.add_argument("--runs", type=int, default=1_000_000, help="trials of each mechanism")
+    parser = parser_of("experiments audit", __doc__)
+    parser.add_argument("--runs", type=int, help=f"trials of each mechanism; {N_RUNS:,} by default")
     options = parser.parse_args(arguments)
+    folder = folder_of("audit", options)
+    n_runs = options.runs or (QUICK_RUNS if options.quick else N_RUNS)
     logging.getLogger("absl").setLevel(logging.ERROR)
     rng = np.random.default_rng(0)
     models = [(case, noise) for case in CASES for noise in ("gaussian", "discrete")]
@@ -142,28 +148,33 @@ def main(arguments: list[str]) -> None:
     broken += [
         (model.__name__, None, replace(BY_NAME[case], make_model=model), SAMPLED) for model, case, _ in BAD_MODELS
     ]
+    mechanisms, single = MECHANISMS, SINGLE
+    if options.quick:
+        mechanisms, single = QUICK_MECHANISMS, SINGLE[:1]
+        models = [(case, noise) for case, noise in models if case.name == QUICK_MODEL]
+        broken = [line for line in broken if line[0] == QUICK_BROKEN]
     results: dict[str, list[dict]] = {"mechanisms": [], "models": [], "broken": []}
-    with tqdm(total=len(MECHANISMS) + len(SINGLE) + len(models) + len(broken), desc="audits", disable=None) as progress:
-        for name, settings in MECHANISMS:
-            results["mechanisms"].append(measure(name, settings, options.runs, rng))
+    with tqdm(total=len(mechanisms) + len(single) + len(models) + len(broken), desc="audits", disable=None) as progress:
+        for name, settings in mechanisms:
+            results["mechanisms"].append(measure(name, settings, n_runs, rng))
             progress.update()
-        for name, settings in SINGLE:
-            results["mechanisms"].append(measure(name, settings, options.runs // 40, rng, canaries_per_run=1))
+        for name, settings in single:
+            results["mechanisms"].append(measure(name, settings, n_runs // 40, rng, canaries_per_run=1))
             progress.update()
         for case, noise in models:
-            results["models"].append(audited(case, replace(FULL, noise=noise), options.runs // 10))
+            results["models"].append(audited(case, replace(FULL, noise=noise), n_runs // 10))
             progress.update()
         for name, mutant, case, plan in broken:
             with pytest.MonkeyPatch.context() as patch:
                 if mutant is not None:
                     mutant(patch)
-                results["broken"].append({"broken": name, **audited(case, plan, options.runs // 20)})
+                results["broken"].append({"broken": name, **audited(case, plan, n_runs // 20)})
             progress.update()
-    folder = results_folder("audit")
-    write_json(folder / "results.json", results)
     text = tables(results)
-    write_text(folder / "results.md", text + "\n")
     print(text)
+    if folder is not None:
+        write_json(folder / "results.json", results)
+        write_text(folder / "results.md", text + "\n")
 
 
 def tables(results: dict[str, list[dict]]) -> str:

@@ -6,7 +6,9 @@ Every contender runs in a process of its own, because threads are fixed at start
 process. Compilation and loading are outside the timed part. Each process is run ``--repeats`` times, in turn, from as
 many starting points, ours five times from each, and the median is reported. Quality is the perplexity of 500 further
 documents under each fitted model, by the same code. How far two threads can get is measured beside them: two processes that
-share nothing, each doing all of the work with one thread, at the same time.
+share nothing, each doing all of the work with one thread, at the same time. A peer that is not installed is left out.
+
+``--quick``: a small corpus, once, in this process, which keeps its number of threads; without the two processes.
 """
 
 from __future__ import annotations
@@ -21,50 +23,71 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 
-N_WORDS, N_TOPICS, LENGTH, BATCHES, TOLERANCE, MAX_ITER = 7700, 50, 500, 10, 1e-3, 100
+BATCHES, TOLERANCE, MAX_ITER = 10, 1e-3, 100
 OFFSET, DECAY = 1.0, 0.7
 
 
-def fit_vips(counts, seed=0, executor=None):
+class Size(NamedTuple):
+    """Of the corpus, of the model, of the square matrices of a product; how often ours is run from a starting point; and
+    whether each contender has a process of its own."""
+
+    documents: int
+    words: int
+    topics: int
+    length: int
+    matrix: int
+    n_ours: int
+    alone: bool
+
+
+FULL, QUICK = Size(40_000, 7700, 50, 500, 3000, 5, True), Size(400, 300, 5, 50, 200, 1, False)
+
+
+def fit_vips(counts, size: Size, seed=0, executor=None):
     from vips import LatentDirichletAllocation, PrivacyPlan, RobbinsMonro
 
     plan = PrivacyPlan.non_private(sampling_rate=1.0 / BATCHES, n_steps=BATCHES)
     return LatentDirichletAllocation(
-        N_TOPICS, vocabulary=N_WORDS, privacy=plan, schedule=RobbinsMonro(OFFSET, DECAY),
+        size.topics, vocabulary=size.words, privacy=plan, schedule=RobbinsMonro(OFFSET, DECAY),
         mean_change_tol=TOLERANCE, max_doc_update_iter=MAX_ITER, random_state=seed,
     ).fit(counts, executor=executor)  # fmt: skip
 
 
-def fit_private(counts):
+def fit_private(counts, size: Size):
     """The plan of the Wikipedia experiment at ε = 2.44, δ = 1e-4, everything else at its default."""
     from vips import LatentDirichletAllocation, PrivacyPlan
 
     plan = PrivacyPlan(noise_multiplier=2.24, sampling_rate=0.3, n_steps=20)
-    return LatentDirichletAllocation(N_TOPICS, vocabulary=N_WORDS, privacy=plan, random_state=0).fit(counts)
+    return LatentDirichletAllocation(size.topics, vocabulary=size.words, privacy=plan, random_state=0).fit(counts)
 
 
-def run_vips(counts, seed, executor=None):
-    fit_vips(counts[:300])  # compiles
-    return timed(lambda: fit_vips(counts, seed, executor).components_)
+def run_vips(counts, size: Size, seed, executor=None):
+    fit_vips(counts[:300], size)  # compiles
+    return timed(lambda: fit_vips(counts, size, seed, executor).components_)
 
 
-def run_side_by_side(counts, seed):
+def run_side_by_side(counts, size: Size, seed):
     """The same in two processes at once; seconds of one of them."""
-    fit_vips(counts[:300])
+    fit_vips(counts[:300], size)
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(2, timeout=60), context.SimpleQueue()
 
     def fit():
         start.wait()
-        results.put(timed(lambda: fit_vips(counts, seed).components_)[1])
+        results.put(timed(lambda: fit_vips(counts, size, seed).components_)[1])
 
     processes = [context.Process(target=fit) for _ in range(2)]
     for process in processes:
@@ -77,11 +100,11 @@ def run_side_by_side(counts, seed):
     return np.zeros((1, 1)), {key: statistics.mean(result[key] for result in both) for key in both[0]}
 
 
-def run_sklearn(counts, seed):
+def run_sklearn(counts, size: Size, seed):
     from sklearn.decomposition import LatentDirichletAllocation
 
     model = LatentDirichletAllocation(
-        N_TOPICS, doc_topic_prior=1 / N_TOPICS, topic_word_prior=1 / N_TOPICS, learning_offset=OFFSET,
+        size.topics, doc_topic_prior=1 / size.topics, topic_word_prior=1 / size.topics, learning_offset=OFFSET,
         learning_decay=DECAY, batch_size=counts.shape[0] // BATCHES, mean_change_tol=TOLERANCE,
         max_doc_update_iter=MAX_ITER, total_samples=counts.shape[0], random_state=seed, n_jobs=1,
     )  # fmt: skip
@@ -95,18 +118,18 @@ def run_sklearn(counts, seed):
     return timed(fit)
 
 
-def run_gensim(counts, seed):
+def run_gensim(counts, size: Size, seed):
     from gensim.models import LdaModel
 
     documents = [
         list(zip(map(int, counts[[d]].indices), map(int, counts[[d]].data), strict=True))
         for d in range(counts.shape[0])
     ]
-    words = {i: str(i) for i in range(N_WORDS)}
+    words = {i: str(i) for i in range(size.words)}
 
     def fit():
         model = LdaModel(
-            documents, num_topics=N_TOPICS, id2word=words, alpha=1 / N_TOPICS, eta=1 / N_TOPICS, passes=1,
+            documents, num_topics=size.topics, id2word=words, alpha=1 / size.topics, eta=1 / size.topics, passes=1,
             chunksize=counts.shape[0] // BATCHES, update_every=1, eval_every=None, iterations=MAX_ITER,
             gamma_threshold=TOLERANCE, offset=OFFSET, decay=DECAY, random_state=seed,
         )  # fmt: skip
@@ -121,31 +144,38 @@ def timed(fit):
     return components, {"wall_s": time.perf_counter() - wall, "cpu_s": time.process_time() - cpu}
 
 
-def run_privacy_share(counts, _seed):
+@contextmanager
+def clocked(owner: type, name: str, spent: dict[str, float], key: str) -> Iterator[None]:
+    """Inside, seconds in a method are added to ``spent[key]``."""
+    original = getattr(owner, name)
+
+    def wrapper(*args):
+        start = time.perf_counter()
+        result = original(*args)
+        spent[key] += time.perf_counter() - start
+        return result
+
+    setattr(owner, name, wrapper)
+    try:
+        yield
+    finally:
+        setattr(owner, name, original)
+
+
+def run_privacy_share(counts, size: Size, _seed):
     """Seconds of a private fit spent on clipping, noise and ε, and on everything."""
     from vips import PrivacyPlan
     from vips.models._lda_statistics import DocumentStatistics
 
-    fit_private(counts[:300])
+    fit_private(counts[:300], size)
     spent = {"clip_s": 0.0, "noise_s": 0.0}
-
-    def clocked(owner, name, key):
-        original = getattr(owner, name)
-
-        def wrapper(*args):
-            start = time.perf_counter()
-            result = original(*args)
-            spent[key] += time.perf_counter() - start
-            return result
-
-        setattr(owner, name, wrapper)
-
-    clocked(PrivacyPlan, "clip_weights", "clip_s")
-    clocked(DocumentStatistics, "norms", "clip_s")
-    clocked(PrivacyPlan, "add_noise", "noise_s")
-    start = time.perf_counter()
-    model = fit_private(counts)
-    spent["fit_s"] = time.perf_counter() - start
+    with ExitStack() as clocks:
+        clocks.enter_context(clocked(PrivacyPlan, "clip_weights", spent, "clip_s"))
+        clocks.enter_context(clocked(DocumentStatistics, "norms", spent, "clip_s"))
+        clocks.enter_context(clocked(PrivacyPlan, "add_noise", spent, "noise_s"))
+        start = time.perf_counter()
+        model = fit_private(counts, size)
+        spent["fit_s"] = time.perf_counter() - start
     import dp_accounting.pld  # noqa: F401  (import time is not accounting)
 
     start = time.perf_counter()
@@ -154,28 +184,29 @@ def run_privacy_share(counts, _seed):
     return model.components_, spent
 
 
-def run_peak(counts, _seed):
+def run_peak(counts, size: Size, _seed):
     """Single-precision matrix product, GFlop/s."""
-    a = np.ones((3000, 3000), np.float32)
+    n = size.matrix
+    a = np.ones((n, n), np.float32)
     a @ a
     best = min(_seconds(lambda: a @ a) for _ in range(3))
-    return np.zeros((1, 1)), {"gflops": 2 * 3000**3 / best / 1e9}
+    return np.zeros((1, 1)), {"gflops": 2 * n**3 / best / 1e9}
 
 
-def run_kernel(counts, _seed):
+def run_kernel(counts, size: Size, _seed):
     """One E-step from the fitted model's point of view: documents per second, and the arithmetic it needs."""
     from vips import LatentDirichletAllocation
     from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
 
     rng = np.random.default_rng(0)
-    posterior = TopicPosterior(rng.gamma(100.0, 0.01, (N_TOPICS, N_WORDS)))
-    model = LatentDirichletAllocation(N_TOPICS)
+    posterior = TopicPosterior(rng.gamma(100.0, 0.01, (size.topics, size.words)))
+    model = LatentDirichletAllocation(size.topics)
     part = counts[:2000]
-    DocumentStatistics(part[:50], posterior, 1 / N_TOPICS, TOLERANCE, 2, model.dtype)
+    DocumentStatistics(part[:50], posterior, 1 / size.topics, TOLERANCE, 2, model.dtype)
     few, many = (
-        _seconds(lambda m=m: DocumentStatistics(part, posterior, 1 / N_TOPICS, 0.0, m, model.dtype)) for m in (1, 41)
+        _seconds(lambda m=m: DocumentStatistics(part, posterior, 1 / size.topics, 0.0, m, model.dtype)) for m in (1, 41)
     )
-    flops = 40 * 4.0 * part.nnz * N_TOPICS  # two products of (words × topics) an update
+    flops = 40 * 4.0 * part.nnz * size.topics  # two products of (words × topics) an update
     return np.zeros((1, 1)), {"gflops": flops / (many - few) / 1e9}
 
 
@@ -197,14 +228,14 @@ RUNS = {
 }
 
 
-def child(name: str, folder: Path, seed: int) -> None:
+def run_one(name: str, size: Size, folder: Path, seed: int) -> dict:
+    """One contender, in this process; leaves its topics in the folder."""
     counts = sp.load_npz(folder / "train.npz")
     before = peak_mib()
-    components, result = RUNS[name](counts, seed)
+    components, result = RUNS[name](counts, size, seed)
     csr = counts.data.nbytes + counts.indices.nbytes + counts.indptr.nbytes
-    result |= {"peak_mib": peak_mib(), "before_mib": before, "csr_mib": csr / 2**20}
     np.save(folder / "components.npy", components)
-    print(json.dumps(result))
+    return result | {"peak_mib": peak_mib(), "before_mib": before, "csr_mib": csr / 2**20}
 
 
 def peak_mib() -> float:
@@ -216,14 +247,20 @@ def peak_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def measure(name: str, threads: int, folder: Path, seed: int) -> dict:
+def run_alone(name: str, size: Size, folder: Path, seed: int, threads: int) -> dict:
+    """One contender at full size, in a process of its own with so many threads."""
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | {variable: str(threads) for variable in variables}
     environment.pop("OPENBLAS_CORETYPE", None)
     command = [sys.executable, "-m", "experiments.benchmarks.lda", "--child", name, "--folder", str(folder)]
     command += ["--seed", str(seed)]
     output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
-    result = json.loads(output.strip().splitlines()[-1])
+    return json.loads(output.strip().splitlines()[-1])
+
+
+def measure(name: str, threads: int, size: Size, folder: Path, seed: int) -> dict:
+    run = run_one if not size.alone else partial(run_alone, threads=threads)
+    result = run(name, size, folder, seed)
     components = np.load(folder / "components.npy")
     if components.size > 1:
         from experiments.scoring import model_of_topics  # not in the children's start-up, whose memory is measured
@@ -232,81 +269,100 @@ def measure(name: str, threads: int, folder: Path, seed: int) -> dict:
     return result
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--documents", type=int, default=40_000)
+def contenders(size: Size) -> list[tuple[str, int]]:
+    """(name, threads), in turn; peers that are not installed are left out."""
+    ours = [("vips", 1), ("vips", 2), ("vips by partitions", 2)]
+    if size.alone:
+        ours.append(("vips side by side", 1))
+    else:
+        print("Two processes side by side are left out of a quick run.")
+    peers = [("scikit-learn", 1)]
+    if find_spec("gensim") is None:
+        print("gensim is left out: it is not installed (pip install 'vips[bench]').")
+    else:
+        peers.append(("gensim", 1))
+    return [*ours * size.n_ours, *peers, ("privacy share", 1), ("matrix product", 1), ("kernel", 1)]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of("experiments.benchmarks.lda", __doc__)
+    parser.add_argument("--documents", type=int)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--child")
-    parser.add_argument("--folder", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
-    options = parser.parse_args()
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    size = QUICK if options.quick else FULL
     if options.child:
-        child(options.child, options.folder, options.seed)
+        print(json.dumps(run_one(options.child, size, options.folder, options.seed)))
         return
+    results = folder_of("benchmarks", options)
+    if options.quick:
+        options.repeats = 1
+    size = size._replace(documents=options.documents or size.documents)
     from vips.datasets import make_lda_corpus
 
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         corpus = make_lda_corpus(
-            options.documents + 500, n_topics=N_TOPICS, n_words=N_WORDS, document_length=LENGTH, random_state=0
+            size.documents + 500, n_topics=size.topics, n_words=size.words, document_length=size.length, random_state=0
         )
-        sp.save_npz(folder / "train.npz", corpus.counts[: options.documents], compressed=False)
-        sp.save_npz(folder / "test.npz", corpus.counts[options.documents :], compressed=False)
-        contenders = [("vips", 1), ("vips", 2), ("vips by partitions", 2), ("vips side by side", 1)] * 5  # short: noisy
-        contenders += [("scikit-learn", 1), ("gensim", 1), ("privacy share", 1)]
-        contenders += [("matrix product", 1), ("kernel", 1)]
+        sp.save_npz(folder / "train.npz", corpus.counts[: size.documents], compressed=False)
+        sp.save_npz(folder / "test.npz", corpus.counts[size.documents :], compressed=False)
+        compared = contenders(size)
         runs: dict[str, list[dict]] = {}
         for seed in range(options.repeats):
-            for name, threads in contenders:
+            for name, threads in compared:
                 runs.setdefault(f"{name}, {threads} thread{'s' * (threads > 1)}", []).append(
-                    measure(name, threads, folder, seed)
+                    measure(name, threads, size, folder, seed)
                 )
                 print(".", end="", file=sys.stderr, flush=True)
     median = {
         name: {key: statistics.median(run[key] for run in repeated) for key in repeated[0]}
         for name, repeated in runs.items()
     }
-    text = report(median, runs, options.documents)
+    text = report(median, runs, size)
     print("\n" + text)
-    write_text(results_folder("benchmarks") / "lda.md", f"```\n{text}```\n")
-    write_json(
-        results_folder("benchmarks") / "lda.json", {"documents": options.documents, "median": median, "runs": runs}
-    )
+    if results is not None:
+        write_text(results / "lda.md", f"```\n{text}```\n")
+        write_json(results / "lda.json", {"documents": size.documents, "median": median, "runs": runs})
 
 
-def report(median: dict, runs: dict, documents: int) -> str:
+def report(median: dict, runs: dict, size: Size) -> str:
     """The medians in words. Threads are compared by the fastest runs, too: others on the machine only slow them down.
 
     Two processes side by side share nothing but the machine: what they do is the most that threads could.
     """
     lines = []
     ours = median["vips, 1 thread"]
-    lines.append(f"{documents} documents of {LENGTH} words, V = {N_WORDS}, K = {N_TOPICS}, one pass; medians")
-    for name in ("vips, 1 thread", "vips, 2 threads", "scikit-learn, 1 thread", "gensim, 1 thread"):
+    peers = [name for name in ("scikit-learn", "gensim") if f"{name}, 1 thread" in median]
+    lines.append(
+        f"{size.documents} documents of {size.length} words, V = {size.words}, K = {size.topics}, one pass; medians"
+    )
+    for name in ("vips, 1 thread", "vips, 2 threads", *(f"{peer}, 1 thread" for peer in peers)):
         row = median[name]
         lines.append(
-            f"  {name:24s} {documents / row['cpu_s']:8.0f} documents per CPU second   wall {row['wall_s']:6.2f} s   "
+            f"  {name:24s} {size.documents / row['cpu_s']:8.0f} documents per CPU second   wall {row['wall_s']:6.2f} s   "
             f"peak {row['peak_mib']:6.0f} MiB   held-out perplexity {row['perplexity']:7.1f}"
         )
-    for peer in ("scikit-learn", "gensim"):
+    for peer in peers:
         lines.append(
             f"  documents per CPU second, vips / {peer}: {median[f'{peer}, 1 thread']['cpu_s'] / ours['cpu_s']:.1f}"
         )
-    one, two, partitions, beside = (
-        [statistic(run["wall_s"] for run in runs[name]) for statistic in (statistics.median, min)]
-        for name in (
-            "vips, 1 thread",
-            "vips, 2 threads",
-            "vips by partitions, 2 threads",
-            "vips side by side, 1 thread",
-        )
-    )
-    for what, seconds in (
-        ("two threads / one, wall clock", two),
-        ('two threads with executor="threads" / one', partitions),
-        ("two processes with a fit each / one", [s / 2 for s in beside]),
+    for what, name, n_fits in (
+        ("two threads / one, wall clock", "vips, 2 threads", 1),
+        ('two threads with executor="threads" / one', "vips by partitions, 2 threads", 1),
+        ("two processes with a fit each / one", "vips side by side, 1 thread", 2),
     ):
-        lines.append(f"  {what}: {one[0] / seconds[0]:.2f} (fastest runs: {one[1] / seconds[1]:.2f})")
+        if name not in runs:
+            continue
+        median_ratio, ratio_of_fastest = (
+            n_fits
+            * statistic(run["wall_s"] for run in runs["vips, 1 thread"])
+            / statistic(run["wall_s"] for run in runs[name])
+            for statistic in (statistics.median, min)
+        )
+        lines.append(f"  {what}: {median_ratio:.2f} (fastest runs: {ratio_of_fastest:.2f})")
     share = median["privacy share, 1 thread"]
     private = share["clip_s"] + share["noise_s"] + share["epsilon_s"]
     lines.append(

@@ -5,6 +5,8 @@
 The training part of split 0 of ``blr_adult`` is fitted, AUC is of its test part. Every contender runs in a process of its own
 with one thread. Compilation and loading are outside the timed part and reported beside it. NumPyro lives in an environment of
 its own (``python3 -m venv DIR && DIR/bin/pip install numpyro "jax[cpu]"``); it is left out without ``--numpyro``.
+
+``--quick``: few records and columns, once, all in this process, so that differences of peak memory mean nothing.
 """
 
 from __future__ import annotations
@@ -18,14 +20,30 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from experiments.benchmarks.lda import peak_mib
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
+from experiments.stand_ins import adult, diabetes
 
 N_STEPS, DELTA, TOLERANCE = 20, 1e-5, 0.001
 SAMPLING_RATE = 0.25  # of the stochastic fit
+
+
+class Size(NamedTuple):
+    """Records and columns that are taken, and how often things are timed."""
+
+    people: int | None
+    patients: int | None
+    columns: int | None
+    repeats: int
+    quick: bool
+
+
+FULL, QUICK = Size(None, None, None, 7, False), Size(1000, 200, 50, 1, True)
 
 
 def seconds(function) -> float:
@@ -34,7 +52,7 @@ def seconds(function) -> float:
     return time.perf_counter() - start
 
 
-def run_vips(data) -> dict:
+def run_vips(data, size: Size) -> dict:
     """Non-private, 20 full-batch steps; and the fewest steps that come within 0.001 of its AUC, on all records or samples."""
     from sklearn.metrics import roc_auc_score
 
@@ -50,17 +68,18 @@ def run_vips(data) -> dict:
 
     compilation = seconds(lambda: fit(2, slice(500)))
     cpu = time.process_time()
-    wall = statistics.median(seconds(lambda: fit(N_STEPS)) for _ in range(5))
-    cpu = (time.process_time() - cpu) / 5
+    repeats = min(5, size.repeats)
+    wall = statistics.median(seconds(lambda: fit(N_STEPS)) for _ in range(repeats))
+    cpu = (time.process_time() - cpu) / repeats
     result = {"auc": auc(fit(N_STEPS)), "wall_s": wall, "cpu_s": cpu, "compilation_s": compilation}
     for name, rate in (("full", 1.0), ("stochastic", SAMPLING_RATE)):
         enough = next(n for n in range(1, 100) if auc(fit(n, sampling_rate=rate)) >= result["auc"] - TOLERANCE)
-        wall = statistics.median(seconds(lambda n=enough, q=rate: fit(n, sampling_rate=q)) for _ in range(7))
+        wall = statistics.median(seconds(lambda n=enough, q=rate: fit(n, sampling_rate=q)) for _ in range(size.repeats))
         result[name] = {"steps_to_target": enough, "to_target_s": wall}
     return result
 
 
-def run_sklearn(data) -> dict:
+def run_sklearn(data, size: Size) -> dict:
     """Maximum likelihood, for scale."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
@@ -93,21 +112,20 @@ def price_of_privacy(X, y, n_steps: int, repeats: int) -> dict:
     return median | {"ratio": median["private_step_s"] / median["non_private_step_s"]}
 
 
-def diabetes():
+def patients(size: Size):
     from experiments.blr.compare import split, unit_rows
-    from vips.datasets import load_diabetes_readmission
 
-    data = load_diabetes_readmission()
-    X, y = unit_rows(data.data, 24), data.target.astype(int)
+    data = diabetes(size.quick)
+    X, y = unit_rows(data.data[: size.patients, : size.columns], 24), data.target[: size.patients].astype(int)
     train, _ = split(len(y), 0)
     return X[train], y[train]
 
 
-def run_memory(fits: bool) -> dict:
+def run_memory(size: Size, fits: bool) -> dict:
     """Peak of a process that imports and loads, and fits if ``fits``: d = 1,923, full covariance, private."""
     from vips import BayesianLogisticRegression, PrivacyPlan
 
-    X, y = diabetes()
+    X, y = patients(size)
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=3)
     model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
     model.fit(X[:100, :50], y[:100])  # compiles
@@ -119,10 +137,10 @@ def run_memory(fits: bool) -> dict:
 RUNS = {
     "vips": run_vips,
     "scikit-learn": run_sklearn,
-    "price": lambda data: price_of_privacy(data["X"], data["y"], N_STEPS, repeats=7),
-    "price, d = 1,923": lambda data: price_of_privacy(*diabetes(), n_steps=3, repeats=3),
-    "memory": lambda data: run_memory(fits=True),
-    "memory, loading only": lambda data: run_memory(fits=False),
+    "price": lambda data, size: price_of_privacy(data["X"], data["y"], N_STEPS, repeats=size.repeats),
+    "price, d = 1,923": lambda data, size: price_of_privacy(*patients(size), n_steps=3, repeats=min(3, size.repeats)),
+    "memory": lambda data, size: run_memory(size, fits=True),
+    "memory, loading only": lambda data, size: run_memory(size, fits=False),
 }
 
 # What the other interpreter runs: the same model under every configuration; held-out AUC after every 25 steps, off the clock.
@@ -188,34 +206,41 @@ def environment() -> dict:
     return one
 
 
-def measure(name: str, file: Path) -> dict:
+def run_one(name: str, size: Size, file: Path) -> dict:
+    """One contender, in this process."""
+    return RUNS[name](np.load(file) if "memory" not in name else None, size)
+
+
+def run_alone(name: str, file: Path) -> dict:
+    """One contender at full size, in a process of its own with one thread."""
     command = [sys.executable, "-m", "experiments.benchmarks.logistic", "--child", name, "--file", str(file)]
     output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of("experiments.benchmarks.logistic", __doc__)
     parser.add_argument("--numpyro", metavar="PYTHON")
-    parser.add_argument("--child")
-    parser.add_argument("--file", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
     if options.child:
-        print(json.dumps(RUNS[options.child](np.load(options.file) if "memory" not in options.child else None)))
+        print(json.dumps(run_one(options.child, FULL, options.file)))
         return
+    size, written = QUICK if options.quick else FULL, folder_of("benchmarks", options)
     from experiments.blr.compare import split
-    from vips.datasets import load_adult
     from vips.preprocessing import TableEncoder
 
-    adult = load_adult()
-    X, y = TableEncoder(adult.columns).fit_transform(adult.data), adult.target.astype(int)
+    people = adult(options.quick)
+    X = TableEncoder(people.columns).fit_transform(people.data[: size.people])
+    y = people.target[: size.people].astype(int)
     train, test = split(len(y), 0)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "adult.npz"
         np.savez(file, X=X[train], y=y[train], X_test=X[test], y_test=y[test])
         results: dict = {}
         for name in RUNS:
-            results[name] = measure(name, file)
+            results[name] = run_one(name, size, file) if size.quick else run_alone(name, file)
             print(name, results[name], flush=True)
         results["numpyro"] = []
         if options.numpyro:
@@ -227,8 +252,9 @@ def main() -> None:
             print("NumPyro is left out: no --numpyro PYTHON.")
     text = report(results)
     print(text)
-    write_text(results_folder("benchmarks") / "logistic.md", text)
-    write_json(results_folder("benchmarks") / "logistic.json", results)
+    if written is not None:
+        write_text(written / "logistic.md", text)
+        write_json(written / "logistic.json", results)
 
 
 def reached(row: dict) -> str:

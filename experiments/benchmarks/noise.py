@@ -4,12 +4,11 @@
 
 A million coordinates at a time, one thread. The samplers take turns; compilation is outside the timed part, and the
 median of ``--repeats`` rounds is reported. Where the Wikipedia counts are found (data/README.md), the steps of a topic
-model of 50 topics are timed as well.
+model of 50 topics are timed as well. ``--quick``: 20,000 coordinates and a small topic model.
 """
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
@@ -17,9 +16,11 @@ from collections.abc import Callable
 import numpy as np
 from randomgen import AESCounter
 
+from experiments.options import folder_of, parser_of
+from experiments.results import write_text
+from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.data import InMemoryData
-from vips.datasets import load_wikipedia
 from vips.engine import clipped_sum
 from vips.privacy._discrete_gaussian import discrete_gaussian
 
@@ -52,16 +53,17 @@ def measure(size: int, repeats: int) -> dict[str, float]:
     return {name: statistics.median(times) for name, times in runs.items()}
 
 
-def topic_model_steps(repeats: int) -> dict[str, tuple[float, float, float]]:
+def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float, float]]:
     """Seconds of the clipped sum, the noise and the view in one step, by kind of noise; none without the counts."""
+    n_documents, n_topics = (500, 5) if quick else (118_000, 50)
     try:
-        counts = load_wikipedia().counts[:118_000]
+        counts = wikipedia(n_documents, quick).counts
     except FileNotFoundError:
         return {}
     found = {}
     for kind in ("gaussian", "discrete"):
         plan = PrivacyPlan(noise_multiplier=1.24, sampling_rate=0.05, n_steps=repeats + 1, clip_norm=7.0, noise=kind)
-        model = LatentDirichletAllocation(50, vocabulary=counts.shape[1], privacy=plan)
+        model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan)
         blocks, data, randomness = model.blocks(), InMemoryData(counts), plan.randomness(None)
         posterior = model.to_posterior(model.initial(randomness.initial), {"topic_word": 0.0}, None)
         times = []
@@ -90,16 +92,22 @@ def report(nanoseconds: dict[str, float], size: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--size", type=int, default=1_000_000)
-    parser.add_argument("--repeats", type=int, default=11)
-    options = parser.parse_args()
-    print(report(measure(options.size, options.repeats), options.size), end="")
-    for kind, (summing, noise, view) in topic_model_steps(options.repeats).items():
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of("experiments.benchmarks.noise", __doc__)
+    parser.add_argument("--size", type=int, help="coordinates; a million by default")
+    parser.add_argument("--repeats", type=int)
+    options = parser.parse_args(arguments)
+    size, repeats = (20_000, 3) if options.quick else (1_000_000, 11)
+    size, repeats = options.size or size, options.repeats or repeats
+    folder = folder_of("benchmarks", options)
+    text = report(measure(size, repeats), size)
+    for kind, (summing, noise, view) in topic_model_steps(repeats, options.quick).items():
         share = noise / (summing + noise + view)
         shares = f"sum {summing:.3f} s, noise {noise:.3f} s ({share:.0%} of a step), view {view:.3f} s"
-        print(f"  topic model, {kind:8s} {shares}")
+        text += f"  topic model, {kind:8s} {shares}\n"
+    print(text, end="")
+    if folder is not None:
+        write_text(folder / "noise.txt", text)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ J = 784, S = 3,200 images of MNIST in every step. A step is all that the engine 
 noise, the next posterior. Its products are written down in one step, and the same list (shapes, dtypes, memory orders) is
 timed alone before every further step, so that both see the same machine. Every configuration is a process of its own. With
 one thread all times are CPU seconds, which other processes disturb less.
+
+``--quick``: few images and hidden units, two configurations, in this process and by wall clock.
 """
 
 from __future__ import annotations
@@ -19,15 +21,30 @@ import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import numpy as np
 
 from experiments.benchmarks.lda import peak_mib
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
+from experiments.stand_ins import mnist
 
-BATCH_SIZE, N_HIDDEN, TARGET, TARGET_MIB = 3200, 100, 1.5, 1024
+TARGET, TARGET_MIB = 1.5, 1024
 N_STEPS = {"diagonal": 10, "full": 7}
 N_WARM = 3  # steps before any is timed: compilation, then the one whose products are written down
+
+
+class Size(NamedTuple):
+    """Images in a step, hidden units, the side of the matrices of a large product, and whether the run is quick."""
+
+    batch: int
+    hidden: int
+    matrix: int
+    quick: bool
+
+
+FULL, QUICK = Size(3200, 100, 2500, False), Size(200, 4, 200, True)
 
 
 def clock() -> float:
@@ -35,10 +52,9 @@ def clock() -> float:
     return time.process_time() if os.environ.get("OPENBLAS_NUM_THREADS") == "1" else time.perf_counter()
 
 
-def clocked(covariance: str, dtype: str, n_hidden: int, private: bool) -> dict:
+def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Size = FULL) -> dict:
     """Seconds of steps and, in turn, of their products."""
     from vips import PrivacyPlan, SigmoidBeliefNetwork
-    from vips.datasets import load_mnist
 
     steps: list[float] = []
     products: list[float] = []
@@ -81,9 +97,9 @@ def clocked(covariance: str, dtype: str, n_hidden: int, private: bool) -> dict:
         plan = PrivacyPlan(noise_multiplier=10.0, n_steps=n_steps, sampling_rate=1.0)
     model = Clocked(n_hidden, privacy=plan, covariance=covariance, dtype=np.dtype(dtype).type, random_state=0)
     with recorded(calls, recording):
-        model.fit(load_mnist().data[:BATCH_SIZE])
+        model.fit(mnist(size.quick).data[: size.batch])
     steps.append(clock() - state["start"])
-    peaks = {kind: peak_gflops(kind) for kind in ("float32", "float64")}
+    peaks = {kind: peak_gflops(kind, size.matrix) for kind in ("float32", "float64")}
     flops = {
         kind: sum(2.0 * n * np.prod(a + b[1:]) for (a, b, k, *_), n in calls.items() if k == kind) for kind in peaks
     }
@@ -150,7 +166,7 @@ def replay(calls: Counter):
     return multiply
 
 
-def peak_gflops(dtype: str, n: int = 2500) -> float:
+def peak_gflops(dtype: str, n: int) -> float:
     """Best of several large square products."""
     from vips._blas import product
 
@@ -165,21 +181,25 @@ def seconds(function) -> float:
     return clock() - start
 
 
-def memory(covariance: str | None) -> dict:
+def memory(covariance: str | None, size: Size = FULL) -> dict:
     """Peak of a process that imports and loads, and takes three private steps if a covariance is given."""
     from vips import PrivacyPlan, SigmoidBeliefNetwork
-    from vips.datasets import load_mnist
 
-    images = load_mnist().data
-    plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=BATCH_SIZE / len(images), n_steps=3)
-    model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, covariance=covariance or "diagonal", random_state=0)
+    images = mnist(size.quick).data
+    plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=size.batch / len(images), n_steps=3)
+    model = SigmoidBeliefNetwork(size.hidden, privacy=plan, covariance=covariance or "diagonal", random_state=0)
     if covariance is not None:
         model.fit(images)
     return {"peak_mib": peak_mib()}
 
 
-def measure(threads: int, *what) -> dict:
-    """``clocked(*what)`` or, of a single argument, ``memory(*what)``, in a process with so many threads."""
+def run_one(size: Size, *what) -> dict:
+    """``clocked(*what)`` or, of a single argument, ``memory(*what)``."""
+    return (memory if len(what) == 1 else clocked)(*what, size=size)
+
+
+def run_alone(threads: int, *what) -> dict:
+    """The same at full size, in a process with so many threads."""
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | {variable: str(threads) for variable in variables}
     environment.pop("OPENBLAS_CORETYPE", None)
@@ -188,28 +208,40 @@ def measure(threads: int, *what) -> dict:
     return json.loads(output.strip().splitlines()[-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--child", type=json.loads)
-    options = parser.parse_args()
-    if options.child:
-        print(json.dumps((memory if len(options.child) == 1 else clocked)(*options.child)))
-        return
+def configurations(size: Size) -> list[tuple]:
+    """(covariance, dtype, private, hidden units, threads) of every line."""
+    if size.quick:
+        return [("diagonal", "float64", True, size.hidden, 1), ("full", "float32", False, size.hidden, 1)]
     kinds = [(c, d, p) for c in ("diagonal", "full") for d in ("float64", "float32") for p in (True, False)]
-    configurations = [(*kind, N_HIDDEN, 1) for kind in kinds]
-    configurations += [(covariance, "float64", True, N_HIDDEN, 2) for covariance in ("diagonal", "full")]
-    configurations += [("diagonal", "float64", True, n_hidden, 1) for n_hidden in (30, 200)]
+    found = [(*kind, size.hidden, 1) for kind in kinds]
+    found += [(covariance, "float64", True, size.hidden, 2) for covariance in ("diagonal", "full")]
+    return found + [("diagonal", "float64", True, n_hidden, 1) for n_hidden in (30, 200)]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of("experiments.benchmarks.sbn", __doc__)
+    parser.add_argument("--child", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.child:
+        print(json.dumps(run_one(FULL, *options.child)))
+        return
+    size, folder = QUICK if options.quick else FULL, folder_of("benchmarks", options)
+
+    def measure(threads: int, *what) -> dict:
+        return run_one(size, *what) if size.quick else run_alone(threads, *what)
+
     rows = []
-    for covariance, dtype, private, n_hidden, threads in configurations:
+    for covariance, dtype, private, n_hidden, threads in configurations(size):
         row = {"covariance": covariance, "dtype": dtype, "private": private, "n_hidden": n_hidden, "threads": threads}
         rows.append(row | measure(threads, covariance, dtype, n_hidden, private))
         print(line(rows[-1]), flush=True)
     processes = {"diagonal": "diagonal", "full": "full", "loading": None}
     peaks = {name: measure(1, covariance)["peak_mib"] for name, covariance in processes.items()}
-    text = report(rows, peaks)
+    text = report(rows, peaks, size)
     print("\n" + text)
-    write_text(results_folder("benchmarks") / "sbn.md", text)
-    write_json(results_folder("benchmarks") / "sbn.json", {"rows": rows, "peak_mib": peaks})
+    if folder is not None:
+        write_text(folder / "sbn.md", text)
+        write_json(folder / "sbn.json", {"rows": rows, "peak_mib": peaks})
 
 
 def line(row: dict) -> str:
@@ -223,12 +255,12 @@ def line(row: dict) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
-def report(rows: list[dict], peaks: dict[str, float]) -> str:
+def report(rows: list[dict], peaks: dict[str, float], size: Size = FULL) -> str:
     """Both tables, and memory in words."""
     heads = ["covariance", "dtype", "private", "K", "threads", "step, s (best)", "its E-step, view"]
     heads += ["its products alone, s (best)", "ratio", "GFlop/s: step, products", "peak: double, single"]
     head = ["| " + " | ".join(heads) + " |", "| --- " * len(heads) + "|"]
-    main_rows = [row for row in rows if row["n_hidden"] == N_HIDDEN]
+    main_rows = [row for row in rows if row["n_hidden"] == size.hidden]
     first = rows[0]
     by_width = [
         r for r in rows if all(r[name] == first[name] for name in ("covariance", "dtype", "private", "threads"))
@@ -237,7 +269,7 @@ def report(rows: list[dict], peaks: dict[str, float]) -> str:
     above = {name: peak - peaks["loading"] for name, peak in peaks.items()}
     return "\n".join(
         [
-            f"A step on {BATCH_SIZE} MNIST images, J = 784, against its matrix products alone: medians, and the",
+            f"A step on {size.batch} MNIST images, J = 784, against its matrix products alone: medians, and the",
             f"median of their ratios (target: {TARGET}). A view is the next posterior from noisy totals;",
             "its time does not grow with S. GFlop/s count those products only. Sums over records are in double",
             "precision whatever the dtype, which is that of the E-step. A private E-step takes the weights at their means.",
@@ -250,9 +282,9 @@ def report(rows: list[dict], peaks: dict[str, float]) -> str:
             *head,
             *map(line, by_width),
             "",
-            f"Peak memory of a process that loads MNIST and fits, K = {N_HIDDEN}, one thread: {peaks['diagonal']:.0f} MiB with "
-            f"a diagonal covariance, {peaks['full']:.0f} MiB with a full one (target: {TARGET_MIB} MiB); importing and loading "
-            f"take {peaks['loading']:.0f} MiB of it, the fit {above['diagonal']:.0f} and {above['full']:.0f} MiB.",
+            f"Peak memory of a process that loads MNIST and fits, K = {size.hidden}, one thread: {peaks['diagonal']:.0f} MiB "
+            f"with a diagonal covariance, {peaks['full']:.0f} MiB with a full one (target: {TARGET_MIB} MiB); importing and "
+            f"loading take {peaks['loading']:.0f} MiB of it, the fit {above['diagonal']:.0f} and {above['full']:.0f} MiB.",
         ]
     ) + "\n"  # fmt: skip
 

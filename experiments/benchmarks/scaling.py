@@ -5,6 +5,9 @@
 Every case runs in a process of its own with the threads that it names; compilation and loading are outside the timed part.
 Cases take turns, and medians are reported. Peak memory is sampled from the process and its children. The matrix product of the
 same run, and the speed at which memory is copied, stand beside.
+
+``--quick``: tiny cases, once, in this process, which keeps its number of threads; without other processes, which take seconds
+to start (``large_lda --quick`` starts a Dask cluster).
 """
 
 from __future__ import annotations
@@ -20,128 +23,161 @@ import time
 from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from experiments.dask_cluster import local_cluster
 from experiments.memory import largest_process
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import read_json, write_json, write_text
 
-N_DOCUMENTS, N_WORDS, N_TOPICS, LENGTH, PER_SHARD = 40_000, 7_700, 50, 500, 5_000
 RATE, N_STEPS = 0.2, 5  # one pass
-N_ROWS, N_FEATURES = 400_000, 100
 LARGER = 4  # times the documents, for the memory of shards
 
-# name: arguments of a case, in groups that become one table each
-GROUPS: dict[str, dict[str, dict]] = {
-    "Threads: topics of documents in memory": {
-        "1 thread": {"run": "lda", "threads": 1},
-        "2 threads": {"run": "lda", "threads": 2},
-    },
-    "Executors: topics of documents in 8 shards": {
-        "serial, 1 thread": {"run": "lda", "threads": 1, "source": "shards"},
-        "serial, 2 threads": {"run": "lda", "threads": 2, "source": "shards"},
-        '"threads", 2': {"run": "lda", "threads": 2, "source": "shards", "executor": "threads"},
-        '"processes", 2': {"run": "lda", "threads": 2, "source": "shards", "executor": "processes"},
-        "Dask, 1 worker": {"run": "lda", "threads": 2, "source": "shards", "executor": "dask", "workers": 1},
-        "Dask, 2 workers": {"run": "lda", "threads": 2, "source": "shards", "executor": "dask", "workers": 2},
-        "Dask, 2 workers, its default allocation": {
-            "run": "lda",
-            "threads": 2,
-            "source": "shards",
-            "executor": "dask",
-            "workers": 2,
-            "default_allocation": True,
+
+class Size(NamedTuple):
+    """Of everything that is measured; a quick run is in one process."""
+
+    documents: int
+    words: int
+    topics: int
+    length: int
+    per_shard: int
+    rows: int
+    features: int
+    images: int
+    matrix: int
+    copied: int
+    counts: tuple[int, int]
+    quick: bool
+
+
+FULL = Size(40_000, 7_700, 50, 500, 5_000, 400_000, 100, 4_000, 3000, 2**25, (100, 10_000), False)
+QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 200, 2**16, (10, 100), True)
+
+
+def groups(size: Size) -> dict[str, dict[str, dict]]:
+    """Arguments of every case by name, in groups that become one table each."""
+    n, topics, words, d = size.documents, size.topics, size.words, size.features
+    shards = {"run": "lda", "threads": 2, "source": "shards"}
+    found = {
+        "Threads: topics of documents in memory": {
+            "1 thread": {"run": "lda", "threads": 1},
+            "2 threads": {"run": "lda", "threads": 2},
         },
-    },
-    "Sources: topics of documents, 1 thread": {
-        "in memory": {"run": "lda", "threads": 1},
-        "shards": {"run": "lda", "threads": 1, "source": "shards"},
-        f"shards, {LARGER} times the documents": {"run": "lda", "threads": 1, "source": "shards", "times": LARGER},
-    },
-    "Sources: logistic regression, 1 thread": {
-        "in memory": {"run": "logistic", "threads": 1},
-        "memory-mapped .npy": {"run": "logistic", "threads": 1, "source": "npy"},
-        "Parquet": {"run": "logistic", "threads": 1, "source": "parquet"},
-    },
-    "Documents in a chunk": {
-        str(size): {"run": "lda", "threads": 1, "chunk_size": size} for size in (128, 512, 2048, 8192)
-    },
-    "Number of documents": {
-        f"{n:,}": {"run": "lda", "threads": 1, "n": n} for n in (N_DOCUMENTS // 4, N_DOCUMENTS // 2, N_DOCUMENTS)
-    },
-    "Topics K": {str(k): {"run": "lda", "threads": 1, "n_topics": k} for k in (25, 50, 100, 200)},
-    "Words V (7,700: four times the documents)": {
-        f"{v:,}": {"run": "lda", "threads": 1, "n_words": v} for v in (1_925, 7_700, 30_800)
-    },
-    "Features d of a logistic regression": {
-        str(d): {"run": "logistic", "threads": 1, "d": d, "n": N_ROWS * N_FEATURES // (4 * d)} for d in (10, 100, 1000)
-    },
-    "Hidden units K of a belief network, J = 784": {
-        str(k): {"run": "network", "threads": 1, "n_hidden": k} for k in (25, 50, 100)
-    },
-}
+        "Executors: topics of documents in 8 shards": {
+            "serial, 1 thread": shards | {"threads": 1},
+            "serial, 2 threads": shards,
+            '"threads", 2': shards | {"executor": "threads"},
+            '"processes", 2': shards | {"executor": "processes"},
+            "Dask, 1 worker": shards | {"executor": "dask", "workers": 1},
+            "Dask, 2 workers": shards | {"executor": "dask", "workers": 2},
+            "Dask, 2 workers, its default allocation": shards
+            | {"executor": "dask", "workers": 2, "default_allocation": True},
+        },
+        "Sources: topics of documents, 1 thread": {
+            "in memory": {"run": "lda", "threads": 1},
+            "shards": {"run": "lda", "threads": 1, "source": "shards"},
+            f"shards, {LARGER} times the documents": {"run": "lda", "threads": 1, "source": "shards", "times": LARGER},
+        },
+        "Sources: logistic regression, 1 thread": {
+            "in memory": {"run": "logistic", "threads": 1},
+            "memory-mapped .npy": {"run": "logistic", "threads": 1, "source": "npy"},
+            "Parquet": {"run": "logistic", "threads": 1, "source": "parquet"},
+        },
+        "Documents in a chunk": {
+            str(chunk): {"run": "lda", "threads": 1, "chunk_size": chunk} for chunk in (128, 512, 2048, 8192)
+        },
+        "Number of documents": {f"{part:,}": {"run": "lda", "threads": 1, "n": part} for part in (n // 4, n // 2, n)},
+        "Topics K": {
+            str(k): {"run": "lda", "threads": 1, "n_topics": k} for k in (topics // 2, topics, 2 * topics, 4 * topics)
+        },
+        f"Words V ({words:,}: four times the documents)": {
+            f"{v:,}": {"run": "lda", "threads": 1, "n_words": v} for v in (words // 4, words, 4 * words)
+        },
+        "Features d of a logistic regression": {
+            str(k): {"run": "logistic", "threads": 1, "d": k, "n": size.rows * d // (4 * k)}
+            for k in (d // 10, d, 10 * d)
+        },
+        "Hidden units K of a belief network, J = 784": {
+            str(k): {"run": "network", "threads": 1, "n_hidden": k} for k in (topics // 2, topics, 2 * topics)
+        },
+    }
+    if not size.quick:
+        return found
+    return {group: {name: case for name, case in cases.items() if _is_here(case)} for group, cases in found.items()}
 
 
-def documents(n: int, n_words: int, seed: int) -> sp.csr_array:
+def _is_here(case: dict) -> bool:
+    """Whether a case needs no other process."""
+    return case.get("executor") not in ("processes", "dask")
+
+
+def documents(size: Size, n: int, n_words: int, seed: int) -> sp.csr_array:
     from vips.datasets import make_lda_corpus
 
-    return make_lda_corpus(n, n_topics=N_TOPICS, n_words=n_words, document_length=LENGTH, random_state=seed).counts
+    return make_lda_corpus(
+        n, n_topics=size.topics, n_words=n_words, document_length=size.length, random_state=seed
+    ).counts
 
 
-def prepare(folder: Path) -> None:
+def prepare(folder: Path, size: Size) -> None:
     """The corpora and tables of all cases, on disk."""
     for times in (1, LARGER):
         shards = folder / f"shards_{times}"
         shards.mkdir()
-        for i in range(times * N_DOCUMENTS // PER_SHARD):
-            sp.save_npz(shards / f"{i:04d}.npz", documents(PER_SHARD, N_WORDS, i), compressed=False)
-    for n_words in (1_925, 7_700, 30_800):
-        n = N_DOCUMENTS if n_words == N_WORDS else N_DOCUMENTS // 4
-        sp.save_npz(folder / f"documents_{n_words}.npz", documents(n, n_words, 0), compressed=False)
+        for i in range(times * size.documents // size.per_shard):
+            sp.save_npz(shards / f"{i:04d}.npz", documents(size, size.per_shard, size.words, i), compressed=False)
+    for n_words in (size.words // 4, size.words, 4 * size.words):
+        n = size.documents if n_words == size.words else size.documents // 4
+        sp.save_npz(folder / f"documents_{n_words}.npz", documents(size, n, n_words, 0), compressed=False)
     rng = np.random.default_rng(0)
-    X = (rng.uniform(-1.0, 1.0, (N_ROWS, N_FEATURES)) / np.sqrt(N_FEATURES)).astype(np.float32)
-    y = (rng.random(N_ROWS) < 1.0 / (1.0 + np.exp(-8.0 * X[:, 0]))).astype(np.float64)
+    X = (rng.uniform(-1.0, 1.0, (size.rows, size.features)) / np.sqrt(size.features)).astype(np.float32)
+    y = (rng.random(size.rows) < 1.0 / (1.0 + np.exp(-8.0 * X[:, 0]))).astype(np.float64)
     np.save(folder / "X.npy", X)
     np.save(folder / "y.npy", y)
     import pyarrow
     import pyarrow.parquet
 
-    columns = {f"x{j}": X[:, j] for j in range(N_FEATURES)} | {"y": y}
+    columns = {f"x{j}": X[:, j] for j in range(size.features)} | {"y": y}
     pyarrow.parquet.write_table(pyarrow.table(columns), folder / "table.parquet", row_group_size=16_384)
 
 
-def run_lda(folder: Path, case: dict) -> tuple[Callable[[], object], int]:
+def run_lda(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
     from vips import LatentDirichletAllocation, PrivacyPlan
     from vips.data import CSRShards
 
-    n_words, n = case.get("n_words", N_WORDS), case.get("n")
+    n_words, n = case.get("n_words", size.words), case.get("n")
     if case.get("source") == "shards":
-        data, n = CSRShards(folder / f"shards_{case.get('times', 1)}"), N_DOCUMENTS * case.get("times", 1)
+        data, n = CSRShards(folder / f"shards_{case.get('times', 1)}"), size.documents * case.get("times", 1)
     else:
         data = sp.load_npz(folder / f"documents_{n_words}.npz")
-        n = n or data.shape[0] if n_words == N_WORDS and "n_topics" not in case and "chunk_size" not in case else 10_000
+        takes_all = n_words == size.words and "n_topics" not in case and "chunk_size" not in case
+        n = n or data.shape[0] if takes_all else size.documents // 4
         data = data[:n]
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=RATE, n_steps=N_STEPS)
-    model = LatentDirichletAllocation(case.get("n_topics", N_TOPICS), vocabulary=n_words, privacy=plan, random_state=0)
+    model = LatentDirichletAllocation(
+        case.get("n_topics", size.topics), vocabulary=n_words, privacy=plan, random_state=0
+    )
     if "chunk_size" in case:
         model.chunk_size = case["chunk_size"]
     return lambda **more: model.fit(data, **more), int(n * RATE * N_STEPS)
 
 
-def run_logistic(folder: Path, case: dict) -> tuple[Callable[[], object], int]:
+def run_logistic(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
     from vips import BayesianLogisticRegression, PrivacyPlan
     from vips.data import NpySource, ParquetTable
 
     plan, arguments = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=N_STEPS), {}
-    d, n = case.get("d", N_FEATURES), case.get("n", N_ROWS)
+    d, n = case.get("d", size.features), case.get("n", size.rows)
     if case.get("source") == "npy":
         arguments["X"] = NpySource(folder / "X.npy", folder / "y.npy")
     elif case.get("source") == "parquet":
-        features = [f"x{j}" for j in range(N_FEATURES)]
+        features = [f"x{j}" for j in range(size.features)]
         arguments["X"] = ParquetTable(folder / "table.parquet", features=features, target="y")
-    elif d == N_FEATURES:
+    elif d == size.features:
         arguments |= {"X": np.load(folder / "X.npy")[:n], "y": np.load(folder / "y.npy")[:n]}
     else:
         rng = np.random.default_rng(0)
@@ -151,10 +187,10 @@ def run_logistic(folder: Path, case: dict) -> tuple[Callable[[], object], int]:
     return lambda **more: model.fit(**arguments, **more), n * N_STEPS
 
 
-def run_network(folder: Path, case: dict) -> tuple[Callable[[], object], int]:
+def run_network(folder: Path, case: dict, size: Size) -> tuple[Callable[[], object], int]:
     from vips import PrivacyPlan, SigmoidBeliefNetwork
 
-    X = np.random.default_rng(0).random((4_000, 784)) < 0.2
+    X = np.random.default_rng(0).random((size.images, 784)) < 0.2
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=N_STEPS)
     model = SigmoidBeliefNetwork(case["n_hidden"], privacy=plan, random_state=0, dtype=np.float32)
     return lambda **more: model.fit(X, **more), len(X) * N_STEPS
@@ -163,19 +199,18 @@ def run_network(folder: Path, case: dict) -> tuple[Callable[[], object], int]:
 RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network}
 
 
-def child(folder: Path, case: dict) -> None:
-    """One case: seconds of wall clock, records that were summed, and memory."""
+def run_one(folder: Path, case: dict, size: Size) -> dict:
+    """One case, in this process: seconds of wall clock, records that were summed, and memory."""
     if case["run"] == "peak":
-        print(json.dumps(peaks() | coordinator() | task_overhead()))
-        return
-    fit, n_records = RUNS[case["run"]](folder, case)
+        return peaks(size) | coordinator(size) | ({} if size.quick else task_overhead())
+    fit, n_records = RUNS[case["run"]](folder, case, size)
     with executor_of(case) as executor:
         fit(executor=executor)  # compiles, maps, starts workers
         with largest_process() as memory:
             start = time.perf_counter()
             fit(executor=executor)
             seconds = time.perf_counter() - start
-    print(json.dumps({"seconds": seconds, "per_second": n_records / seconds} | memory))
+    return {"seconds": seconds, "per_second": n_records / seconds} | memory
 
 
 @contextmanager
@@ -188,13 +223,14 @@ def executor_of(case: dict):
         yield client
 
 
-def peaks() -> dict:
+def peaks(size: Size) -> dict:
     """Single-precision matrix product, GFlop/s, and memory copied, GB/s (read and written), of one thread."""
-    a, large = np.ones((3000, 3000), np.float32), np.ones(2**25)
+    n = size.matrix
+    a, large = np.ones((n, n), np.float32), np.ones(size.copied)
     other = np.empty_like(large)
 
     return {
-        "gflops": 2 * 3000**3 / shortest(lambda: a @ a) / 1e9,
+        "gflops": 2 * n**3 / shortest(lambda: a @ a) / 1e9,
         "copy_gbs": 2 * large.nbytes / shortest(lambda: np.copyto(other, large)) / 1e9,
     }
 
@@ -209,14 +245,14 @@ def shortest(function: Callable[[], object]) -> float:
     return min(seconds)
 
 
-def coordinator() -> dict:
+def coordinator(size: Size) -> dict:
     """Milliseconds of one thread for 10⁶ numbers of a private step of topics: noise, and counts denoised."""
     from randomgen import AESCounter
 
     from vips.models._lda_view import denoise_counts
     from vips.privacy.noise import gaussian_noise
 
-    shape, std = (100, 10_000), 30.0
+    shape, std = size.counts, 30.0
     rng = np.random.Generator(AESCounter())
     noisy = rng.gamma(0.1, 200.0, shape) + gaussian_noise(shape, False, std, rng)
     return {
@@ -235,7 +271,8 @@ def task_overhead() -> dict:
         return {"task_ms": 1e3 * (time.perf_counter() - start) / n_tasks}
 
 
-def measure(folder: Path, case: dict) -> dict:
+def run_alone(folder: Path, case: dict) -> dict:
+    """One case at full size, in a process of its own."""
     threads = str(case.get("threads", 1))
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | dict.fromkeys(variables, threads)
@@ -247,37 +284,47 @@ def measure(folder: Path, case: dict) -> dict:
     return json.loads(output.strip().splitlines()[-1])
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+def main(arguments: list[str] | None = None) -> None:
+    parser = parser_of("experiments.benchmarks.scaling", __doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--groups", default="", help="only tables with this in their name; others stay as they are")
-    parser.add_argument("--child")
-    parser.add_argument("--folder", type=Path)
-    options = parser.parse_args()
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
     if options.child:
-        child(options.folder, json.loads(options.child))
+        print(json.dumps(run_one(options.folder, json.loads(options.child), FULL)))
         return
-    path = results_folder("benchmarks") / "scaling.json"
-    results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        prepare(folder)
-        results["peaks"] = measure(folder, {"run": "peak"})
-        for group, cases in GROUPS.items():
+    size, written = FULL, folder_of("benchmarks", options)
+    if options.quick:
+        size, options.repeats = QUICK, 1
+        print("Processes and Dask workers are left out of a quick run.")
+    path = None if written is None else written / "scaling.json"
+    results = read_json(path) if path is not None and path.exists() else {}
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        prepare(folder, size)
+
+        def measure(case: dict) -> dict:
+            return run_one(folder, case, size) if size.quick else run_alone(folder, case)
+
+        results["peaks"] = measure({"run": "peak"})
+        for group, cases in groups(size).items():
             if options.groups not in group:
                 continue
             runs: dict[str, list[dict]] = {case: [] for case in cases}
             for _ in range(options.repeats):
-                for case, arguments in cases.items():
-                    runs[case].append(measure(folder, arguments))
+                for name, case in cases.items():
+                    runs[name].append(measure(case))
             results[group] = {
                 case: {key: statistics.median(run[key] for run in repeated) for key in repeated[0]} | {"runs": repeated}
                 for case, repeated in runs.items()
             }
             print(table(group, results[group]), flush=True)
-            write_json(path, results)
-    write_text(path.with_suffix(".md"), report(results))
-    plot(results, path.with_suffix(".png"))
+            if path is not None:
+                write_json(path, results)
+    if path is not None:
+        write_text(path.with_suffix(".md"), report(results))
+        plot(results, path.with_suffix(".png"))
 
 
 def table(group: str, rows: dict[str, dict]) -> str:
@@ -301,12 +348,18 @@ def table(group: str, rows: dict[str, dict]) -> str:
 def report(results: dict) -> str:
     """All tables."""
     peak = results["peaks"]
+    task = f"a Dask task that does nothing takes {peak['task_ms']:.2f} ms; " if "task_ms" in peak else ""
     text = (
         f"Measured beside them, one thread: matrix product {peak['gflops']:.0f} GFlop/s in single precision, memory copied at "
-        f"{peak['copy_gbs']:.1f} GB/s; a Dask task that does nothing takes {peak['task_ms']:.2f} ms; a million normals of "
-        f"the engine {peak['noise_ms']:.0f} ms, a million noisy counts denoised {peak['view_ms']:.0f} ms.\n"
+        f"{peak['copy_gbs']:.1f} GB/s; {task}a million normals of the engine {peak['noise_ms']:.0f} ms, "
+        f"a million noisy counts denoised {peak['view_ms']:.0f} ms.\n"
     )
-    return "\n".join([text, *(table(group, results[group]) for group in GROUPS if group in results)])
+    return "\n".join([text, *(table(group, results[group]) for group in measured(results))])
+
+
+def measured(results: dict) -> list[str]:
+    """Names of the tables, in the order in which they were measured first."""
+    return [group for group in results if group != "peaks"]
 
 
 def plot(results: dict, path: Path) -> None:
@@ -316,11 +369,11 @@ def plot(results: dict, path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    groups = [group for group in GROUPS if group in results]
-    figure, panels = plt.subplots(-(-len(groups) // 3), 3, figsize=(13, 2.6 * -(-len(groups) // 3)), squeeze=False)
-    for panel in panels.flat[len(groups) :]:
+    shown = measured(results)
+    figure, panels = plt.subplots(-(-len(shown) // 3), 3, figsize=(13, 2.6 * -(-len(shown) // 3)), squeeze=False)
+    for panel in panels.flat[len(shown) :]:
         panel.set_axis_off()
-    for panel, group in zip(panels.flat, groups, strict=False):
+    for panel, group in zip(panels.flat, shown, strict=False):
         rows = results[group]
         panel.barh(list(rows), [row["per_second"] for row in rows.values()], color="tab:blue")
         panel.invert_yaxis()

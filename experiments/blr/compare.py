@@ -5,34 +5,34 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 from tqdm import tqdm
 
-from experiments.blr.methods import Method, auc
-from experiments.results import results_folder, write_json, write_text
+from experiments.blr.methods import Method, TunedMethod, auc
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 
 __all__ = ["compare", "options_for", "plot", "split", "table", "unit_rows"]
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 4.0)
-QUICK_RECORDS = 3000
+QUICK_RECORDS, QUICK_CANDIDATES = 1000, 2
 
 
 def options_for(name: str, arguments: list[str], description: str, **flags: str) -> argparse.Namespace:
-    """The options that the experiments share, and further ``flags`` with their help."""
-    parser = argparse.ArgumentParser(prog=f"python -m experiments {name}", description=description)
+    """The options that the experiments share, and further ``flags`` with their help; ``folder``: where results go, or None."""
+    parser = parser_of(f"experiments {name}", description)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
-    parser.add_argument(
-        "--quick", action="store_true", help="a small part of the data, one split, ε = 1; writes nothing"
-    )
     parser.add_argument(
         "--diffprivlib", metavar="PYTHON", help="interpreter that has diffprivlib; see experiments/blr/erm.py"
     )
     for flag, text in flags.items():
         parser.add_argument(f"--{flag}", action="store_true", help=text)
     options = parser.parse_args(arguments)
+    options.folder = folder_of(name, options)
     if options.quick:
         options.splits, options.epsilons = 1, [1.0]
     return options
@@ -53,11 +53,12 @@ def unit_rows(X: sp.csr_array, n_active: int) -> sp.csr_array:
 
 
 def compare(
-    name: str, X, y, methods: Callable[[object, np.ndarray], Iterable[Method]], delta: float, title: str, options
+    X, y, methods: Callable[[object, np.ndarray], Iterable[Method]], delta: float, title: str, options
 ) -> list[dict]:
     """Fit and score everything; write ``results.json``, ``results.md`` and ``figure5.png``. Returns the rows.
 
-    ``methods`` makes the methods from the training part of split 0, on which some choose their settings.
+    ``methods`` makes the methods from the training part of split 0, on which some choose their settings. A quick run takes
+    few records, and few settings to choose from.
     """
     y = np.asarray(y).astype(int)
     if options.quick:
@@ -65,7 +66,11 @@ def compare(
     parts = [split(len(y), s) for s in range(options.splits)]
     first = parts[0][0]
     rows = []
-    for method in tqdm(list(methods(X[first], y[first])), desc="methods", disable=None):
+    compared = list(methods(X[first], y[first]))
+    for method in compared if options.quick else ():
+        if isinstance(method, TunedMethod):
+            method.candidates = method.candidates[:QUICK_CANDIDATES]
+    for method in tqdm(compared, desc="methods", disable=None):
         for epsilon in options.epsilons if method.private else [None]:
             row = {"method": method.name, "note": method.note, "epsilon": epsilon}
             row |= {"settings": method.settings_at(epsilon), "auc": [], "seconds": []}
@@ -78,13 +83,12 @@ def compare(
             tqdm.write(
                 f"{method.name:38s} ε = {epsilon!s:5s} {_cell(row)}  {np.median(row['seconds']):.1f} s a fit  {row['settings']}"
             )
-            if not options.quick:
-                _write(name, rows, delta, title)
+            if options.folder is not None:
+                _write(options.folder, rows, delta, title)
     return rows
 
 
-def _write(name: str, rows: list[dict], delta: float, title: str) -> None:
-    folder = results_folder(name)
+def _write(folder: Path, rows: list[dict], delta: float, title: str) -> None:
     write_json(folder / "results.json", {"title": title, "delta": delta, "rows": rows})
     write_text(
         folder / "results.md", f"{title}; δ = {delta:g}. AUC, mean ± standard deviation over splits.\n\n{table(rows)}"

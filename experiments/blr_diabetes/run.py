@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from experiments.blr import erm, paper_recipe
 from experiments.blr.compare import compare, options_for, unit_rows
-from experiments.blr.methods import SGD_PLANS, dp_sgd_method, non_private, ours
-from vips.datasets import load_diabetes_readmission
+from experiments.blr.methods import QUICK_SGD_PLANS, SGD_PLANS, dp_sgd_method, non_private, ours
+from experiments.stand_ins import diabetes
 
 DELTA, N_ACTIVE = 1e-5, 24
 SLOW_SPLITS, RECIPE_SPLITS = 1, 1  # with full covariances, where a step takes seconds
@@ -18,17 +18,17 @@ SLOW_SPLITS, RECIPE_SPLITS = 1, 1  # with full covariances, where a step takes s
 
 def main(arguments: list[str]) -> None:
     options = options_for("blr_diabetes", arguments, __doc__.splitlines()[0])
-    data = load_diabetes_readmission()
+    data = diabetes(options.quick)
     X = unit_rows(data.data[:, :100] if options.quick else data.data, N_ACTIVE)
 
     def methods(train, labels):
         yield non_private("non-private, diagonal", covariance="diagonal")
         yield ours(DELTA, name="ours, diagonal", covariance="diagonal")
-        yield dp_sgd_method(train, labels, DELTA, SGD_PLANS[:2])
+        yield dp_sgd_method(train, labels, DELTA, QUICK_SGD_PLANS if options.quick else SGD_PLANS[:2])
         yield ours(DELTA, name="ours, full", splits=SLOW_SPLITS)
         yield from paper_recipe.methods(train, labels, DELTA, steps=(5,), splits=RECIPE_SPLITS)
         yield from erm.methods(options.diffprivlib, train, labels)
         yield non_private("non-private, full", splits=RECIPE_SPLITS)
 
     title = "Diabetes: 69,973 patients, 1,923 binary features"
-    compare("blr_diabetes", X, data.target, methods, DELTA, title, options)
+    compare(X, data.target, methods, DELTA, title, options)

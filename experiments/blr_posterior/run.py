@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import argparse
+from itertools import islice
 
 import numpy as np
 from scipy.special import expit
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.preprocessing import StandardScaler
 
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression
 from vips.reference import gibbs_logistic
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments blr_posterior", description=__doc__)
+    parser = parser_of("experiments blr_posterior", __doc__)
     parser.add_argument("--draws", type=int, default=20_000)
     options = parser.parse_args(arguments)
-    rows = [compare(name, X, y, options.draws) for name, X, y in data_sets()]
-    folder = results_folder("blr_posterior")
-    write_json(folder / "results.json", rows)
+    folder = folder_of("blr_posterior", options)
+    n_draws, n_sets = (1000, 1) if options.quick else (options.draws, None)
+    rows = [compare(name, X, y, n_draws) for name, X, y in islice(data_sets(), n_sets)]
     lines = [
         "| data | records, features | deviation of x'w | mean: distance in exact deviations | variational ÷ exact deviation "
         "| `laplace_posterior` ÷ exact | least effective draws |",
@@ -31,8 +32,11 @@ def main(arguments: list[str]) -> None:
             f"| {row['data']} | {row['n']}, {row['d']} | {row['signal']:.2f} | at most {row['mean']:.3f} "
             f"| {_range(row['variational'])} | {_range(row['laplace'])} | {row['draws']:.0f} |"
         )
-    write_text(folder / "results.md", "\n".join(lines) + "\n")
     print("\n".join(lines))
+    if folder is None:
+        return
+    write_json(folder / "results.json", rows)
+    write_text(folder / "results.md", "\n".join(lines) + "\n")
 
 
 def compare(name: str, X: np.ndarray, y: np.ndarray, n_draws: int) -> dict:

@@ -7,7 +7,7 @@ income in the training part of split 0. One fifth of each is the validation part
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -15,7 +15,9 @@ import scipy.sparse as sp
 from sklearn.metrics import roc_auc_score
 from tqdm import tqdm
 
-from experiments.results import results_folder, write_json, write_text
+from experiments import stand_ins
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression, PrivacyPlan
 from vips.datasets import load_adult, load_wikipedia
 from vips.datasets._home import find_files
@@ -23,6 +25,8 @@ from vips.models import _regression, _regression_view
 from vips.preprocessing import TableEncoder
 
 EPSILONS, DELTA, N_STEPS = (0.1, 1.0, 4.0), 1e-5, 20
+QUICK_EPSILONS, QUICK_SETTINGS, QUICK_RECORDS = (1.0,), 2, 600
+QUICK_COLUMNS = slice(None, None, 3)  # every third
 
 # name, changed constants of a module, arguments of the model
 SETTINGS = [
@@ -45,24 +49,33 @@ SETTINGS = [
 
 
 def main(arguments: list[str]) -> None:
-    argparse.ArgumentParser(prog="python -m experiments blr_settings", description=__doc__).parse_args(arguments)
-    tables = {name: split(*data) for name, data in development_data()}
+    options = parser_of("experiments blr_settings", __doc__).parse_args(arguments)
+    folder = folder_of("blr_settings", options)
+    epsilons, settings, tables = EPSILONS, SETTINGS, {}
+    if options.quick:
+        epsilons, settings = QUICK_EPSILONS, SETTINGS[:QUICK_SETTINGS]
+    for name, (X, y) in development_data(options.quick):
+        if options.quick:
+            X, y = X[:QUICK_RECORDS, QUICK_COLUMNS], y[:QUICK_RECORDS]
+        tables[name] = split(X, y)
     rows = []
-    with tqdm(total=len(SETTINGS) * len(tables) * len(EPSILONS), desc="fits", disable=None) as progress:
-        for name, constants, model in SETTINGS:
+    with tqdm(total=len(settings) * len(tables) * len(epsilons), desc="fits", disable=None) as progress:
+        for name, constants, model in settings:
             rows.append({"setting": name, "auc": {}})
             with changed(constants):
                 for table, (train, validation) in tables.items():
-                    for epsilon in EPSILONS:
+                    for epsilon in epsilons:
                         rows[-1]["auc"][f"{table}, {epsilon}"] = auc(train, validation, epsilon, model)
                         progress.update()
-            tqdm.write(line(rows[-1], tables))
-    folder = results_folder("blr_settings")
-    write_json(folder / "results.json", rows)
-    head = ["setting", *(f"{name} at ε = 0.1, 1, 4" for name in tables), "mean"]
+            tqdm.write(line(rows[-1], tables, epsilons))
+    at = ", ".join(f"{epsilon:g}" for epsilon in epsilons)
+    head = ["setting", *(f"{name} at ε = {at}" for name in tables), "mean"]
     lines = ["| " + " | ".join(head) + " |", "| " + " | ".join(["---"] * len(head)) + " |"]
-    write_text(folder / "results.md", "\n".join(lines + [line(row, tables) for row in rows]) + "\n")
-    print((folder / "results.md").read_text(encoding="utf-8"))
+    text = "\n".join(lines + [line(row, tables, epsilons) for row in rows]) + "\n"
+    print(text)
+    if folder is not None:
+        write_json(folder / "results.json", rows)
+        write_text(folder / "results.md", text)
 
 
 def auc(train, validation, epsilon: float, model: dict) -> float:
@@ -71,8 +84,8 @@ def auc(train, validation, epsilon: float, model: dict) -> float:
     return float(roc_auc_score(validation[1], fitted.decision_function(validation[0])))
 
 
-def line(row: dict, tables) -> str:
-    cells = [[row["auc"][f"{table}, {epsilon}"] for epsilon in EPSILONS] for table in tables]
+def line(row: dict, tables, epsilons: Sequence[float]) -> str:
+    cells = [[row["auc"][f"{table}, {epsilon}"] for epsilon in epsilons] for table in tables]
     texts = [", ".join(f"{value:.3f}" for value in cell) for cell in cells]
     return f"| {row['setting']} | {' | '.join(texts)} | {np.mean(cells):.4f} |"
 
@@ -95,8 +108,38 @@ def split(X, y):
     return tuple((X[rows], y[rows]) for rows in (order[:first], order[first:]))
 
 
-def development_data():
+def development_data(quick: bool):
     """(name, (X, y)); rows have a norm of at most 1, or are scaled down to it by the model."""
+    try:
+        yield from real_data()
+    except FileNotFoundError:
+        if not quick:
+            raise
+        yield from generated_data()
+
+
+def generated_data():
+    """The same tables, as far as shapes go, for quick runs where the real ones are not found."""
+    print("The data are not here: generated ones of the same shape take their place.")
+    images, people = stand_ins.generated_images(), stand_ins.generated_adult()
+    pooled = images.data.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) / 14.0
+    yield "digits", (pooled, images.target % 2)
+    counts = stand_ins.generated_documents(QUICK_RECORDS).counts[:, :300]
+    yield (
+        "words",
+        ((counts > 0).toarray() / 10.0, (counts[:, :150].sum(axis=1) > counts[:, 150:].sum(axis=1)).astype(int)),
+    )
+    patients = stand_ins.generated_patients()
+    common = np.argsort(-np.bincount(patients.data.indices, minlength=patients.data.shape[1]))[:150]
+    yield "readmission", (patients.data[:, common].toarray() / np.sqrt(24.0), patients.target.astype(int))
+    X = TableEncoder(people.columns).fit_transform(people.data)
+    others = TableEncoder({name: allowed for name, allowed in people.columns.items() if name != "sex"})
+    yield "sex", (others.fit_transform(people.data), (people.data["sex"] == "Male").to_numpy(int))
+    yield "income", (X, people.target.astype(int))
+
+
+def real_data():
+    """As in the description of this module."""
     how = "see data/README.md"
     (mnist,) = find_files(["mnist.npz"], "MNIST", how)
     with np.load(mnist) as file:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import time
 
+from sklearn.utils import Bunch
+
 from experiments.benchmarks.lda import peak_mib
 from experiments.blr import erm
 from experiments.blr.compare import compare, options_for, split, unit_rows
-from experiments.blr.methods import auc, dp_sgd_method, non_private, ours, plan_for
-from experiments.results import results_folder, write_json
+from experiments.blr.methods import QUICK_SGD_PLANS, SGD_PLANS, auc, dp_sgd_method, non_private, ours, plan_for
+from experiments.results import write_json
 from vips import BayesianLogisticRegression
 from vips.datasets import make_sparse_binary
 
@@ -23,8 +25,7 @@ FULL_EPSILON, FULL_STEPS = 1.0, 20
 def main(arguments: list[str]) -> None:
     flags = {"full": "one private fit with the full covariance, 4,146 by 4,146, instead of the table"}
     options = options_for("blr_stroke", arguments, __doc__.splitlines()[0], **flags)
-    shape = {"n_records": 3000, "n_features": 200, "n_active": 20.0} if options.quick else {}
-    data = make_sparse_binary(random_state=0, **shape)
+    data = records(options.quick)
     X = unit_rows(data.data, N_ACTIVE)
     if options.full:
         full(X, data.target.astype(int), options)
@@ -33,11 +34,17 @@ def main(arguments: list[str]) -> None:
     def methods(train, labels):
         yield non_private("non-private, diagonal", covariance="diagonal")
         yield ours(DELTA, name="ours, diagonal", covariance="diagonal")
-        yield dp_sgd_method(train, labels, DELTA)
+        yield dp_sgd_method(train, labels, DELTA, QUICK_SGD_PLANS if options.quick else SGD_PLANS)
         yield from erm.methods(options.diffprivlib, train, labels)
 
     title = "Generated: 12,586 records, 4,146 binary features, 14 % positive"
-    compare("blr_stroke", X, data.target, methods, DELTA, title, options)
+    compare(X, data.target, methods, DELTA, title, options)
+
+
+def records(quick: bool) -> Bunch:
+    """Generated, with their true coefficients; few and with few features in a quick run."""
+    shape = {"n_records": 3000, "n_features": 200, "n_active": 20.0} if quick else {}
+    return make_sparse_binary(random_state=0, **shape)
 
 
 def full(X, y, options) -> None:
@@ -50,5 +57,5 @@ def full(X, y, options) -> None:
     result |= {"seconds": time.perf_counter() - start, "peak_mib": peak_mib()}
     result["auc"] = auc(y[test], model.decision_function(X[test]))
     print(f"full covariance, d = {X.shape[1]}: {result}")
-    if not options.quick:
-        write_json(results_folder("blr_stroke") / "full.json", result)
+    if options.folder is not None:
+        write_json(options.folder / "full.json", result)

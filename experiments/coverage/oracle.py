@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, gammaln
 
-__all__ = ["logistic_width", "proportions_width"]
+__all__ = ["N_MOVES", "logistic_width", "proportions_width"]
 
 _LEVEL, _QUANTILE = 0.95, 1.959964
-_N_CHAINS, _N_MOVES = 400, 4000
+_N_CHAINS, N_MOVES = 400, 4000
 
 
 def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
@@ -31,7 +31,7 @@ def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
     return float(2.0 * _QUANTILE * deviations[: X.shape[1]].mean())
 
 
-def proportions_width(model, n_records: int, rng: np.random.Generator) -> float:
+def proportions_width(model, n_records: int, rng: np.random.Generator, n_moves: int = N_MOVES) -> float:
     """Mean width at 95 % of the proportions, by Metropolis' algorithm over counts of sum N."""
     noisy, noise_std = model.noisy_totals_.average["counts"], model.noisy_totals_.noise_std["counts"]
     prior, n = float(model.prior), len(noisy)
@@ -44,7 +44,7 @@ def proportions_width(model, n_records: int, rng: np.random.Generator) -> float:
         density = gammaln(inside + prior) - gammaln(inside + 1.0) - 0.5 * np.square((values - noisy[of]) / noise_std)
         return np.where(values >= 0.0, density, -np.inf)
 
-    for _ in range(_N_MOVES):  # from one category to another
+    for _ in range(n_moves):  # from one category to another
         giver = rng.integers(n, size=_N_CHAINS)
         taker = (giver + rng.integers(1, n, size=_N_CHAINS)) % n
         moved = np.exp(rng.uniform(np.log(0.01), np.log(10.0), _N_CHAINS)) * noise_std * rng.standard_normal(_N_CHAINS)

@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from experiments.results import results_folder, write_text
+from experiments.results import write_text
+from experiments.stand_ins import adult
 from vips import BayesianLogisticRegression, PrivacyPlan, PrivacyWarning
-from vips.datasets import load_adult
 from vips.preprocessing import TableEncoder
 
 __all__ = ["compare_predictions"]
 
-DELTA, N_VALIDATION, N_FITS = 1e-5, 8_000, 4
+DELTA = 1e-5
 
 
-def compare_predictions() -> None:
+class Size(NamedTuple):
+    """Numbers of records that are fitted, of those that are scored, and of fits of each kind."""
+
+    fitted: tuple[int, ...]
+    scored: int
+    epsilons: tuple[float, ...]
+    fits: int
+
+
+FULL, QUICK = Size((1_000, 20_000), 8_000, (0.1, 0.5, 1.0, 4.0), 4), Size((500,), 300, (1.0,), 1)
+
+
+def compare_predictions(folder: Path | None, quick: bool) -> None:
     """A table of log-loss and AUC; a fifth of Adult, the test part of split 0, is not looked at."""
-    adult = load_adult()
-    X = TableEncoder(adult.columns).fit_transform(adult.data)
-    X, _, y, _ = train_test_split(X, adult.target, test_size=0.2, random_state=0)
+    size, people = QUICK if quick else FULL, adult(quick)
+    X = TableEncoder(people.columns).fit_transform(people.data)
+    X, _, y, _ = train_test_split(X, people.target, test_size=0.2, random_state=0)
     lines = [
         "| records | ε | clip norm | log-loss | noise-aware | AUC | noise-aware |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for n_records in (1_000, 20_000):
-        for epsilon in (0.1, 0.5, 1.0, 4.0):
+    for n_records in size.fitted:
+        for epsilon in size.epsilons:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=20)
             for clip in ("default", "max_norm()"):
-                scores = [_scores(plan, clip, X, y, n_records, seed) for seed in range(N_FITS)]
+                scores = [_scores(plan, clip, X, y, (n_records, size.scored), seed) for seed in range(size.fits)]
                 shown = " | ".join(f"{value:.3f}" for value in np.mean(scores, axis=0))
                 lines.append(f"| {n_records:,} | {epsilon:g} | {clip} | {shown} |")
                 print(lines[-1], flush=True)
-    write_text(results_folder("coverage") / "predictions.md", "\n".join(lines) + "\n")
+    if folder is not None:
+        write_text(folder / "predictions.md", "\n".join(lines) + "\n")
 
 
-def _scores(plan: PrivacyPlan, clip: str, X, y, n_records: int, seed: int) -> list[float]:
-    fitted, held_out, labels, truth = train_test_split(
-        X, y, train_size=n_records, test_size=N_VALIDATION, random_state=seed
-    )
+def _scores(plan: PrivacyPlan, clip: str, X, y, sizes: tuple[int, int], seed: int) -> list[float]:
+    n_fitted, n_scored = sizes
+    fitted, held_out, labels, truth = train_test_split(X, y, train_size=n_fitted, test_size=n_scored, random_state=seed)
     model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
     if clip != "default":
         model.privacy = replace(plan, clip_norm=model.max_norm())

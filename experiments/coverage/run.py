@@ -8,68 +8,72 @@ oracle knows: ``oracle.py``.
 
 from __future__ import annotations
 
-import argparse
-import json
+from dataclasses import replace
 
 import numpy as np
 from tqdm.auto import tqdm
 
 from experiments.coverage.predictions import compare_predictions
 from experiments.coverage.simulate import MODELS, Model
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import read_json, write_json, write_text
 from vips import PrivacyPlan
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 DELTA = 1e-5
 N_BASELINES = 5  # fits in a cell that have one without privacy, and an oracle, beside them
+QUICK_CELL, QUICK_FITS, QUICK_BASELINES = (500, 4.0), 0.6, 1
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments coverage", description=__doc__.splitlines()[0])
+    parser = parser_of("experiments coverage", __doc__)
     parser.add_argument(
         "--fits",
-        type=int,
-        default=100,
+        type=float,
+        default=100.0,
         help="fits in each cell of regression; ten times as many of proportions, a tenth of topics and networks",
     )
     parser.add_argument(
         "--models", nargs="+", choices=MODELS, default=list(MODELS), help="only these; others stay as they are"
     )
-    parser.add_argument("--quick", action="store_true", help="one small cell each; writes nothing")
     parser.add_argument("--predictions", action="store_true", help="instead: predictions of both posteriors on Adult")
     options = parser.parse_args(arguments)
+    folder = folder_of("coverage", options)
     if options.predictions:
-        compare_predictions()
+        compare_predictions(folder, options.quick)
         return
-    path = results_folder("coverage") / "results.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() and not options.quick else []
+    path = None if folder is None else folder / "results.json"
+    known = read_json(path) if path is not None and path.exists() else []
+    if options.quick:
+        options.fits = QUICK_FITS
+        options.models = [name for name in options.models if not MODELS[name].is_misspecified]
     rows = [row for row in known if row["model"] not in options.models]
     for name in options.models:
         model = MODELS[name]
         cells = [(n, epsilon) for n in model.n_records for epsilon in model.epsilons]
         if options.quick:
-            cells = [(1000, 4.0)]
-        n_fits = max(2, round(options.fits * model.fits))
+            model, cells = replace(model, **model.quick), [QUICK_CELL]
+        n_fits = max(1 if options.quick else 2, round(options.fits * model.fits))
         for n_records, epsilon in tqdm(cells, desc=name, disable=None):
             rows.append({"model": name, "n_records": n_records, "epsilon": epsilon, "fits": n_fits})
-            rows[-1] |= cell(model, n_records, epsilon, n_fits)
+            rows[-1] |= cell(model, n_records, epsilon, n_fits, QUICK_BASELINES if options.quick else N_BASELINES)
             tqdm.write(line(rows[-1]))
         rows.sort(key=lambda row: list(MODELS).index(row["model"]))
-        if not options.quick:
+        if path is not None and (name == options.models[-1] or not options.quick):
             write_json(path, rows)
             write_text(path.with_suffix(".md"), table(rows))
             plot(rows, path.with_name("coverage.png"))
     print(table(rows))
 
 
-def cell(model: Model, n_records: int, epsilon: float, n_fits: int) -> dict:
+def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines: int) -> dict:
     """Coverage by level, its standard error over fits, and median width at 95 % of all that are asked."""
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, **model.plan)
     rng = np.random.default_rng([n_records, int(10 * epsilon)])
     held: dict[str, list] = {}
     widths: dict[str, list] = {}
     for fit in range(n_fits):
-        simulated = model.simulate(n_records, plan, rng, fit < N_BASELINES, **model.arguments)
+        simulated = model.simulate(n_records, plan, rng, fit < n_baselines, **model.arguments)
         truth = simulated.truth
         if not len(truth):  # nothing was found that could be asked for
             continue

@@ -92,7 +92,12 @@ def logistic(
 
 
 def proportions(
-    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, misspecified=False
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    misspecified=False,
+    n_moves: int = oracle.N_MOVES,
 ) -> Simulated:
     """Proportions from the prior. Misspecified: they fall like powers of ½, which the prior hardly expects."""
     theta = rng.dirichlet(np.ones(N_CATEGORIES))
@@ -102,7 +107,7 @@ def proportions(
     X = np.eye(N_CATEGORIES)[rng.choice(N_CATEGORIES, n_records, p=theta)]
     model = DirichletMultinomial(privacy=plan).fit(X)
     baseline = DirichletMultinomial().fit(X).posterior_ if with_baseline else None
-    known = oracle.proportions_width(model, n_records, rng) if with_baseline and not misspecified else None
+    known = oracle.proportions_width(model, n_records, rng, n_moves) if with_baseline and not misspecified else None
     return Simulated(theta, _asked(model, baseline, lambda bounds: bounds), known)
 
 
@@ -189,6 +194,8 @@ class Model:
         Fits in a cell, in units of the option ``--fits``.
     arguments : dict
         Of ``simulate``.
+    quick : dict
+        Fields that a quick run replaces.
     """
 
     simulate: Callable[..., Simulated]
@@ -197,6 +204,7 @@ class Model:
     plan: dict
     fits: float = 1.0
     arguments: dict = field(default_factory=dict)
+    quick: dict = field(default_factory=dict)
 
     @property
     def is_misspecified(self) -> bool:
@@ -212,13 +220,19 @@ MODELS = {
         logistic, (5_000,), _EPSILONS, _FULL, arguments={"misspecified": True}
     ),
     "logistic regression, diagonal": Model(
-        logistic, (5_000, 50_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 40}, arguments={"covariance": "diagonal"}
+        logistic, (5_000, 50_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 40},
+        arguments={"covariance": "diagonal"}, quick={"plan": {"sampling_rate": 1.0, "n_steps": 10}},
     ),
-    "proportions": Model(proportions, _SIZES, _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, fits=10.0),
+    "proportions": Model(
+        proportions, _SIZES, _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, fits=10.0,
+        quick={"arguments": {"n_moves": 500}},
+    ),
     "proportions, misspecified": Model(
         proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, {"misspecified": True}
     ),
-    "words of topics": Model(topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1),
+    "words of topics": Model(
+        topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1, quick={"plan": _FULL}
+    ),
     "biases of a belief network": Model(
         belief_network, (5_000, 50_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, fits=0.1
     ),

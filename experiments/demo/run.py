@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
 import textwrap
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from sklearn.utils import Bunch
 from tqdm import tqdm
 
-from experiments.results import results_folder, write_json
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json
 from experiments.scoring import unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan
-from vips.datasets import load_docstrings
+from vips.datasets import load_docstrings, make_lda_corpus
 
 N_TOPICS, N_TEST = 8, 500
 EPSILONS, SHOWN, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0, 1e-5
@@ -21,9 +22,10 @@ SEEDS = (0, 1, 2)
 
 
 def main(arguments: list[str]) -> None:
-    argparse.ArgumentParser(prog="python -m experiments demo", description=__doc__).parse_args(arguments)
-    print("Reading the docstrings of numpy, scipy and scikit-learn; vocabulary from the standard library's ...")
-    corpus = load_docstrings()
+    options = parser_of("experiments demo", __doc__).parse_args(arguments)
+    folder = folder_of("demo", options)
+    epsilons, seeds = ((SHOWN,), SEEDS[:1]) if options.quick else (EPSILONS, SEEDS)
+    corpus = documents(options.quick)
     order = np.random.default_rng(0).permutation(corpus.counts.shape[0])
     train, test = corpus.counts[np.sort(order[N_TEST:])], corpus.counts[np.sort(order[:N_TEST])]
     print(f"{train.shape[0]} documents to fit, {test.shape[0]} held out, {train.shape[1]} words, {N_TOPICS} topics.\n")
@@ -33,18 +35,18 @@ def main(arguments: list[str]) -> None:
             train
         )
 
-    with tqdm(total=len(SEEDS) * (1 + len(EPSILONS)), desc="fits", leave=False, disable=None) as progress:
+    with tqdm(total=len(seeds) * (1 + len(epsilons)), desc="fits", leave=False, disable=None) as progress:
         plain = []
-        for seed in SEEDS:
+        for seed in seeds:
             plain.append(fit(None, seed))
             progress.update()
         private = {}
-        for epsilon in EPSILONS:
+        for epsilon in epsilons:
             plan = PrivacyPlan.from_epsilon(
                 epsilon=epsilon, delta=DELTA, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS, sampling="full"
             )
             private[epsilon] = []
-            for seed in SEEDS:
+            for seed in seeds:
                 private[epsilon].append(fit(plan, seed))
                 progress.update()
 
@@ -57,12 +59,14 @@ def main(arguments: list[str]) -> None:
     print(f"\nPrivacy statement of the fit at ε = {SHOWN:g}:\n")
     for line in str(shown.privacy_).splitlines():
         print(textwrap.fill(line, 110, initial_indent="  ", subsequent_indent="    "))
-    print("\nHeld-out perplexity per word (document completion), mean of three seeds; lower is better:\n")
+    mean = "one seed" if len(seeds) == 1 else f"mean of {len(seeds)} seeds"
+    print(f"\nHeld-out perplexity per word (document completion), {mean}; lower is better:\n")
     print(f"  word frequencies alone (not private)   {unigram:6.0f}")
     for epsilon, values in by_epsilon.items():
         print(f"  private, ε = {epsilon:<4g} δ = {DELTA:g}            {np.mean(values):6.0f}")
     print(f"  non-private                            {np.mean(baseline):6.0f}")
-    folder = results_folder("demo")
+    if folder is None:
+        return
     plot(unigram, by_epsilon, baseline, plain[0], shown, pairs, folder / "demo.png")
     write_json(
         folder / "demo.json",
@@ -78,6 +82,16 @@ def main(arguments: list[str]) -> None:
         },
     )
     print(f"\nPicture: {folder / 'demo.png'}")
+
+
+def documents(quick: bool) -> Bunch:
+    """Docstrings; in a quick run, which takes no time to read them, generated documents."""
+    if not quick:
+        print("Reading the docstrings of numpy, scipy and scikit-learn; vocabulary from the standard library's ...")
+        return load_docstrings()
+    print("Generated documents take the place of docstrings.")
+    corpus = make_lda_corpus(2500, n_topics=N_TOPICS, n_words=300, document_length=60, random_state=0)
+    return Bunch(counts=corpus.counts, vocabulary=[f"word{i}" for i in range(300)], topics=corpus.topics)
 
 
 def matched(first, second) -> list[tuple[int, int, float]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import argparse
+from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
+from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PolynomialAveraging, PrivacyPlan, RobbinsMonro
-from vips.datasets import load_wikipedia
 from vips.models._lda_statistics import TopicPosterior
 
-N_TOPICS, N_TRAIN, N_VALIDATION = 50, 116_000, 2_000
-EPSILONS, DELTA, SEEDS = (1.0, 2.44), 1e-4, (0, 1)
+DELTA = 1e-4
 
 
 class Clamped(LatentDirichletAllocation):
@@ -52,10 +52,28 @@ NON_PRIVATE = [
 ]
 
 
+class Size(NamedTuple):
+    """Numbers of topics and documents, and what is compared."""
+
+    topics: int
+    train: int
+    validation: int
+    epsilons: tuple[float, ...]
+    seeds: tuple[int, ...]
+    private: list
+    non_private: list
+
+
+FULL = Size(50, 116_000, 2_000, (1.0, 2.44), (0, 1), PRIVATE, NON_PRIVATE)
+QUICK = Size(5, 1_000, 200, (2.44,), (0,), PRIVATE[:3], NON_PRIVATE[:1])
+
+
 def main(arguments: list[str]) -> None:
-    argparse.ArgumentParser(prog="python -m experiments lda_settings", description=__doc__).parse_args(arguments)
-    corpus = load_wikipedia(N_TRAIN + N_VALIDATION)
-    train, validation = corpus.counts[:N_TRAIN], corpus.counts[N_TRAIN:]
+    options = parser_of("experiments lda_settings", __doc__).parse_args(arguments)
+    folder = folder_of("lda_settings", options)
+    size = QUICK if options.quick else FULL
+    corpus = wikipedia(size.train + size.validation, options.quick)
+    train, validation = corpus.counts[: size.train], corpus.counts[size.train :]
 
     def perplexity(model) -> float:
         model.fit(train)
@@ -63,32 +81,35 @@ def main(arguments: list[str]) -> None:
         return model.set_params(mean_change_tol=1e-3, max_doc_update_iter=100).perplexity(validation)
 
     rows = []
-    jobs = len(SEEDS) * (len(PRIVATE) * len(EPSILONS) + len(NON_PRIVATE))
+    jobs = len(size.seeds) * (len(size.private) * len(size.epsilons) + len(size.non_private))
     with tqdm(total=jobs, desc="fits", disable=None) as progress:
-        for name, arguments in NON_PRIVATE:
+        for name, arguments in size.non_private:
             plan = PrivacyPlan.non_private(sampling_rate=0.05, n_steps=60)
             rows.append({"setting": name, "epsilon": None, "perplexity": []})
-            for seed in SEEDS:
+            for seed in size.seeds:
                 model = LatentDirichletAllocation(
-                    N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments
+                    size.topics, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments
                 )
                 rows[-1]["perplexity"].append(perplexity(model))
                 progress.update()
-        for name, kind, arguments, clip_norm in PRIVATE:
-            for epsilon in EPSILONS:
+        for name, kind, arguments, clip_norm in size.private:
+            for epsilon in size.epsilons:
                 plan = PrivacyPlan.from_epsilon(
                     epsilon=epsilon, delta=DELTA, sampling_rate=0.3, n_steps=20, clip_norm=clip_norm
                 )
                 rows.append({"setting": name, "epsilon": epsilon, "perplexity": []})
-                for seed in SEEDS:
-                    model = kind(N_TOPICS, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments)
+                for seed in size.seeds:
+                    model = kind(
+                        size.topics, vocabulary=corpus.vocabulary, privacy=plan, random_state=seed, **arguments
+                    )
                     rows[-1]["perplexity"].append(perplexity(model))
                     progress.update()
-    folder = results_folder("lda_settings")
-    write_json(folder / "results.json", rows)
     lines = ["| fit | setting | validation perplexity |", "| --- | --- | --- |"]
     for row in rows:
         fit = "non-private" if row["epsilon"] is None else f"ε = {row['epsilon']:g}"
         lines.append(f"| {fit} | {row['setting']} | {', '.join(f'{value:.0f}' for value in row['perplexity'])} |")
-    write_text(folder / "results.md", "\n".join(lines) + "\n")
     print("\n".join(lines))
+    if folder is None:
+        return
+    write_json(folder / "results.json", rows)
+    write_text(folder / "results.md", "\n".join(lines) + "\n")

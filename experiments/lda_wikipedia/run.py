@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import argparse
 import time
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments.lda_wikipedia import paper_recipe
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 from experiments.scoring import model_of_topics, unigram_perplexity
+from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
-from vips.datasets import load_wikipedia
 
 N_TOPICS, N_TRAIN, N_TEST = 50, 118_000, 2_000
 EPSILONS, DELTAS = (0.5, 1.0, 2.44, 8.0), (1e-4, 1e-5)
 SAMPLING_RATE, N_STEPS = 0.3, 20
+QUICK_TOPICS, QUICK_TRAIN, QUICK_TEST, QUICK_EPSILON = 5, 1000, 200, 2.44
+PAPER_BATCH, QUICK_BATCH = 20_000, 170  # 20 of them are 3.4 times the documents that are fitted
 # fixed reference points of the utility scale: unigram and non-private perplexity of a first prototype
 UNIGRAM, NON_PRIVATE = 2850.0, 1495.0
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments lda_wikipedia", description=__doc__)
+    parser = parser_of("experiments lda_wikipedia", __doc__)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--train", type=int, default=N_TRAIN, help="documents fitted (fewer for a quick look)")
     parser.add_argument(
         "--peers", action="store_true", help="also scikit-learn and gensim, three passes (ten minutes more)"
     )
     options = parser.parse_args(arguments)
-    corpus = load_wikipedia()
-    train, test = corpus.counts[: options.train], corpus.counts[-N_TEST:]
+    folder = folder_of("lda_wikipedia", options)
+    n_test = N_TEST
+    if options.quick:
+        options.train, options.seeds, n_test = QUICK_TRAIN, 1, QUICK_TEST
+    corpus = wikipedia(QUICK_TRAIN + QUICK_TEST if options.quick else N_TRAIN + N_TEST, options.quick)
+    train, test = corpus.counts[: options.train], corpus.counts[-n_test:]
     rows = [{"method": "unigram", "perplexity": [unigram_perplexity(train, test)]}]
-    jobs = list(configurations(options.peers))
+    jobs = list(configurations(options.peers, options.quick))
     with tqdm(total=len(jobs) * options.seeds, desc="fits", disable=None) as progress:
         for row, fit in jobs:
             models, seconds = [], []
@@ -47,28 +53,30 @@ def main(arguments: list[str]) -> None:
             row["topics"] = [" ".join(words) for words in models[0].top_words(8)[:5]]
             rows.append(row)
             tqdm.write(describe(row))
-    folder = results_folder("lda_wikipedia")
+    print(table(rows))
+    if folder is None:
+        return
     write_json(folder / "results.json", {"train": options.train, "seeds": options.seeds, "rows": rows})
     write_text(folder / "results.md", table(rows))
     plot(rows, folder / "perplexity.png")
-    print(table(rows))
     print(f"Written: {folder}")
 
 
-def configurations(peers: bool):
-    """(row, fit(train, vocabulary, seed)) for every line of the table."""
+def configurations(peers: bool, quick: bool = False):
+    """(row, fit(train, vocabulary, seed)) for every line of the table; a quick run has one ε, one δ and few topics."""
+    n_topics, epsilons, deltas = (QUICK_TOPICS, (QUICK_EPSILON,), DELTAS[:1]) if quick else (N_TOPICS, EPSILONS, DELTAS)
 
     def ours(plan):
         return lambda train, vocabulary, seed: LatentDirichletAllocation(
-            N_TOPICS, vocabulary=vocabulary, privacy=plan, random_state=seed
+            n_topics, vocabulary=vocabulary, privacy=plan, random_state=seed
         ).fit(train)
 
     yield {"method": "non-private"}, ours(PrivacyPlan.non_private(sampling_rate=0.05, n_steps=60))
     if peers:
         yield {"method": "scikit-learn", "once": True}, _sklearn
         yield {"method": "gensim", "once": True}, _gensim
-    for delta in DELTAS:
-        for epsilon in EPSILONS:
+    for delta in deltas:
+        for epsilon in epsilons:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
             row = {"method": "ours", "epsilon": epsilon, "delta": delta, "noise_multiplier": plan.noise_multiplier}
             yield row, ours(plan)
@@ -76,22 +84,23 @@ def configurations(peers: bool):
         ("paper's recipe, moments", paper_recipe.sigma_by_moments),
         ("paper's recipe, strong composition", paper_recipe.sigma_by_strong_composition),
     ):
-        for epsilon in EPSILONS:
+        for epsilon in epsilons:
             sigma = calibrate(epsilon, 1e-4)
             row = {"method": name, "epsilon": epsilon, "delta": 1e-4, "noise_multiplier": sigma, "no_guarantee": True}
             yield (
                 row,
                 lambda train, vocabulary, seed, sigma=sigma: _with_words(
-                    paper_recipe.fit(train, N_TOPICS, sigma, seed), vocabulary
+                    paper_recipe.fit(train, n_topics, sigma, seed), vocabulary
                 ),
             )
 
     # the paper's signal-to-noise ratio: its batch of 20,000 although our set is smaller, so that it is gone through 3.4 times
-    row = {"method": "paper's recipe, S = 20,000 (3.4 passes)", "noise_multiplier": 1.24, "no_guarantee": True}
+    batch_size = QUICK_BATCH if quick else PAPER_BATCH
+    row = {"method": f"paper's recipe, S = {batch_size:,} (3.4 passes)", "noise_multiplier": 1.24, "no_guarantee": True}
     yield (
         row,
         lambda train, vocabulary, seed: _with_words(
-            paper_recipe.fit(train, N_TOPICS, 1.24, seed, batch_size=20_000), vocabulary
+            paper_recipe.fit(train, n_topics, 1.24, seed, batch_size=batch_size), vocabulary
         ),
     )
 
@@ -183,7 +192,8 @@ def plot(rows, path) -> None:
         value = np.mean(next(row["perplexity"] for row in rows if row["method"] == name))
         axes.axhline(value, color=color, linestyle=":", label=f"{name}: {value:.0f}")
     axes.set(xscale="log", xlabel="ε", ylabel="held-out perplexity per word (document completion)")
-    axes.set_xticks(EPSILONS, [f"{e:g}" for e in EPSILONS])
+    epsilons = sorted({row["epsilon"] for row in rows if "epsilon" in row})
+    axes.set_xticks(epsilons, [f"{e:g}" for e in epsilons])
     axes.minorticks_off()
     axes.set_title(f"LDA on Wikipedia, K = {N_TOPICS}")
     axes.legend(fontsize=8)

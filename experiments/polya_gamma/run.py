@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 
-from experiments.results import results_folder, write_json
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json
 from vips.expfam import PolyaGamma, polya_gamma_mean
 
 SHAPES = (1, 2, 4)
-N_DRAWS = 2000
+N_DRAWS, QUICK_DRAWS = 2000, 200
 
 
 def curves(tilts: np.ndarray, dots: np.ndarray, n_draws: int, seed: int) -> dict[str, dict[str, list[float]]]:
@@ -46,23 +45,21 @@ def plot(found: dict, tilts: np.ndarray, dots: np.ndarray, path) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments polya_gamma", description=__doc__)
-    parser.add_argument("--draws", type=int, default=N_DRAWS, help="per dot")
+    parser = parser_of("experiments polya_gamma", __doc__)
+    parser.add_argument("--draws", type=int, help=f"per dot; {N_DRAWS} by default")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
+    folder = folder_of("polya_gamma", options)
+    n_draws = options.draws or (QUICK_DRAWS if options.quick else N_DRAWS)
     tilts, dots = np.linspace(-20.0, 20.0, 401), np.linspace(-20.0, 20.0, 17)
-    found = curves(tilts, dots, options.draws, options.seed)
-    folder = results_folder("polya_gamma")
-    description = {
-        "n_draws": options.draws,
-        "seed": options.seed,
-        "tilt": tilts.tolist(),
-        "tilt_of_dots": dots.tolist(),
-    }
-    write_json(folder / "results.json", description | found)
-    plot(found, tilts, dots, folder / "figure4.png")
+    found = curves(tilts, dots, n_draws, options.seed)
     for label, lines in found.items():
         exact, drawn, error = (np.array(lines[name]) for name in ("mean_at_dots", "mean_of_draws", "standard_error"))
         print(f"{label}: E ω at c = 0 {exact[len(dots) // 2]:.4f}, draws at most {np.abs((drawn - exact) / error).max():.1f} "
               f"standard errors away")  # fmt: skip
+    if folder is None:
+        return
+    description = {"n_draws": n_draws, "seed": options.seed, "tilt": tilts.tolist(), "tilt_of_dots": dots.tolist()}
+    write_json(folder / "results.json", description | found)
+    plot(found, tilts, dots, folder / "figure4.png")
     print(f"written to {folder}")

@@ -2,55 +2,56 @@
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 from tqdm import tqdm
 
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import read_json, write_json, write_text
 from experiments.sbn_mnist import figures, paper_recipe, tiles
 from experiments.sbn_mnist.scoring import Scored, majority, score
+from experiments.stand_ins import mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.datasets import load_mnist
 
 DELTA = 1e-4
 BATCH_SIZES, N_HIDDEN = (400, 800, 1600, 3200), 100  # the paper's
 N_FIGURE_IMAGES = 2000  # of the test images, for hidden pixels; the table takes all
 EPSILONS, SAMPLING_RATE, N_STEPS = (0.5, 1.0, 2.35), 0.5, 20
 PARTS = ("table", "figure7")
+QUICK_TRAINING, QUICK_TEST, QUICK_HIDDEN, QUICK_BATCH = 500, 40, 10, 100
 
 Fit = Callable[[np.ndarray, int], object]  # images and seed; gives a model
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments sbn_mnist", description=__doc__)
+    parser = parser_of("experiments sbn_mnist", __doc__)
     parser.add_argument("--part", choices=PARTS, help="one of the two parts; the other's results stay as they are")
     parser.add_argument("--seeds", type=int, default=10, help="fits of every line of Figure 7")
     parser.add_argument("--recipe-seeds", type=int, default=1, help="fits of the paper's recipe: minutes each")
     parser.add_argument("--table-seeds", type=int, default=3, help="fits of every line of the table")
     parser.add_argument("--methods", default="", help="only lines with this in their name; others stay as they are")
     parser.add_argument("--sizes", type=int, nargs="+", default=BATCH_SIZES, help="only these of Figure 7, likewise")
-    parser.add_argument("--quick", action="store_true", help="few images and hidden units, one seed; writes nothing")
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds = options.recipe_seeds = options.table_seeds = 1
-    mnist = load_mnist()
-    training, test = mnist.data, mnist.test_data
+    folder = folder_of("sbn_mnist", options)
+    images = mnist(options.quick)
+    training, test = images.data, images.test_data
     if options.quick:
-        training, test = training[:2000], test[:500]
+        training, test = training[:QUICK_TRAINING], test[:QUICK_TEST]
     for part in [options.part] if options.part else PARTS:
-        run_part(part, training, test, options)
-    print("Nothing is written." if options.quick else f"Written: {results_folder('sbn_mnist')}")
+        run_part(part, training, test, options, folder)
+    print("Nothing is written." if folder is None else f"Written: {folder}")
 
 
-def run_part(part: str, training: np.ndarray, test: np.ndarray, options) -> None:
+def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder: Path | None) -> None:
     """Fit and score the lines of one part; write each as soon as it is known."""
     lines = list((table_lines if part == "table" else figure7_lines)(options))
     scored = Scored(test, N_FIGURE_IMAGES if part == "figure7" else None)
-    kept = {} if options.quick else {key(row): row for row in read().get(part, [])}
+    kept = {} if folder is None else {key(row): row for row in read(folder).get(part, [])}
     rows = unlearnt(training, scored) + [kept.get(key(row), row) for row, *_ in lines]
     lines = [line for line in lines if options.methods in line[0]["method"]]
     if part == "figure7":
@@ -63,12 +64,12 @@ def run_part(part: str, training: np.ndarray, test: np.ndarray, options) -> None
                 progress.update()
             rows = [row if key(old) == key(row) else old for old in rows]
             tqdm.write(f"{row['method']}, {row.get('batch_size', '')}: {spread(row['hidden'])}")
-            if not options.quick:
-                write(part, rows)
+            if folder is not None:
+                write(folder, part, rows)
     if options.quick:
         print(tables({part: rows}))
-    else:
-        draw(part, rows, models, scored)
+    if folder is not None:
+        draw(folder, part, rows, models, scored)
 
 
 def key(row: dict) -> tuple:
@@ -108,39 +109,42 @@ def recipe(n_hidden: int, batch_size: int, sigma: float) -> Fit:
 
 def figure7_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     """(row, fit, number of seeds): the paper's batch sizes, noise, number of hidden units and claimed ε."""
-    n_hidden, sizes = (10, BATCH_SIZES[:1]) if options.quick else (N_HIDDEN, BATCH_SIZES)
+    n_hidden, sizes = (QUICK_HIDDEN, BATCH_SIZES[-1:]) if options.quick else (N_HIDDEN, BATCH_SIZES)
     for size in sizes:
+        batch_size = QUICK_BATCH if options.quick else size
         rate, n_steps = size / paper_recipe.N_CLAIMED, 60_000 // size
         claimed = paper_recipe.claimed_epsilon(size, n_steps, DELTA)
         plans = {
             "non-private": PrivacyPlan.non_private(sampling_rate=rate, n_steps=n_steps),
             "ours, the paper's σ": PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=n_steps),
-            "ours, the paper's ε": PrivacyPlan.from_epsilon(
-                epsilon=claimed, delta=DELTA, sampling_rate=rate, n_steps=n_steps
-            ),
         }
+        if not options.quick:  # the search for this noise takes as long as all of a quick run
+            plans["ours, the paper's ε"] = PrivacyPlan.from_epsilon(
+                epsilon=claimed, delta=DELTA, sampling_rate=rate, n_steps=n_steps
+            )
         shared = {"batch_size": size, "n_steps": n_steps}
         for method, plan in plans.items():
             yield {"method": method} | shared | privacy(plan), ours(n_hidden, plan), options.seeds
         strong = paper_recipe.sigma_by_strong_composition(claimed, DELTA, rate, n_steps)
         for method, sigma in (("moments", 1.0), ("strong composition", strong)):
             row = {"method": f"paper's recipe, {method}", "noise_multiplier": sigma, "claimed": claimed}
-            yield row | shared, recipe(n_hidden, size, sigma), options.recipe_seeds
+            yield row | shared, recipe(n_hidden, batch_size, sigma), options.recipe_seeds
 
 
 def table_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     """(row, fit, number of seeds): half the images in every step, and the paper's recipe at its largest batches."""
-    widths, epsilons, size = (
-        ((10,), EPSILONS[:1], 400) if options.quick else ((30, N_HIDDEN), EPSILONS, BATCH_SIZES[-1])
-    )
+    widths, epsilons, size = (30, N_HIDDEN), EPSILONS, BATCH_SIZES[-1]
+    batch_size, n_plain = size, 60
+    if options.quick:
+        widths, epsilons, batch_size, n_plain = (QUICK_HIDDEN,), EPSILONS[:1], QUICK_BATCH, 10
     largest, n_steps = widths[-1], 60_000 // size
-    plan = PrivacyPlan.non_private(sampling_rate=0.1, n_steps=6 if options.quick else 60)
+    plan = PrivacyPlan.non_private(sampling_rate=0.1, n_steps=n_plain)
     yield {"method": f"non-private, K = {largest}", "n_steps": plan.n_steps}, ours(largest, plan), options.table_seeds
     shared = {"n_steps": n_steps, "batch_size": size, "claimed": paper_recipe.claimed_epsilon(size, n_steps, DELTA)}
     # a published version of its code divides the noise in means over S images by all 60,000
     for note, sigma in (("", 1.0), (", noise ÷ N as in its code", size / 60_000)):
         row = {"method": f"paper's recipe, K = {largest}{note}", "noise_multiplier": sigma} | shared
-        yield row, recipe(largest, size, sigma), options.recipe_seeds
+        yield row, recipe(largest, batch_size, sigma), options.recipe_seeds
     for n_hidden in widths:
         for epsilon in epsilons:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
@@ -152,21 +156,20 @@ def privacy(plan: PrivacyPlan) -> dict:
     return {"noise_multiplier": plan.noise_multiplier, "epsilon": plan.epsilon(DELTA)} if plan.is_private else {}
 
 
-def read() -> dict:
-    path = results_folder("sbn_mnist") / "results.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+def read(folder: Path) -> dict:
+    path = folder / "results.json"
+    return read_json(path) if path.exists() else {}
 
 
-def write(part: str, rows: list[dict]) -> None:
+def write(folder: Path, part: str, rows: list[dict]) -> None:
     """The lines of one part that are known by now, beside the other part."""
-    results = read() | {"delta": DELTA, part: [row for row in rows if "hidden" in row]}
-    write_json(results_folder("sbn_mnist") / "results.json", results)
-    write_text(results_folder("sbn_mnist") / "results.md", tables(results))
+    results = read(folder) | {"delta": DELTA, part: [row for row in rows if "hidden" in row]}
+    write_json(folder / "results.json", results)
+    write_text(folder / "results.md", tables(results))
 
 
-def draw(part: str, rows: list[dict], models: dict[str, object], scored: Scored) -> None:
+def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], scored: Scored) -> None:
     """Figure 7 from all known lines; the other picture if its models were fitted just now."""
-    folder = results_folder("sbn_mnist")
     if part == "figure7":
         figures.plot_figure7([row for row in rows if "hidden" in row], folder / "figure7.png")
         return

@@ -7,16 +7,15 @@ signal to noise in every total, in a fifth of the time. It is no private fit at 
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
 from tqdm import tqdm
 
 from experiments.blr_settings.run import changed
-from experiments.results import results_folder, write_json, write_text
+from experiments.options import folder_of, parser_of
+from experiments.results import write_json, write_text
 from experiments.sbn_mnist.scoring import Scored, score
+from experiments.stand_ins import mnist
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips.datasets import load_mnist
 from vips.models import _sbn_contract as network
 from vips.models import _sbn_update
 
@@ -53,16 +52,18 @@ SETTINGS = [
 
 
 def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(prog="python -m experiments sbn_settings", description=__doc__)
+    parser = parser_of("experiments sbn_settings", __doc__)
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--quick", action="store_true", help="1,000 images, ε = 1, the first two lines; writes nothing")
     options = parser.parse_args(arguments)
-    n_fitted, n_scored = (1000, 200) if options.quick else (N_FITTED, N_SCORED)
-    epsilons, settings = (EPSILONS[-1:], SETTINGS[:2]) if options.quick else (EPSILONS, SETTINGS)
+    folder = folder_of("sbn_settings", options)
+    n_development, n_fitted, n_scored = (1200, 300, 50) if options.quick else (N_DEVELOPMENT, N_FITTED, N_SCORED)
+    n_hidden, epsilons, settings = (
+        (10, EPSILONS[-1:], SETTINGS[:2]) if options.quick else (N_HIDDEN, EPSILONS, SETTINGS)
+    )
     seeds = range(1 if options.quick else options.seeds)
-    images = load_mnist().data
-    fitted = images[np.random.default_rng(7).permutation(N_DEVELOPMENT)[:n_fitted]]
-    scored = Scored(images[N_DEVELOPMENT:], n_scored)
+    images = mnist(options.quick).data
+    fitted = images[np.random.default_rng(7).permutation(n_development)[:n_fitted]]
+    scored = Scored(images[n_development:], n_scored)
     plans = {epsilon: stand_in(epsilon, n_fitted / N_DEVELOPMENT) for epsilon in epsilons}
     rows = []
     with tqdm(total=len(settings) * len(plans) * len(seeds), desc="fits", disable=None) as progress:
@@ -71,18 +72,16 @@ def main(arguments: list[str]) -> None:
             with changed(constants):
                 for epsilon, plan in plans.items():
                     for seed in seeds:
-                        model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, random_state=seed, **arguments_).fit(
-                            fitted
-                        )
+                        model = SigmoidBeliefNetwork(n_hidden, privacy=plan, random_state=seed, **arguments_)
+                        model.fit(fitted)
                         rows[-1]["hidden"][epsilon].append(score(model.reconstruct, scored, seed)["hidden"])
                         progress.update()
             tqdm.write(line(rows[-1]))
     text = table(rows)
-    if not options.quick:
-        folder = results_folder("sbn_settings")
+    print(text)
+    if folder is not None:
         write_json(folder / "results.json", rows)
         write_text(folder / "results.md", text)
-    print(text)
 
 
 def stand_in(epsilon: float, share: float) -> PrivacyPlan:

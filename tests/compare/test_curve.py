@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from vips import BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, privacy_utility_curve
+from vips.compare._report.engine import render
+from vips.compare._report.numbers import utility_view
 from vips.compare._report.page import _MEANS
-from vips.compare._report.text import source_tag
 from vips.compare.curve import NO_GUARANTEE
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
@@ -59,7 +60,7 @@ def test_fits_without_a_guarantee_are_not_called_private(data, broken):
         seeded, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
     )
     assert curve.source == NO_GUARANTEE
-    assert 'class="source unprotected"' in source_tag(curve.source)
+    assert 'class="source unprotected"' in render("utility.html", view=utility_view(curve))
     assert NO_GUARANTEE in _MEANS
 
 

@@ -9,13 +9,15 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from markupsafe import escape
 
 import vips
 from tests.compare import report_cases as cases
 from vips import PrivacyLedger, compare
 from vips.compare._report import text
 from vips.compare._report.densities import curve
-from vips.compare._report.posteriors import topics_section
+from vips.compare._report.engine import render
+from vips.compare._report.posteriors import topics_view
 from vips.compare.curve import NO_GUARANTEE
 from vips.compare.divergences import marginals
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
@@ -313,6 +315,33 @@ def test_dollars_in_names_are_dollars():
         cases.regression().plot().savefig(io.BytesIO())  # drawing is what would fail
 
 
+def test_names_are_never_read_by_tex():
+    import matplotlib
+
+    with matplotlib.rc_context({"text.usetex": True}):
+        axes = cases.regression().plot().axes[0]
+        curve = replace(cases.PUBLIC_CURVE, source="$x$").plot(axes.figure.add_subplot())
+    texts = [*axes.get_yticklabels(), axes.title, curve.title]
+    assert not any(text.get_usetex() or text.get_parse_math() for text in texts)
+
+
+def test_names_do_not_act_on_a_terminal():
+    hostile = "\x1b[2J\u202e\n"
+    comparison = cases.regression()
+    row = replace(comparison.rows[0], quantity=hostile, source=hostile)
+    changed = replace(comparison, rows=(row,), notes=(hostile,), model=hostile, private=hostile, baseline=hostile)
+    said = [
+        str(changed),
+        repr(changed),
+        *map(str, comparison.movers(6)),
+        str(replace(cases.PUBLIC_CURVE, source=hostile)),
+    ]
+    assert all(character.isprintable() or character == "\n" for character in "".join(said))
+    assert len(str(changed).splitlines()) == len(str(replace(changed, notes=("note",))).splitlines())
+    assert r"\x1b[2J\u202e\n" in str(changed)
+    assert r"\u202eevil \x00" in "".join(said)  # a feature is called so
+
+
 # -- the file ------------------------------------------------------------------------------------------------------
 
 
@@ -331,16 +360,17 @@ def test_nothing_is_left_half_written(tmp_path, monkeypatch):
     assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_matplotlib_is_asked_for_before_anything_is_written(tmp_path, monkeypatch):
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_packages_are_asked_for_before_anything_is_written(package, tmp_path, monkeypatch):
     comparison, imported = cases.released(), builtins.__import__
 
     def without(name, *args, **more):
-        if name.split(".")[0] == "matplotlib":
+        if name.split(".")[0] == package:
             raise ImportError(name)
         return imported(name, *args, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"pip install 'vips\[plot\]'"):
+    with pytest.raises(ImportError, match=r"Jinja2: pip install 'vips\[plot\]'. Nothing was written."):
         comparison.to_html(tmp_path / "report.html")
     assert not list(tmp_path.iterdir())
 
@@ -372,8 +402,10 @@ def test_bounds_are_rounded_upwards(probability, shown):
 
 
 def test_numbers_sort_by_value_and_missing_ones_are_said():
-    assert 'data-sort="-1e-05"' in text.Cell.of(-1e-5).to_html()
-    assert text.Cell.of(float("nan"), "released").to_html() == '<td class="number" data-sort="">–</td>'
+    view = {"level": "95", "rows": [("KL", [text.Cell(-1e-5), text.Cell(float("nan"), "released")])]}
+    page = render("numbers.html", view=view)
+    assert 'data-sort="-1e-05"' in page
+    assert '<td class="number" data-sort="">–</td></tr>' in page
 
 
 @pytest.mark.parametrize(
@@ -407,10 +439,10 @@ def test_curves_of_vague_and_of_certain_probabilities_are_finite(shape):
 
 def test_words_of_both_topics_are_marked():
     comparison = cases.topics()
-    section = topics_section(comparison)
+    section = render("topics.html", view=topics_view(comparison))
     assert "<b>" in section
     means = comparison.movements[0].private.distribution.mean
     words = comparison.movements[0].private.columns
-    first = text.name(words[int(np.argmax(means[0]))])
+    first = f"<bdi>{escape(words[int(np.argmax(means[0]))])}</bdi>"
     row = section.split('<th scope="row">topic 0</th>')[1]
     assert row.removeprefix("<td>").removeprefix("<b>").startswith(first)

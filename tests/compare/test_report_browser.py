@@ -5,7 +5,10 @@ Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's
 
 import os
 import shutil
+import threading
 import time
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +109,82 @@ def test_complaints_are_noticed_where_something_is_fetched(visit, reports, tmp_p
     path = tmp_path / "broken.html"
     path.write_text(page.replace("<main", '<img src="https://example.org/x.png" alt=""><main', 1), encoding="utf-8")
     report = visit(path)
+    assert any("Content Security Policy" in said for said in report.said)
+
+
+@pytest.fixture
+def server():
+    """A server on this machine that notes what it is asked for; its address is ``server.address``."""
+    asked = []
+
+    class Noting(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *arguments):
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Noting) as listening:
+        listening.asked = asked
+        listening.address = f"http://127.0.0.1:{listening.server_address[1]}"
+        thread = threading.Thread(target=listening.serve_forever, daemon=True)
+        thread.start()
+        yield listening
+        listening.shutdown()
+        thread.join()
+
+
+def forged(server, path, escaped=True):
+    """A report whose number of steps sends browsers elsewhere and hides the warning, as far as it is not escaped."""
+    attack = (
+        f'7<meta http-equiv="refresh" content="0;url={server.address}/moved"><style>.notice {{ display: none }}</style>'
+        f'<link rel="prefetch" href="{server.address}/linked"><img src="{server.address}/image" alt="">'
+        f'<base href="{server.address}"><script>fetch("{server.address}/script")</script>'
+    )
+    comparison = cases.regression()
+    ours, theirs = comparison.privacy
+    ours = replace(
+        ours,
+        plan=replace(ours.plan, reproducible_noise=True, report_delta=None),
+        ledger={"dataset": attack, "run": attack, "charged_steps": attack},
+        tuning=attack,
+    )
+    replace(comparison, privacy=(ours, theirs), model=attack, notes=(attack,)).to_html(path)
+    if not escaped:
+        page = path.read_text(encoding="utf-8")
+        path.write_text(page.replace("&lt;", "<").replace("&gt;", ">").replace("&#34;", '"'), encoding="utf-8")
+
+
+def test_a_forged_report_contacts_no_server_and_shows_its_warning(visit, server, tmp_path):
+    forged(server, tmp_path / "forged.html")
+    report = visit(tmp_path / "forged.html")
+    report.page.wait_for_timeout(1000)
+    assert server.asked == []
+    assert report.asked_for() == []
+    assert report.said == []
+    assert report.page.url.startswith("file:")
+    assert report.page.locator(".notice").is_visible()
+    assert report.page.get_by_text("The private fit has no guarantee.").is_visible()
+    assert report.page.locator("meta[http-equiv]").count() == 1
+
+
+def test_the_server_notices_a_report_that_is_not_escaped(visit, server, tmp_path):
+    """So that the test above can fail; what the policy of the page can forbid, it forbids all the same."""
+    forged(server, tmp_path / "broken.html", escaped=False)
+    report = visit(tmp_path / "broken.html")
+    report.page.wait_for_timeout(1000)
+    assert "/moved" in server.asked  # no policy forbids a refresh
+    assert not {"/linked", "/image", "/script"} & set(server.asked)
+
+
+def test_the_policy_refuses_styles_that_came_in_with_a_name(visit, reports, tmp_path):
+    page = reports["regression"].read_text(encoding="utf-8")
+    path = tmp_path / "broken.html"
+    path.write_text(page.replace("<main", "<style>.notice { display: none }</style><main", 1), encoding="utf-8")
+    report = visit(path)
+    assert report.page.locator(".notice").is_visible()
     assert any("Content Security Policy" in said for said in report.said)
 
 

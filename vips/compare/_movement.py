@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._printable import printable
 from vips.compare._parts import Part
 from vips.compare.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
 from vips.expfam import Dirichlet
@@ -51,7 +52,8 @@ class Mover:
     source: str
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.baseline:.4g} → {self.private:.4g} ({self.standardized:+.2g} standard deviations)"
+        moved = f"{self.baseline:.4g} → {self.private:.4g} ({self.standardized:+.2g} standard deviations)"
+        return f"{printable(self.name)}: {moved}"
 
 
 @dataclass(frozen=True)

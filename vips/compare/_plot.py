@@ -7,9 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
+from vips._printable import printable
 from vips.compare._movement import Mover
 
-__all__ = ["plot_movers"]
+__all__ = ["PLAIN_TEXT", "plot_movers"]
+
+# Of texts that hold names: neither a dollar sign nor a backslash means anything in them, whatever the settings are.
+PLAIN_TEXT = {"parse_math": False, "usetex": False}
 
 
 def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
@@ -27,7 +31,7 @@ def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
         [m.difference for m in movers], places, xerr=half_widths, fmt="o", markersize=4, linewidth=1, color="#20639b"
     )
     ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
-    ax.set_yticks(places, [m.name for m in movers], parse_math=False)  # a dollar sign is a dollar sign
+    ax.set_yticks(places, [printable(m.name) for m in movers], **PLAIN_TEXT)
     ax.set_xlabel(f"posterior mean, private less baseline; {100.0 * level:g} % interval")
-    ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium")
+    ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium", **PLAIN_TEXT)
     return ax.figure

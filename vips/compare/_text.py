@@ -1,4 +1,4 @@
-"""A comparison in words."""
+"""A comparison in words. Names may come from files: characters that would act on a terminal are shown as escapes."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from vips._printable import printable
 from vips.compare._sources import PRIVATE, X_TEST
 
 if TYPE_CHECKING:
     from vips.compare.comparison import Comparison, Row
 
-__all__ = ["HEADS", "paragraph", "table", "table_cells"]
+__all__ = ["HEADS", "notes", "paragraph", "table", "table_cells"]
 
 HEADS = "", "private", "baseline", "value", "computed from"
 
@@ -34,7 +35,12 @@ def paragraph(comparison: Comparison) -> str:
     says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
     says += [_share(row) for row in comparison.rows if row.quantity.startswith("share of ")]
     says.append(_provenance(comparison.rows))
-    return " ".join(says)
+    return printable(" ".join(says))
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """A line each."""
+    return [f"Note: {printable(note)}" for note in comparison.notes]
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -48,7 +54,8 @@ def table(rows: Sequence[Row]) -> str:
 
 def table_cells(row: Row) -> tuple[str, ...]:
     """Of one row, under ``HEADS``."""
-    return row.quantity, _number(row.private), _number(row.baseline), _number(row.value), row.source
+    numbers = (_number(value) for value in (row.private, row.baseline, row.value))
+    return printable(row.quantity), *numbers, printable(row.source)
 
 
 def _is_score(row: Row) -> bool:

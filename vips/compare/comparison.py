@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from vips._html import html_table
+from vips._printable import printable
 from vips.compare._movement import Movement, Mover, largest
-from vips.compare._text import HEADS, paragraph, table, table_cells
+from vips.compare._text import HEADS, notes, paragraph, table, table_cells
 from vips.compare.alignment import Alignment
 from vips.compare.curve import UtilityCurve
 from vips.compare.divergences import bound_from_kl
@@ -239,7 +240,7 @@ class Comparison:
         Raises
         ------
         ImportError
-            Without matplotlib.
+            Without matplotlib or Jinja2.
         TypeError
             If ``curve`` is something else.
         OSError
@@ -252,10 +253,11 @@ class Comparison:
         if curve is not None and not isinstance(curve, UtilityCurve):
             raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
         try:
+            import jinja2  # noqa: F401
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                "to_html() draws with matplotlib: pip install 'vips[plot]'. Nothing was written."
+                "to_html() draws with matplotlib and fills templates of Jinja2: pip install 'vips[plot]'. Nothing was written."
             ) from error
         from vips.compare._report import write_report
 
@@ -268,12 +270,12 @@ class Comparison:
 
     def __str__(self) -> str:
         sections = [paragraph(self), table([row for row in self.rows if not row.is_detail])]
-        return "\n\n".join([*sections, *(f"Note: {note}" for note in self.notes)])
+        return "\n\n".join([*sections, *notes(self)])
 
     def _repr_html_(self) -> str:
         """For notebooks."""
         rows = [table_cells(row) for row in self.rows if not row.is_detail]
-        return html_table(paragraph(self), HEADS, rows, (f"Note: {note}" for note in self.notes))
+        return html_table(paragraph(self), HEADS, rows, notes(self))
 
     def __repr__(self) -> str:
-        return f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>"
+        return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")

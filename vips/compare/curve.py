@@ -10,6 +10,8 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from vips._html import html_table
+from vips._printable import printable
+from vips.compare._plot import PLAIN_TEXT
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger import current_ledger
@@ -43,7 +45,7 @@ class UtilityCurve:
     source: str
 
     def __str__(self) -> str:
-        lines = [f"Scores at δ = {self.delta:g} ({self.source})"]
+        lines = [f"Scores at δ = {self.delta:g} ({printable(self.source)})"]
         lines += [
             f"  ε = {epsilon:<8g} {_spread(row)}" for epsilon, row in zip(self.epsilons, self.scores, strict=True)
         ]
@@ -55,7 +57,7 @@ class UtilityCurve:
         """For notebooks."""
         rows = [(f"ε = {epsilon:g}", _spread(row)) for epsilon, row in zip(self.epsilons, self.scores, strict=True)]
         rows += [] if self.baseline is None else [("not private", _spread(self.baseline))]
-        return html_table(f"Scores at δ = {self.delta:g} ({self.source})", ("", "mean (range)"), rows)
+        return html_table(f"Scores at δ = {self.delta:g} ({printable(self.source)})", ("", "mean (range)"), rows)
 
     def to_frame(self):
         """One row for each fit: ``epsilon`` (inf for a non-private one), ``repeat``, ``score``, ``source``; needs pandas."""
@@ -84,7 +86,8 @@ class UtilityCurve:
         axes.errorbar(self.epsilons, mean, spread, marker="o", capsize=3, label="private, mean and range")
         if self.baseline is not None:
             axes.axhline(self.baseline.mean(), color="black", linestyle=":", label="not private")
-        axes.set(xscale="log", xlabel=f"ε (δ = {self.delta:g})", ylabel="score", title=self.source)
+        axes.set(xscale="log", xlabel=f"ε (δ = {self.delta:g})", ylabel="score")
+        axes.set_title(self.source, **PLAIN_TEXT)
         axes.legend()
         return axes
 

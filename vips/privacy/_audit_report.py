@@ -6,6 +6,7 @@ import math
 import textwrap
 from dataclasses import asdict, dataclass, field
 
+from vips.privacy._report_fields import plan_fields
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["AuditReport", "Finding"]
@@ -97,7 +98,7 @@ class AuditReport:
         """Plain numbers, strings and lists, ready for JSON: what is not finite becomes None."""
         return {
             "model": self.model,
-            "plan": asdict(self.plan),
+            "plan": plan_fields(self.plan),
             "passed": self.passed,
             "findings": [finding.to_dict() for finding in self.findings],
         }

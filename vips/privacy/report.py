@@ -6,7 +6,6 @@ section 5.3) ask a claim of differential privacy to state.
 
 from __future__ import annotations
 
-import html
 import math
 import platform
 from collections.abc import Sequence
@@ -14,6 +13,9 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from importlib import metadata
 
+from vips._html import html_table
+from vips._printable import printable
+from vips.privacy._report_fields import checked_fields, plan_fields
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["PrivacyReport"]
@@ -144,19 +146,34 @@ class PrivacyReport:
         }
 
     def to_json(self) -> dict:
-        """Everything that :meth:`from_json` needs to restore the report."""
+        """Everything that :meth:`from_json` needs to restore the report.
+
+        Raises
+        ------
+        TypeError
+            If the plan is of a subclass, which could not be read back.
+        ValueError
+            If a field is not what :meth:`from_json` reads.
+        """
         if type(self.plan) is not PrivacyPlan:
             raise TypeError(
                 f"A {type(self.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back."
             )
-        plan = {each.name: getattr(self.plan, each.name) for each in fields(self.plan) if each.compare}
-        return {each.name: getattr(self, each.name) for each in fields(self)} | {"plan": plan}
+        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": plan_fields(self.plan)}
+        checked_fields(values)
+        return values
 
     @classmethod
     def from_json(cls, values: dict) -> PrivacyReport:
-        """Inverse of :meth:`to_json`."""
-        lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
-        return cls(**(values | lists | {"plan": PrivacyPlan(**_plan_fields(values["plan"]))}))
+        """Inverse of :meth:`to_json`, for what a JSON parser made of a file from anywhere.
+
+        Raises
+        ------
+        ValueError
+            If a field is missing or not known, of another type than it should be, too long, or out of range; the message
+            names it.
+        """
+        return cls(**checked_fields(values))
 
     def __setstate__(self, state: dict) -> None:
         """Raises LedgerError if a block of this process sent the fit out, and it comes back without a charge."""
@@ -173,15 +190,14 @@ class PrivacyReport:
     def _repr_html_(self) -> str:
         """For notebooks."""
         if not self.plan.is_private:
-            return f"<p>{html.escape(str(self))}</p>"
-        rows = "".join(
-            f"<tr><th style='text-align:left;vertical-align:top'>{html.escape(name)}</th>"
-            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
-            for name, text in self._sections()
-        )
-        return f"<table><caption>Privacy of this fit</caption><tbody>{rows}</tbody></table>"
+            return html_table("", (), (), [self])
+        return html_table("Privacy of this fit", (), self._sections(), prose=True)
 
     def _sections(self) -> list[tuple[str, str]]:
+        """Headings and what stands below; a line each, whatever a field holds."""
+        return [(heading, printable(text)) for heading, text in self._statements()]
+
+    def _statements(self) -> list[tuple[str, str]]:
         plan = self.plan
         sections = []
         if plan.reproducible_noise:
@@ -275,11 +291,6 @@ class PrivacyReport:
             "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "
             'rounding of sums (noise="discrete" is)'
         )
-
-
-def _plan_fields(values: dict) -> dict:
-    """A plan's fields as its constructor takes them."""
-    return values | ({"sampling_rate": None} if values["sampling"] == "fixed" else {})
 
 
 def _finite(value: float | None) -> float | None:

@@ -10,15 +10,16 @@ import base64
 import io
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
-from html import escape
 
 import matplotlib
 import numpy as np
+from markupsafe import Markup
 from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from vips.compare._report.densities import curve, is_positive
+from vips.compare._report.engine import own_markup
 from vips.compare.curve import UtilityCurve
 from vips.compare.divergences import Family
 
@@ -44,7 +45,7 @@ _DASHES = {"private": "-", "baseline": (0, (4, 2)), "aware": (0, (1, 1.5))}
 _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
-def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> str:
+def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> Markup:
     """Two marginals, or three with the noise-aware one, over one axis."""
 
     def draw(figure: Figure) -> None:
@@ -67,7 +68,7 @@ def draw_marginals(private: Family, baseline: Family, aware: Family | None, desc
     return _svg(draw, (3.0, 1.35), description, identity)
 
 
-def draw_epsilon(lines: dict[str, Sequence[float]], deltas: Sequence[float], marks, description: str) -> str:
+def draw_epsilon(lines: dict[str, Sequence[float]], deltas: Sequence[float], marks, description: str) -> Markup:
     """ε against δ of private fits; ``marks`` holds (kind, δ, ε) where a plan was calibrated."""
 
     def draw(figure: Figure) -> None:
@@ -83,7 +84,7 @@ def draw_epsilon(lines: dict[str, Sequence[float]], deltas: Sequence[float], mar
     return _svg(draw, (4.6, 2.4), description, "epsilon")
 
 
-def draw_utility(utility: UtilityCurve, description: str) -> str:
+def draw_utility(utility: UtilityCurve, description: str) -> Markup:
     """Scores against ε: means and ranges."""
 
     def draw(figure: Figure) -> None:
@@ -100,16 +101,15 @@ def draw_utility(utility: UtilityCurve, description: str) -> str:
     return _svg(draw, (4.6, 2.4), description, "utility")
 
 
-def image(values: np.ndarray, largest: float, description: str) -> str:
-    """A square of signed numbers: the colour is the sign, its strength the size, up to ``largest``."""
+def image(values: np.ndarray, largest: float) -> str:
+    """A square of signed numbers as the URL of a PNG: the colour is the sign, its strength the size, up to ``largest``."""
     size = np.clip(np.abs(values) / largest if largest > 0.0 else np.zeros(values.shape), 0.0, 1.0)
     pixels = np.empty((*values.shape, 4), dtype=np.uint8)
     pixels[..., :3] = np.where(values[..., None] < 0.0, (200, 60, 130), (0, 145, 125))
     pixels[..., 3] = 17 * np.rint(15.0 * size)  # 16 levels: eyes see no more, and files stay small
     file = io.BytesIO()
     imsave(file, pixels, format="png", metadata={"Software": None})
-    data = base64.b64encode(file.getvalue()).decode("ascii")
-    return f'<img src="data:image/png;base64,{data}" alt="{escape(description)}">'
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
 
 
 def _plain_log(axis, n_ticks: int, steps=(1.0,)) -> None:
@@ -119,7 +119,7 @@ def _plain_log(axis, n_ticks: int, steps=(1.0,)) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def _svg(draw, size: tuple[float, float], description: str, identity: str) -> str:
+def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Markup:
     """What ``draw`` draws on a figure, under default settings whatever the caller's are."""
     file = io.BytesIO()
     with matplotlib.rc_context():
@@ -140,7 +140,7 @@ def _svg(draw, size: tuple[float, float], description: str, identity: str) -> st
     text = ET.tostring(root, encoding="unicode")
     for role, colour in _COLOURS.items():
         text = text.replace(colour, f"var(--{role})")
-    return text
+    return own_markup(text)
 
 
 def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:

@@ -1,0 +1,23 @@
+"""The wheel holds every file that the package reads when it runs."""
+
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_wheel_ships_templates_script_and_style(tmp_path):
+    wheel = pytest.importorskip("hatchling.builders.wheel", reason="needs hatchling: pip install 'vips[test]'")
+    (path,) = wheel.WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])
+    with zipfile.ZipFile(path) as archive:
+        shipped = {name for name in archive.namelist() if name.startswith("vips/")}
+    files = {
+        file.relative_to(ROOT).as_posix()
+        for file in (ROOT / "vips").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert shipped == files
+    assert "vips/compare/_report/templates/page.html" in shipped
+    assert {f"vips/compare/_report/report.{kind}" for kind in ("css", "js")} <= shipped

@@ -1,0 +1,36 @@
+"""Text from outside, such as names from a file, as a terminal may show it."""
+
+from __future__ import annotations
+
+import unicodedata
+
+__all__ = ["printable"]
+
+# Control characters, halves of characters, and separators of lines and paragraphs.
+_CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
+# The characters that change the direction of writing: Unicode's property Bidi_Control.
+_DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def printable(text: object) -> str:
+    r"""The text with escapes such as ``\x1b``, ``\n`` or ``\u202e`` in place of characters that would act on a terminal.
+
+    Letters of every language stay as they are.
+
+    Examples
+    --------
+    >>> print(printable("naïve \x1b[2J"))
+    naïve \x1b[2J
+    """
+    text = str(text)
+    if text.isprintable():
+        return text
+    return "".join(_escaped(character) if _acts(character) else character for character in text)
+
+
+def _acts(character: str) -> bool:
+    return character in _DIRECTIONS or unicodedata.category(character) in _CATEGORIES
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
