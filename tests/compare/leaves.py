@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -50,6 +49,6 @@ def with_leaf(value: object, path: Path, new: object) -> object:
         return type(value)(with_leaf(item, rest, new) if place == key else item for place, item in enumerate(value))
     if kind == "argument":
         return partial(value.func, *with_leaf(value.args, (("place", key), *rest), new))
-    changed = copy.copy(value)
-    object.__setattr__(changed, key, with_leaf(getattr(value, key), rest, new))
+    changed = object.__new__(type(value))
+    changed.__dict__.update(value.__dict__ | {key: with_leaf(getattr(value, key), rest, new)})
     return changed
