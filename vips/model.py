@@ -294,6 +294,14 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
             return _usable_rows(records.X) & _usable_rows(records.y)
         return _usable_rows(records)
 
+    def check_arguments(self) -> None:
+        """Raise TypeError or ValueError for constructor arguments that cannot work: those of every model, and this one's."""
+        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
+            raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
+        if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
+            raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
+        self.check_parameters()
+
     def check_parameters(self) -> None:
         """Raise ValueError for constructor arguments that cannot work. Runs before the data are touched."""
 
@@ -348,11 +356,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         SourceError, PartitionError
             If a part of a source cannot be read or is not as declared, or workers fail: before that step's noise is drawn.
         """
-        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
-            raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
-        if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
-            raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
-        self.check_parameters()
+        self.check_arguments()
         executor = executors.resolve(executor)
         ledger = self._ledger(ledger)
         self._forget()

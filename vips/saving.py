@@ -72,7 +72,7 @@ def _restored(header: dict, arrays: dict[str, np.ndarray], model_class: type | N
         if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
         setattr(model, name, decode(value))
-    model.check_parameters()
+    model.check_arguments()
     model.check_features()
     totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
     _check_size(model, arrays)
@@ -95,7 +95,9 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, f
     shapes = {name: block.shape for name, block in model.blocks().items()}
     if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
         raise ValueError("it holds noisy totals of another model")
-    return NoisyTotals(totals, {name: float(value) for name, value in noise_std.items()})
+    if not all(type(std) is float and 0.0 <= std < math.inf for std in noise_std.values()):
+        raise ValueError("its standard deviations of noise are none")
+    return NoisyTotals(totals, noise_std)
 
 
 def _first_posterior(model):
