@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from vips import _blas, _blas_routines, _blas_threads, _threads
+from vips import _blas, _blas_routines, _blas_threads, _rowwise, _threads
 from vips._blas_threads import at_most_threads
+from vips._rowwise import rowwise_product, rowwise_squares, strict_product
 
 
 def in_order(array, order):
@@ -33,9 +34,10 @@ def test_products(n, k, m, dtype):
     rng = np.random.default_rng(0)
     a, b = rng.integers(-9, 9, (n, k)).astype(dtype), rng.integers(-9, 9, (k, m)).astype(dtype)  # exact in both dtypes
     for orders in itertools.product("CFS", repeat=2):
-        found = _blas.product(in_order(a, orders[0]), in_order(b, orders[1]))
-        assert found.dtype == dtype
-        np.testing.assert_array_equal(found, a @ b)
+        for multiply in (_blas.product, rowwise_product, strict_product):
+            found = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, a @ b)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "S"])
@@ -44,7 +46,7 @@ def test_gram_matrix_and_images(n, d, order):
     rng = np.random.default_rng(0)
     rows, lower = rng.integers(-9, 9, (n, d)) * 1.0, np.tril(rng.integers(-9, 9, (d, d))) * 1.0
     np.testing.assert_array_equal(_blas.gram(in_order(rows, order)), rows.T @ rows)
-    images = _blas.squared_images(in_order(lower, order), in_order(rows, order))
+    images = rowwise_squares(in_order(lower, order), in_order(rows, order))
     np.testing.assert_array_equal(images, np.square(rows @ lower.T).sum(axis=1))
 
 
@@ -59,7 +61,9 @@ def test_other_dtypes_are_converted_and_other_shapes_refused():
     for call in (
         lambda: _blas.product(a, b.T),
         lambda: _blas.product(a, b.T[:, :1]),
-        lambda: _blas.squared_images(b, a),
+        lambda: rowwise_squares(b, a),
+        lambda: rowwise_product(a, b.T),
+        lambda: strict_product(a, b.T),
     ):
         with pytest.raises(ValueError, match="shapes"):
             call()
@@ -81,7 +85,7 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
                 _blas.product(rows, lower[:, :1]),
                 _blas.product(rows.T[:50], rows),
                 _blas.gram(rows[:, :300]),
-                _blas.squared_images(lower, rows),
+                rowwise_squares(lower, rows),
             ]
         )
     for other in found[1:]:
@@ -91,16 +95,17 @@ def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
 
 def test_inputs_stay_as_they_are():
     rows, lower = np.ones((4, 3)), np.tril(np.ones((3, 3)))
-    _blas.squared_images(lower, rows)
+    rowwise_squares(lower, rows)
     np.testing.assert_array_equal(rows, 1.0)
 
 
-@pytest.mark.parametrize("routine", ["product", "gram", "squared_images"])
+@pytest.mark.parametrize("routine", ["product", "gram", "rowwise_squares", "rowwise_product", "strict_product"])
 def test_other_threads_go_on(routine):
     """The sums of `executor="threads"` would else be computed in turn."""
     rows = np.ones((6000, 1500))
-    arguments = {"product": (rows, rows[:1500]), "gram": (rows,), "squared_images": (np.eye(1500), rows)}[routine]
-    worker, ticks = threading.Thread(target=getattr(_blas, routine), args=arguments), 0
+    arguments = {"gram": (rows,), "rowwise_squares": (np.eye(1500), rows)}.get(routine, (rows, rows[:1500]))
+    home = _rowwise if hasattr(_rowwise, routine) else _blas
+    worker, ticks = threading.Thread(target=getattr(home, routine), args=arguments), 0
     with at_most_threads(1):
         worker.start()
         while worker.is_alive():

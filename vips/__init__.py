@@ -8,6 +8,7 @@ import types
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors; at run time a name is imported when it is first used
+    from vips._rowwise import rowwise_product
     from vips.compare import Comparison, compare
     from vips.compare.curve import UtilityCurve, privacy_utility_curve
     from vips.model import Block, ConjugateExponentialModel, DenseStatistics, Records, RecordStatistics
@@ -51,9 +52,11 @@ __all__ = [
     "compare",
     "load",
     "privacy_utility_curve",
+    "rowwise_product",
 ]
 
 _HOMES = {
+    "vips._rowwise": ("rowwise_product",),
     "vips.compare": ("Comparison", "compare"),
     "vips.compare.curve": ("UtilityCurve", "privacy_utility_curve"),
     "vips.model": ("Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"),

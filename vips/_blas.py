@@ -27,7 +27,7 @@ __all__ = [
     "lower_inverse",
     "mirrored",
     "product",
-    "squared_images",
+    "share_rows",
 ]
 
 
@@ -93,18 +93,14 @@ def gram(rows: np.ndarray) -> np.ndarray:
     return mirrored(total)
 
 
-def squared_images(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """‖L x_n‖² of rows of shape (n, d), for lower triangular L: half the work of a product."""
-    squares = np.empty(len(rows))
+def share_rows(compute: Callable[[slice], None], n_rows: int, size: int, work_of_row: int) -> None:
+    """Call ``compute`` on slices of ``size`` rows, but for the last, in several threads if the work is worth it."""
 
-    def compute(first: int, last: int) -> None:
-        for start in range(first * _PIECE, min(last * _PIECE, len(rows)), _PIECE):
-            some = slice(start, start + _PIECE)
-            images = routines.trmm(lower, rows[some])
-            squares[some] = np.einsum("ij,ij->i", images, images)
+    def compute_some(first: int, last: int) -> None:
+        for start in range(first * size, min(last * size, n_rows), size):
+            compute(slice(start, min(start + size, n_rows)))
 
-    _share(compute, np.arange(-(-len(rows) // _PIECE) + 1) * (_PIECE * len(lower) ** 2 // 2))
-    return squares
+    _share(compute_some, np.arange(-(-n_rows // size) + 1) * (size * work_of_row))
 
 
 def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray) -> None:

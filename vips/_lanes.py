@@ -9,15 +9,42 @@ and a test sees to it.
 
 from __future__ import annotations
 
-from llvmlite import ir
-from numba.core import types
+import platform
+
+from llvmlite import binding, ir
+from numba.core import cgutils, types
 from numba.core.errors import TypingError
 from numba.extending import intrinsic, models, register_model
 
-__all__ = ["WIDTH", "add_products", "divide", "load", "multiply_add", "spread", "store", "total", "widen", "zeros"]
+__all__ = [
+    "WIDTH",
+    "add_products",
+    "divide",
+    "load",
+    "multiply_add",
+    "multiply_add_once",
+    "spread",
+    "store",
+    "total",
+    "widen",
+    "zeros",
+]
 
 WIDTH = 8  # of a register: 256 bits in single precision. Wider ones were slower, on a processor that has them.
 _FUSED = ("contract",)  # a product and a sum may be rounded once
+
+
+def _can_fuse() -> bool:
+    """Whether this processor has an instruction for a product and a sum; without one it would be a call, and slow."""
+    if platform.machine().lower() in ("arm64", "aarch64"):
+        return True
+    try:
+        return bool(binding.get_host_cpu_features().get("fma", False))
+    except RuntimeError:  # LLVM does not know this system
+        return False
+
+
+_CAN_FUSE = _can_fuse()
 
 
 class Lanes(types.Type):
@@ -102,6 +129,18 @@ def multiply_add(_, a, b, c):
 
 
 @intrinsic
+def multiply_add_once(_, a, b, c):
+    """a b + c, rounded once where the processor can do that, and else twice: in every place of every register alike, whatever
+    the compiler thinks of the code around it."""
+
+    def generate(context, builder, signature, arguments):
+        parts = zip(*(_registers(builder, value) for value in arguments), strict=True)
+        return _packed(context, builder, c, [_multiply_add_once(builder, *part) for part in parts])
+
+    return c(a, b, c), generate
+
+
+@intrinsic
 def add_products(_, a, b, c):
     """One register: c and the sum of the registers of a b, an even number of them."""
 
@@ -165,6 +204,14 @@ def _check_contiguous(array: types.Array) -> None:
 
 def _multiply_add(builder, a, b, c):
     return builder.fadd(builder.fmul(a, b, flags=_FUSED), c, flags=_FUSED)
+
+
+def _multiply_add_once(builder, a, b, c):
+    if not _CAN_FUSE:
+        return builder.fadd(builder.fmul(a, b), c)
+    name = f"llvm.fma.v{a.type.count}{'f32' if isinstance(a.type.element, ir.FloatType) else 'f64'}"
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(a.type, [a.type] * 3), name)
+    return builder.call(function, [a, b, c])
 
 
 def _registers(builder, lanes) -> list:

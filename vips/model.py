@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine, executors
+from vips._rowwise import row_norms
 from vips.checkpoint import Journal
 from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without
 from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
@@ -28,8 +29,6 @@ from vips.step_size import RobbinsMonro
 
 __all__ = ["Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"]
 
-
-_PIECE = 4096
 
 # What a non-private fit takes as it is; anything else is converted to the first.
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
@@ -144,37 +143,6 @@ class DenseStatistics(RecordStatistics):
         return total
 
 
-def row_norms(array: np.ndarray) -> np.ndarray:
-    """L2 norms of the rows in float64, each a function of its row alone; NaN where an entry is not finite.
-
-    Where squares could overflow or vanish they are taken relative to the largest entry.
-    """
-    # C order: sums over rows of any other depend, in their last bits, on how many rows there are
-    rows = array.reshape(array.shape[0], int(np.prod(array.shape[1:]))).astype(np.float64, order="C", copy=False)
-    with np.errstate(invalid="ignore", over="ignore"):
-        squares = row_dots(rows, rows)
-        norms = np.sqrt(squares)
-        careful = np.flatnonzero(~((squares > 1e-200) & (squares < 1e200)))
-        rows = rows[careful]
-        largest = np.max(np.abs(rows), axis=1, initial=0.0)
-        safe = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
-        relative = rows / safe[:, None]
-        norms[careful] = np.where(np.isfinite(largest), safe * np.sqrt(row_dots(relative, relative)), np.nan)
-    return norms
-
-
-def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Σ_j a_ij b_ij of two arrays of rows, each a function of its rows alone, to the last bit.
-
-    NumPy takes a single row of more than 8,192 numbers in pieces that it does not take of several rows.
-    """
-    dots = np.zeros(len(a))
-    for first in range(0, a.shape[1], _PIECE):
-        piece = slice(first, first + _PIECE)
-        dots += np.einsum("ij,ij->i", a[:, piece], b[:, piece])
-    return dots
-
-
 class ConjugateExponentialModel(BaseEstimator, ABC):
     """Base class of models in the conjugate-exponential family.
 
@@ -202,6 +170,9 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     ignores_labels = False
     # Whether it needs one label for each record: then partitions with others are refused, whoever is in the sample.
     takes_one_label = False
+    # Whether a record's statistics are the same to the last bit whatever else is in the chunk, by the model's own doing: see
+    # `expected_statistics`.
+    exact_rows = False
 
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
@@ -219,7 +190,14 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
-        """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``."""
+        """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.
+
+        A record's statistics depend on that record and the posterior, to the last bit: where an E-step iterates, or decides
+        between near-ties, a last bit that depends on the number of records can become a large difference, for all records at
+        once. Matrix products round in a way that depends on their number. So, unless :attr:`exact_rows` says that this method
+        sees to it by itself (with ``vips.rowwise_product``, say), a private fit gives it as many records each time: chunks are
+        filled up by repeating a record, whose copies count for nothing, and BLAS has one thread.
+        """
 
     @abstractmethod
     def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous):

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from vips._blas_threads import at_most_threads
 from vips._memory import keep_freed_memory
+from vips._rowwise import PIECE
 from vips._threads import at_most
 from vips._unquoted import class_and_place
 from vips.data import Partition, SourceError
@@ -112,16 +114,50 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             opened = opened.without_labels()
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
+        size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         for chunk in opened.chunks(coins.rows(opened.n_records), model.chunk_size):
             records = usable(model, chunk, task.stop_at_invalid)
-            statistics = model.expected_statistics(records, task.posterior)
-            weights = plan.clip_weights(statistics.norms(blocks))
+            n_records = number_of(records)
+            with at_most_threads(1) if size else nullcontext():
+                statistics = model.expected_statistics(filled_up(records, size), task.posterior)
+                weights = plan.clip_weights(statistics.norms(blocks))
+            weights[n_records:] = 0.0
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
                 total = _begun(shares, task, copy=not statistics.sums_are_new)
             else:
                 _add_to(total, shares)
     return task.zeros() if total is None else total
+
+
+def has_exact_rows(model) -> bool:
+    """What ``exact_rows`` says, of the very class that has the E-step, or of one derived from it."""
+    for cls in type(model).__mro__:
+        if "exact_rows" in vars(cls):
+            return cls.exact_rows
+        if "expected_statistics" in vars(cls):
+            return False
+    return False
+
+
+def whole_size(chunk_size: int) -> int:
+    """Records in a chunk that is filled up: a multiple of what BLAS works on at a time."""
+    return -(-chunk_size // PIECE) * PIECE
+
+
+def filled_up(records, size: int | None):
+    """Records with copies of the first one behind them, ``size`` in all; as they are if there is none, or no ``size``."""
+    n_records = number_of(records)
+    if size is None or not n_records:
+        return records
+    rows = np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])
+    if hasattr(records, "y"):
+        return type(records)(records.X[rows], records.y[rows])
+    return records[rows]
+
+
+def number_of(records) -> int:
+    return (records.X if hasattr(records, "y") else records).shape[0]
 
 
 def _begun(shares: Totals, task: Task, copy: bool) -> Totals:

@@ -208,9 +208,12 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
 def test_kernels_change_with_what_is_inlined_into_them():
     """Else numba would load what it compiled before the change."""
     package = Path(vips.__file__).parent
-    inlined = b"".join((package / name).read_bytes() for name in ("_lanes.py", "models/_lda_math.py"))
-    version = hashlib.sha256(inlined.replace(b"\r\n", b"\n")).hexdigest()[:8]
-    for name in ("_lda_kernels.py", "_lda_sums.py"):
-        assert f"version {version}\n" in (package / "models" / name).read_text(encoding="utf-8"), (
-            f"write {version} in {name}"
-        )
+    both = ("_lanes.py", "models/_lda_math.py")
+    for name, inlined in (
+        ("models/_lda_kernels.py", both),
+        ("models/_lda_sums.py", both),
+        ("_rowwise_kernels.py", ("_lanes.py",)),
+    ):
+        sources = b"".join((package / source).read_bytes() for source in inlined)
+        version = hashlib.sha256(sources.replace(b"\r\n", b"\n")).hexdigest()[:8]
+        assert f"version {version}\n" in (package / name).read_text(encoding="utf-8"), f"write {version} in {name}"

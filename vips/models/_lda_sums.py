@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version 677b7752
+# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version d8ed1574
 import numpy as np
 
 from vips.models._lda_math import inline, jit

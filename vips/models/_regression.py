@@ -70,6 +70,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     """
 
     takes_one_label = True
+    exact_rows = True
 
     def __init__(
         self,

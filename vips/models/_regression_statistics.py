@@ -21,10 +21,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import scipy.sparse as sp
 
-from vips._blas import gram, mirrored, product, squared_images
+from vips._blas import gram, mirrored, product
+from vips._rowwise import row_norms, rowwise_product, rowwise_squares
 from vips._threads import run_ranges
 from vips.expfam import polya_gamma_mean
-from vips.model import Block, RecordStatistics, row_norms
+from vips.model import Block, RecordStatistics
 from vips.models import _regression_kernels as kernels
 from vips.privacy import Lattice
 
@@ -156,7 +157,7 @@ class RegressionStatistics(RecordStatistics):
     def __init__(self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype) -> None:
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
         self._diagonal = spread.ndim == 2
-        self.predictor = _times(rows, mean.T)  # ψ
+        self.predictor = _rowwise(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
@@ -166,9 +167,9 @@ class RegressionStatistics(RecordStatistics):
         """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
         rows = self._rows
         if self._diagonal:
-            return _times(rows * rows, spread.T)
+            return _rowwise(rows * rows, spread.T)
         if not sp.issparse(rows):
-            return np.stack([squared_images(inverse, rows) for inverse in spread], axis=1)
+            return np.stack([rowwise_squares(inverse, rows) for inverse in spread], axis=1)
         forms = np.empty((len(spread), rows.shape[0]), dtype)
         data, spread = rows.data.astype(dtype, copy=False), spread.astype(dtype, copy=False)
         for covariance, form in zip(spread, forms, strict=True):
@@ -269,6 +270,11 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
     work = np.bincount(rows.indices, minlength=d)
     run_ranges(add, np.concatenate([[0], np.cumsum(work)]), parts_per_thread=2, least_work=_LEAST_WORK)
     return mirrored(total)
+
+
+def _rowwise(matrix, other: np.ndarray) -> np.ndarray:
+    """Each row a function of that row alone, to the last bit; SciPy sums a row's entries in their order."""
+    return matrix @ other if sp.issparse(matrix) else rowwise_product(matrix, other)
 
 
 def _times(matrix, other: np.ndarray) -> np.ndarray:

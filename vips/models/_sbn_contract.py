@@ -34,6 +34,8 @@ _LEAST_STEP = 0.2
 class BeliefNetwork(ConjugateExponentialModel):
     """What the engine needs. What the arguments mean: :class:`~vips.SigmoidBeliefNetwork`."""
 
+    exact_rows = True
+
     n_components: int
     covariance: str
     prior: str

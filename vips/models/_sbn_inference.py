@@ -21,17 +21,17 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._blas import product
 from vips._blas_threads import at_most_threads
+from vips._rowwise import PIECE, rowwise_product, strict_product
 from vips._threads import run_ranges
 from vips.models import _sbn_kernels as kernels
 
-__all__ = ["HiddenUnits", "dense_rows", "infer", "product_alone"]
+__all__ = ["HiddenUnits", "dense_rows", "infer"]
 
 # Units that are updated between two products with the coupling.
 _BLOCK = 16
-# Records that a thread treats at a time, so that what it needs of them stays in its cache.
-_ROWS = 256
+# Records that a thread treats at a time: what it needs of them stays in its cache, and products are of whole pieces.
+_ROWS = PIECE
 
 
 @dataclass(frozen=True)
@@ -87,19 +87,23 @@ def infer(
     observed : bool array of shape (n_records, J), optional
         Entries to infer from; all of them by default.
     alone : bool
-        Make each row of the result a function of that row of ``y`` alone, to the last bit (slower).
+        Use kernels in place of BLAS (slower). Each row of the result is a function of that row of ``y`` alone, to the last bit,
+        either way; this way without looking at what BLAS does.
 
     Returns
     -------
     HiddenUnits
         ω and r belong to the last z̄, and are 0 where not observed.
     """
-    times = product_alone if alone else product
+    times = strict_product if alone else rowwise_product
+    n_records = len(y)
+    observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
+    # as many rows at a time as always: what NumPy and BLAS do with them does not tell how many records there are
+    y, observed = _filled_up(y), None if observed is None else _filled_up(observed)
     units = HiddenUnits(
         y, np.empty((len(y), posterior.coupling.shape[0]), y.dtype), *(np.empty_like(y) for _ in range(4))
     )
     arrays, spread = posterior.arrays(y.dtype), posterior.spread(y.dtype)
-    observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
 
     def work(first: int, last: int) -> None:
         for start in range(first * _ROWS, min(last * _ROWS, len(y)), _ROWS):
@@ -108,7 +112,13 @@ def infer(
 
     with at_most_threads(1):  # of BLAS: records are what is shared among threads
         run_ranges(work, np.arange(-(-len(y) // _ROWS) + 1))
-    return units
+    return units.rows(slice(n_records))
+
+
+def _filled_up(rows: np.ndarray) -> np.ndarray:
+    """With rows of zeros to a multiple of ``_ROWS``."""
+    missing = -len(rows) % _ROWS
+    return np.concatenate([rows, np.zeros((missing, rows.shape[1]), rows.dtype)]) if missing else rows
 
 
 def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.ndarray | None, times) -> None:
@@ -133,20 +143,13 @@ def _sweep(field, coupling, share, z, times) -> None:
     n_hidden = z.shape[1]
     for first in range(0, n_hidden, _BLOCK):
         own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
-        # copies, also of a single row: the kernel writes into `units`, and z must still hold what they were
+        # copies: the kernel writes into `units`, and z must still hold what they were
         units, block, inner = (np.array(part, order="C") for part in (z[:, own], field[:, own], coupling[own, own]))
         kernels.sweep(block, inner, share, units)
         moved = (units - z[:, own]) * share[:, None]
         z[:, own] = units
         if later.start < n_hidden:
             field[:, later] -= times(moved, np.ascontiguousarray(coupling[own, later]))
-
-
-def product_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """A B, each row of it a function of that row of A alone, to the last bit."""
-    out = np.empty((a.shape[0], b.shape[1]), a.dtype)
-    kernels.product_alone(a, np.ascontiguousarray(b), out)
-    return out
 
 
 def _log_two_cosh(tilt: np.ndarray) -> np.ndarray:

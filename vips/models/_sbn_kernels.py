@@ -1,11 +1,11 @@
-"""Kernels of sigmoid belief networks: what lies between the matrix products, and products that treat each row by itself."""
+"""Kernels of sigmoid belief networks: what lies between the matrix products, and sums of rounded shares."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
-__all__ = ["add_rounded_outer", "packed_times", "product_alone", "residuals", "sweep", "unpack"]
+__all__ = ["add_rounded_outer", "packed_times", "residuals", "sweep", "unpack"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -98,16 +98,6 @@ def packed_times(packed, vectors, images):
                 images[n, k] += entry * vectors[n, m]
                 images[n, m] += entry * vectors[n, k]
             i += n_hidden - k
-
-
-@_jit
-def product_alone(a, b, out):
-    """A B, each row of it a function of that row of A alone, to the last bit, which BLAS does not promise."""
-    for n in range(a.shape[0]):
-        out[n] = 0.0
-        for k in range(a.shape[1]):
-            for j in range(b.shape[1]):
-                out[n, j] += a[n, k] * b[k, j]
 
 
 @_jit

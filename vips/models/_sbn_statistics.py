@@ -25,9 +25,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips._blas import product
-from vips.model import Block, RecordStatistics, row_dots, row_norms
+from vips._rowwise import row_dots, row_norms, rowwise_product, strict_product
+from vips.model import Block, RecordStatistics
 from vips.models import _sbn_kernels as kernels
-from vips.models._sbn_inference import HiddenUnits, product_alone
+from vips.models._sbn_inference import HiddenUnits
 from vips.models._sbn_posterior import packed_pairs
 from vips.privacy import Lattice
 
@@ -50,7 +51,7 @@ class NetworkStatistics(RecordStatistics):
     full : bool
         Whether the covariance is full.
     alone : bool
-        Whether norms must be functions of each record alone, to the last bit.
+        Whether products are those of kernels that treat each row by itself, whatever BLAS does.
     """
 
     def __init__(self, units: HiddenUnits, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
@@ -58,7 +59,7 @@ class NetworkStatistics(RecordStatistics):
             np.asarray(array, dtype=np.float64) for array in (units.omega, units.residual, units.mean)
         )
         self._weights, self._full = weights, full
-        self._times = product_alone if alone else product
+        self._times = strict_product if alone else rowwise_product
         self._centred, self._var = self._z - centre, self._z * (1.0 - self._z)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:

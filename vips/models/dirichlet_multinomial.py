@@ -66,6 +66,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     """
 
     ignores_labels = True
+    exact_rows = True
 
     def __init__(
         self,

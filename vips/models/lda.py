@@ -102,6 +102,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     """
 
     ignores_labels = True
+    exact_rows = True
 
     def __init__(
         self,

@@ -65,9 +65,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: that is not finite): count
         it for nothing, or stop. The latter is outside the guarantee.
     dtype : {numpy.float64, numpy.float32}
-        Of the E-step; sums are double precision. Single precision is faster, but a record's hidden units can then depend on
-        where it lies among others: mostly in their fourth digit, more where weights are large. The guarantee is one for exact
-        arithmetic and does not cover that.
+        Of the E-step; sums are double precision. Single precision is faster. With either, a record's hidden units are a
+        function of that record alone, to the last bit.
     random_state : int, Generator, RandomState or None
         Seeds the starting weights, and the sampling of non-private fits. Noise is never seeded.
 

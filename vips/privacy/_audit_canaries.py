@@ -59,6 +59,7 @@ class CanaryModel:
     """
 
     chunk_size = 1 << 20
+    exact_rows = True
     random_state = 0  # that sampling and noise depend on it would be seen
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:

@@ -1,0 +1,128 @@
+"""Models, records and posteriors at which a last bit matters: strong couplings, topics nearly alike, near-ties."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from tests.laws import checks
+from tests.laws.cases import CASES, Case, Table
+from vips import (
+    BayesianLogisticRegression,
+    Block,
+    ConjugateExponentialModel,
+    DenseStatistics,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    SigmoidBeliefNetwork,
+)
+from vips.models._lda_statistics import TopicPosterior
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
+LARGEST = 600
+
+
+def votes(scores):
+    """One row for each record, whose norm tells the choice."""
+    return np.diag(np.arange(1, 9) / 8.0)[np.argmax(scores, axis=1)]
+
+
+class NearestCentre(ConjugateExponentialModel):
+    """How many records are nearest to each of eight centres, some of which nearly coincide: a user's model that decides."""
+
+    def __init__(self, privacy=None, random_state=None):
+        self.privacy, self.random_state = privacy, random_state
+
+    def blocks(self):
+        return {"count": Block((8,))}
+
+    def initial(self, rng):
+        return {"count": np.zeros(8)}
+
+    def expected_statistics(self, records, posterior):
+        scores = records @ posterior["centres"]
+        return DenseStatistics({"count": votes(scores)})
+
+    def to_posterior(self, average, noise_std, previous):
+        return {"centres": average["count"]}
+
+    def max_norm(self):
+        return 1.0
+
+
+def centres(width, rng):
+    """Pairs of centres whose scores differ by rounding alone."""
+    first = rng.normal(size=(width, 4))
+    second = np.nextafter(first, np.where(rng.random(first.shape) < 0.5, np.inf, -np.inf))
+    return {"centres": np.hstack([first, second])}
+
+
+def strong_network(model, width, rng):
+    """Couplings under which sweeps have no fixed point to go to."""
+    start = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)
+    weights = 5.0 * rng.normal(size=(width, model.n_components))
+    means = type(start.weights)(weights, start.weights.precision)
+    return replace(start, weights=means, coupling=0.2 * weights.T @ weights, plug_in=True)
+
+
+def amplifying(case: Case):
+    """Model, records and posterior; of a case of the laws, at a posterior that suits it."""
+    model, _, records, posterior = checks.prepared(case, LARGEST)
+    if isinstance(model, SigmoidBeliefNetwork) and model.covariance == "diagonal":
+        posterior = strong_network(model, records.shape[1], np.random.default_rng(1))
+    return model, records, posterior
+
+
+def network(n_hidden, n_visible=16, **settings):
+    def make():
+        model = SigmoidBeliefNetwork(n_hidden, privacy=PLAN, **settings)
+        model.n_features_in_ = n_visible
+        rng = np.random.default_rng(0)
+        return model, (rng.random((LARGEST, n_visible)) < 0.5) * 1.0, strong_network(model, n_visible, rng)
+
+    return make
+
+
+def topics(dtype):
+    def make():
+        model = LatentDirichletAllocation(16, vocabulary=40, privacy=PLAN, dtype=dtype, mean_change_tol=1e-5)
+        model.n_features_in_ = 40
+        rng = np.random.default_rng(0)
+        alike = 2.0 + 1e-6 * rng.random((16, 40))
+        return model, sp.csr_array(rng.poisson(0.6, (LARGEST, 40))), TopicPosterior(alike)
+
+    return make
+
+
+def regression(width, **settings):
+    def make():
+        model = BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, **settings)
+        rng = np.random.default_rng(0)
+        records = Table(rng.normal(size=(LARGEST, width)), rng.integers(0, 2, LARGEST).astype(float))
+        case = Case("", lambda **_: model, lambda n, rng: records, {}, np.zeros(width), 0.3)
+        return model, records, checks.prepared(case, LARGEST)[3]
+
+    return make
+
+
+def decisions():
+    model = NearestCentre(privacy=PLAN)
+    model.n_features_in_ = 50
+    rng = np.random.default_rng(0)
+    return model, rng.normal(size=(LARGEST, 50)), centres(50, rng)
+
+
+STRONG = {
+    "network 16 x 400": network(400),
+    "network 16 x 30, single precision": network(30, dtype=np.float32),
+    "network 16 x 17, full covariance": network(17, covariance="full"),
+    "topics alike": topics(np.float64),
+    "topics alike, single precision": topics(np.float32),
+    "regression of 70 columns": regression(70),
+    "regression of 33 columns, diagonal": regression(33, covariance="diagonal"),
+    "regression of three classes": regression(9, classes=(0, 1, 2)),
+    "nearest centre": decisions,
+}
+MAKERS = {case.name: lambda case=case: amplifying(case) for case in CASES} | STRONG

@@ -1,0 +1,205 @@
+"""A record's statistics are the same to the last bit, whatever else is in the chunk.
+
+Each record by itself is the reference; the chunk is what the engine makes of the records (``partitions.filled_up``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, votes
+from tests.laws.cases import Table
+from vips import DenseStatistics, SigmoidBeliefNetwork, _blas, _rowwise, _threads, engine, partitions
+from vips.data import InMemoryData
+from vips.models import _sbn_inference
+
+ENDS = (*range(1, 14), 29, *range(74, 78), *range(238, 243), *range(479, 482), 600)
+
+
+class Shares:
+    """Norms of records, and the statistics of the first and the last one, in chunks as the engine makes them."""
+
+    def __init__(self, make) -> None:
+        self.model, self.records, self.posterior = make()
+        self.blocks = self.model.blocks()
+        self.every = (
+            8 if isinstance(self.model, SigmoidBeliefNetwork) else 1
+        )  # a single record takes a network's whole piece
+        self.alone = cache(lambda i: self.of(self.records[[i]]))
+
+    def of(self, records, ends=True):
+        n = partitions.number_of(records)
+        size = None if partitions.has_exact_rows(self.model) else partitions.whole_size(self.model.chunk_size)
+        statistics = self.model.expected_statistics(partitions.filled_up(records, size), self.posterior)
+        norms = statistics.norms(self.blocks)
+        found = {}
+        for i in {0, n - 1} if ends else ():
+            total = statistics.weighted_sum((np.arange(len(norms)) == i).astype(float))
+            found[i] = np.concatenate([np.ravel(total[name]) for name in self.blocks])
+        return norms[:n], found
+
+    def check(self, rows: np.ndarray, what: str, records=None) -> None:
+        """The records of these rows, in this order, against each of them alone."""
+        norms, ends = self.of(self.records[rows] if records is None else records, ends=len(rows) in ENDS)
+        looked_at = np.flatnonzero(rows % self.every == 0)
+        expected = np.array([self.alone(i)[0][0] for i in rows[looked_at].tolist()])
+        different = np.flatnonzero(norms[looked_at].view(np.uint64) != expected.view(np.uint64))
+        assert not len(different), f"{what}: the norms of {len(different)} of {len(rows)} records have other bits"
+        for place, share in ends.items():
+            np.testing.assert_array_equal(
+                share, self.alone(int(rows[place]))[1][0], err_msg=f"{what}: other statistics"
+            )
+
+
+def check_bits(make, sizes=range(1, LARGEST + 1), shifts=(*range(1, 25), 61, 239, 240, 241)) -> None:
+    shares = Shares(make)
+    for n in sizes:
+        shares.check(np.arange(n), f"chunks of {n} records")
+    for shift in shifts:
+        shares.check(np.roll(np.arange(max(sizes)), shift), f"records in other places, by {shift}")
+
+
+QUICK = [
+    "network 16 x 30, single precision",
+    "network 16 x 17, full covariance",
+    "topics alike",
+    "regression of 70 columns",
+    "nearest centre",
+]
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_no_chunk_size_and_no_place_changes_a_bit(name):
+    check_bits(STRONG[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MAKERS.keys() - QUICK)
+def test_no_chunk_size_and_no_place_changes_a_bit_of_any_model(name):
+    check_bits(MAKERS[name])
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_thresholds_change_no_bit(name):
+    """Of BLAS: 75 records of a large network; of a piece: 240 rows; and all remainders of a tile."""
+    check_bits(MAKERS[name], sizes=(*range(1, 10), 74, 75, 76, 239, 240, 241, 250), shifts=(1, 7, 10))
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_memory_and_threads_change_no_bit(name, monkeypatch):
+    monkeypatch.setattr(_blas, "_LEAST_WORK", 0)
+    shares, rows = Shares(MAKERS[name]), np.arange(250)
+    for n_threads in (2, 3, 16):
+        with monkeypatch.context() as patch:
+            patch.setattr(_threads, "n_threads", lambda n_threads=n_threads: n_threads)
+            shares.check(rows, f"{n_threads} threads")
+    for offset in (1, 2, 3, 7):
+        shares.check(rows, f"memory from place {offset} on", moved(shares.records[rows], offset))
+
+
+def moved(records, offset: int):
+    """The same numbers ``offset`` places further on in memory."""
+    if isinstance(records, Table):
+        return replace(records, X=moved(records.X, offset))
+    if sp.issparse(records):
+        return type(records)(
+            (moved(records.data, offset), moved(records.indices, offset), records.indptr), records.shape
+        )
+    memory = np.empty(records.size + offset, records.dtype)
+    memory[offset:] = np.ravel(records)
+    return memory[offset:].reshape(records.shape)
+
+
+# -- the sum of neighbours --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["network 16 x 400", "nearest centre"])
+def test_a_record_moves_the_sum_by_its_own_share(name):
+    """Through the engine, from every number of records to the next; with a network by 6.9 C before its rows were exact."""
+    model, records, posterior = STRONG[name]()
+    plan = replace(PLAN, clip_norm=model.default_clip())
+    blocks, before, largest = model.blocks(), None, 0.0
+    for n in [*range(60, 90), *range(236, 246)]:
+        data = InMemoryData(records[:n], None)
+        found = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+        total = np.concatenate([np.ravel(found[block]) / blocks[block].scale for block in blocks])
+        if before is not None:
+            largest = max(largest, np.linalg.norm(total - before))
+        before = total if n != 89 else None
+    assert 0.5 * plan.clip_norm < largest <= plan.clip_norm * (1.0 + 1e-9)
+
+
+def test_a_class_with_an_e_step_of_its_own_does_not_inherit_the_promise():
+    class Derived(SigmoidBeliefNetwork):
+        def expected_statistics(self, records, posterior):
+            return super().expected_statistics(records, posterior)
+
+    assert partitions.has_exact_rows(SigmoidBeliefNetwork(2))
+    assert partitions.has_exact_rows(type("Same", (SigmoidBeliefNetwork,), {})(2))
+    assert not partitions.has_exact_rows(Derived(2))
+
+
+# -- the law can fail -------------------------------------------------------------------------------------------
+
+
+def in_last_bits(rows):
+    """The rows, in their last bits by how many there are, as products of BLAS are."""
+    return rows * rows.dtype.type(1.0 + 2.0 * np.finfo(rows.dtype).eps * (len(rows) > 75))
+
+
+def last_bits_by_size(product):
+    return lambda a, b: product(in_last_bits(a), b)
+
+
+def network_by_blas(patch):
+    patch.setattr(_sbn_inference, "rowwise_product", last_bits_by_size(_rowwise.rowwise_product))
+    patch.setattr(_sbn_inference, "_filled_up", lambda rows: rows)
+
+
+def regression_by_blas(patch):
+    from vips.models import _regression_statistics
+
+    patch.setattr(_regression_statistics, "rowwise_product", last_bits_by_size(_rowwise.rowwise_product))
+
+
+def squares_by_blas(patch):
+    from vips.models import _regression_statistics
+
+    original = _rowwise.rowwise_squares
+    patch.setattr(
+        _regression_statistics,
+        "rowwise_squares",
+        lambda lower, rows: original(lower, in_last_bits(rows)),
+    )
+
+
+def chunks_not_filled_up(patch):
+    """And a product like that of BLAS."""
+    patch.setattr(partitions, "filled_up", lambda records, size: records)
+    product = last_bits_by_size(np.matmul)
+    patch.setattr(
+        NearestCentre,
+        "expected_statistics",
+        lambda self, records, posterior: DenseStatistics({"count": votes(product(records, posterior["centres"]))}),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        (network_by_blas, "network 16 x 30, single precision"),
+        (network_by_blas, "network 16 x 400"),
+        (regression_by_blas, "regression of three classes"),
+        (squares_by_blas, "regression of 70 columns"),
+        (chunks_not_filled_up, "nearest centre"),
+    ],
+)
+def test_mutants_are_noticed(mutant, name, monkeypatch):
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError, match=r"other bits|other statistics"):
+        check_bits(MAKERS[name], sizes=(1, 60, 90), shifts=())

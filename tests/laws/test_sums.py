@@ -1,0 +1,43 @@
+"""The sum in floating point is as near to the exact one as docs/guarantee.md says."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.laws import checks
+from tests.laws.cases import CASES
+
+N = 60
+
+
+def rounding_of_the_sum(case, precision=np.float64):
+    """How far the engine's sum is from that of the records' shares, in units of C, and how far it may be."""
+    model, plan, records, posterior = checks.prepared(case, N)
+    blocks = model.blocks()
+    alone = []
+    for i in range(N):
+        statistics = model.expected_statistics(records[[i]], posterior)
+        shares = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
+        symmetric = {
+            name: (shares[name] + np.swapaxes(shares[name], -1, -2)) / 2.0 for name in blocks if blocks[name].symmetric
+        }
+        shares = shares | symmetric
+        alone.append(np.concatenate([np.ravel(shares[name]) / block.scale for name, block in blocks.items()]))
+    exact = np.array([math.fsum(entries) for entries in np.transpose(alone)])
+    found = checks.clipped_sum(case, model, plan, records, posterior).astype(precision)
+    return np.linalg.norm(found - exact) / plan.clip_norm, N * (N + 4) * 2.0**-53
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_sum_is_rounded_by_no_more_than_stated(case):
+    found, bound = rounding_of_the_sum(case)
+    assert found <= bound
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_sum_in_single_precision_is_noticed(case):
+    found, bound = rounding_of_the_sum(case, np.float32)
+    assert found > bound
