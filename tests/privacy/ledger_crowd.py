@@ -57,7 +57,11 @@ def worker(folder: Path, n_threads: int, seconds: float) -> None:
                 number += 1
             except BaseException as error:
                 overtaken = isinstance(error, LedgerError) and "resumed elsewhere" in str(error)
-                note(did="overtaken" if overtaken else "failed", ledger=path.name, error=f"{type(error).__name__}: {error}")
+                note(
+                    did="overtaken" if overtaken else "failed",
+                    ledger=path.name,
+                    error=f"{type(error).__name__}: {error}",
+                )
 
     ledgers, lock = {}, threading.Lock()
 
