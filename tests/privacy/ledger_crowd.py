@@ -56,8 +56,12 @@ def worker(folder: Path, n_threads: int, seconds: float) -> None:
                 note(did="refused", ledger=path.name)
                 number += 1
             except BaseException as error:
-                lost = isinstance(error, LedgerError) and "resumed elsewhere" in str(error)
-                note(did="lost" if lost else "failed", ledger=path.name, error=f"{type(error).__name__}: {error}")
+                overtaken = isinstance(error, LedgerError) and "resumed elsewhere" in str(error)
+                note(
+                    did="overtaken" if overtaken else "failed",
+                    ledger=path.name,
+                    error=f"{type(error).__name__}: {error}",
+                )
 
     ledgers, lock = {}, threading.Lock()
 

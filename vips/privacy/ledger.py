@@ -329,7 +329,8 @@ class PrivacyLedger:
             _open_ledger.enter(key, block)
             return self
         except BaseException:  # Ctrl-C included: a block that was not entered is never left
-            self._keys.remove(key)
+            if key in self._keys:
+                self._keys.remove(key)
             _open_ledger.leave(key)
             raise
 
