@@ -310,7 +310,8 @@ class Counts(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
-def test_threads_share_the_processors(monkeypatch):
+@pytest.mark.parametrize("plan", [PLAN, PrivacyPlan.non_private(n_steps=3)], ids=["private", "not private"])
+def test_threads_share_the_processors(plan, monkeypatch):
     import numba
 
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
@@ -318,11 +319,22 @@ def test_threads_share_the_processors(monkeypatch):
     monkeypatch.setattr(_threads, "_pool", _threads._Pool())
     Counts.seen.clear()
     with threadpoolctl.threadpool_limits(4, user_api="blas"):
-        Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="threads")
+        Counts(privacy=plan, random_state=0).fit(in_parts(COINS), executor="threads")
         after = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
     assert set(Counts.seen) == {(4, 1)}  # kernels are shared with threads that have nothing else to do
     assert after == {4}
     assert n_threads() == 4
+
+
+def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    Counts.seen.clear()
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="joblib")
+    assert {kernels for kernels, *_ in Counts.seen} == {2}
 
 
 class Shared(BetaBernoulli):

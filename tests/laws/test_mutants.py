@@ -397,11 +397,12 @@ MUTANTS = [
     (noise_stored_on_the_model, "noise_is_never_shared", "lda", "a noise draw was used twice"),
     (two_statistics_as_two_sampled_steps, "one_event_per_step", "beta-bernoulli", "not one event per step"),
     (full_batches_accounted_as_sampled, "one_event_per_step", "beta-bernoulli", "not one event per step"),
+    # which of the two depends on the samples, whose coins nobody seeds
     (
         stops_on_a_private_quantity,
         "everything_else_is_public",
         "beta-bernoulli",
-        "something besides the noisy totals depends on a record",
+        "besides the noisy|steps are not the plan",
     ),
     (bad_row_times_zero, "defective_records_change_nothing_else", "second moments", "destroyed the sum"),
     (
