@@ -225,8 +225,8 @@ def test_ledger_and_checkpoint_belong_together(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
     other = PrivacyLedger(tmp_path / "b.ledger", 5.0, 1e-5, "coins")
     path = begun(tmp_path, ledger)
-    for wrong in (None, other):
-        with pytest.raises(ValueError, match=r"with a ledger|knows of no run"):
+    for wrong, says in ((None, "was begun with a ledger"), (other, "knows of no run")):
+        with pytest.raises(ValueError, match=says):
             BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=wrong)
     path.unlink()
     begun(tmp_path)

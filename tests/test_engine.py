@@ -131,8 +131,12 @@ def test_chunks_cover_the_sample_in_order():
 def test_only_public_facts_are_checked_before_a_private_fit():
     check_data(np.array([[np.nan, np.inf]]))
     check_data(sp.coo_array(np.eye(3)))
-    for bad, error in ((np.array([["a"]]), TypeError), (np.ones(3), ValueError), ([[1, 2], [3]], TypeError)):
-        with pytest.raises(error):
+    for bad, error, says in (
+        (np.array([["a"]]), TypeError, "X has dtype <U1"),
+        (np.ones(3), ValueError, "Expected 2D array"),
+        ([[1, 2], [3]], TypeError, "got list"),
+    ):
+        with pytest.raises(error, match=says):
             check_data(bad)
 
 

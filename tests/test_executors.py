@@ -178,24 +178,27 @@ class Dies(BetaBernoulli):
 
 
 @pytest.mark.parametrize(("executor", "losses"), [("processes", 1), ("dask", 1), ("dask", 2)], indirect=["executor"])
-def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path):
+def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path, monkeypatch):
     expected = coins().fit(in_parts(COINS)).posterior_["a"]
-    released, ledger = [], PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
+    noised, original = [], PrivacyPlan.add_noise
+
+    def add_noise(self, total, blocks, randomness, step):
+        noised.append(step)
+        return original(self, total, blocks, randomness, step)
 
     def arm(t):
-        released.append(t)
         if t == 2:
             for i in range(losses):
                 (tmp_path / f"die{i}").touch()
         return type(model).__mro__[1].step_size(model, t)
 
+    monkeypatch.setattr(PrivacyPlan, "add_noise", add_noise)
     model = Dies(str(tmp_path), PLAN, 0)
     model.step_size = arm
     found = model.fit(in_parts(COINS), executor=executor)
     assert not list(tmp_path.glob("die*"))
-    assert released == [1, 2, 3]
+    assert noised == [1, 2, 3]  # once in each step, however often its shares were computed
     np.testing.assert_array_equal(found.posterior_["a"], expected)
-    assert ledger.runs() == []
 
 
 COORDINATOR = """
@@ -307,7 +310,8 @@ class Counts(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
-def test_threads_share_the_processors(monkeypatch):
+@pytest.mark.parametrize("plan", [PLAN, PrivacyPlan.non_private(n_steps=3)], ids=["private", "not private"])
+def test_threads_share_the_processors(plan, monkeypatch):
     import numba
 
     monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
@@ -315,11 +319,22 @@ def test_threads_share_the_processors(monkeypatch):
     monkeypatch.setattr(_threads, "_pool", _threads._Pool())
     Counts.seen.clear()
     with threadpoolctl.threadpool_limits(4, user_api="blas"):
-        Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="threads")
+        Counts(privacy=plan, random_state=0).fit(in_parts(COINS), executor="threads")
         after = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
     assert set(Counts.seen) == {(4, 1)}  # kernels are shared with threads that have nothing else to do
     assert after == {4}
     assert n_threads() == 4
+
+
+def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    Counts.seen.clear()
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="joblib")
+    assert {kernels for kernels, *_ in Counts.seen} == {2}
 
 
 class Shared(BetaBernoulli):
@@ -389,8 +404,8 @@ def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, mode
 
 
 def test_executors_by_name():
-    assert resolve(None).__class__ is resolve("serial").__class__
-    assert resolve("joblib").__class__ is resolve("processes").__class__
+    names = [type(resolve(name)).__name__ for name in (None, "serial", "threads", "joblib", "processes")]
+    assert names == ["Serial", "Serial", "Threads", "Joblib", "Joblib"]
 
 
 def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):

@@ -51,6 +51,7 @@ def test_plans():
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=4)
     assert "Worth ε = 1 at δ = 1e-05." in texts(plan._repr_html_())
     assert "clip_norm" not in texts(plan._repr_html_())  # not chosen yet
+    assert "clip_norm" in texts(replace(plan, clip_norm=1.0)._repr_html_())
     assert "Worth" not in texts(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4)._repr_html_())
 
 

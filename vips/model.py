@@ -21,7 +21,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vips import engine, executors
 from vips._rowwise import row_norms
 from vips.checkpoint import Journal
-from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without
+from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without, whole_csr
 from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
 from vips.privacy._open_ledger import sent_from
 from vips.privacy.ledger import LedgerError, PrivacyLedger, current_ledger
@@ -467,6 +467,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return data
 
     def _plain_data(self, X, y) -> InMemoryData:
+        X = whole_csr(X)
         if y is None:
             X = validate_data(self, X, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         else:

@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from vips.privacy._lattice import SENSITIVITY_FACTOR
 
 HURTFUL = [
     0.0,
@@ -66,7 +65,7 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
         rows, row, times = drawn
         rows = np.repeat(rows, times, axis=0)
         added = np.vstack([rows[:1], row[None], rows[1:]])
-        for each, unit, allowed in ((plan, 1.0, 1.0 + 1e-9), (discrete, lattice.unit, SENSITIVITY_FACTOR)):
+        for each, unit, allowed in ((plan, 1.0, 1.0 + 1e-9), (discrete, lattice.unit, checks.SENSITIVITY_FACTOR)):
             before, after = total(rows, each), total(added, each)
             assert np.isfinite(after).all()
             moved = np.linalg.norm(after - before) * unit

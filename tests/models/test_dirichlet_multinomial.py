@@ -71,3 +71,10 @@ def test_bad_input():
         DirichletMultinomial().fit(np.ones((3, 1)))
     with pytest.raises(ValueError, match="Negative"):
         DirichletMultinomial().fit(np.array([[1.0, -1.0]]))
+
+
+def test_a_second_fit_has_a_noise_aware_posterior_of_its_own():
+    plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=1)
+    model = DirichletMultinomial(privacy=plan).fit(np.eye(2)[np.zeros(300, int)])
+    assert model.noise_aware_posterior_.mean[0] > 0.98
+    assert model.fit(np.eye(2)[np.ones(300, int)]).noise_aware_posterior_.mean[0] < 0.02

@@ -349,7 +349,7 @@ def test_public_mistakes_stop_a_private_fit_before_values_are_read(arguments, me
 def test_wrong_containers_are_refused_without_quoting_values():
     model = LatentDirichletAllocation(3, vocabulary=2, privacy=private_plan())
     for bad in (np.array([["secret", "1"]]), np.array([["secret", 1]], dtype=object), [["secret", 1.0]]):
-        with pytest.raises(TypeError) as error:
+        with pytest.raises(TypeError, match=r"X has dtype|needs X as an array") as error:
             model.fit(bad)
         assert "secret" not in str(error.value)
     with pytest.raises(ValueError, match="2D"):
@@ -440,3 +440,22 @@ def test_interrupted_fit_leaves_the_estimator_unfitted(corpus, monkeypatch):
         model.fit(corpus.counts)
     assert not [name for name in vars(model) if name.endswith("_")]
     assert "_fitting_plan" not in vars(model)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_stored_zero_is_no_word(dtype):
+    """Not even where, in single precision, the word is in one topic only, and that is one which the document has left."""
+    rng = np.random.default_rng(0)
+    concentration = 1e-3 + 1e3 * (rng.random((12, 300)) < 0.05)
+    concentration[:, 0] = np.where(np.arange(12) == 5, 1e3, 1e-3)
+    concentration[:, 1] = 1e-3
+    model = LatentDirichletAllocation(12, vocabulary=300, topic_word_prior=1e-3, dtype=dtype).fit(np.eye(300))
+    model.posterior_ = TopicPosterior(concentration)
+    stored = sp.csr_array((np.array([0.0, 1.0]), np.arange(2), [0, 2]), shape=(1, 300))
+    absent = sp.csr_array(stored.toarray())
+    assert (stored.nnz, absent.nnz) == (2, 1)
+    assert np.isfinite(model.transform(stored)).all()
+    np.testing.assert_array_equal(model.transform(stored), model.transform(absent))
+    np.testing.assert_array_equal(stored.data, [0.0, 1.0])
+    ones = sp.csr_array(rng.random((40, 300)) < 0.02)  # half of the words of each are hidden, and stored as zeros
+    assert np.isfinite(model.perplexity(ones.astype(float)))

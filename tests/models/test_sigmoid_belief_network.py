@@ -375,7 +375,7 @@ def test_unobserved_entries_are_not_looked_at(fitted, digits):
         fitted.transform(np.where(observed, np.nan, X), observed)
     torn = sp.csr_array(X)
     torn.indices[0] = 10**6
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="columns that do not exist"):
         fitted.transform(torn)
 
 

@@ -13,7 +13,7 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 """
 
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
-from vips.data._checks import check_data
+from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
@@ -37,4 +37,5 @@ __all__ = [
     "as_source",
     "check_data",
     "rows_without",
+    "whole_csr",
 ]

@@ -11,7 +11,7 @@ from vips.data._arrays import InMemoryData
 from vips.data._records import OpenPartition
 from vips.data._source import SourceError
 
-__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked"]
+__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "whole_csr"]
 
 
 def check_data(X, y=None) -> InMemoryData:
@@ -68,12 +68,36 @@ def checked_csr(X):
     Raises
     ------
     ValueError
-        If the three arrays do not make up a CSR matrix.
+        If the arrays do not make up a matrix of its format. SciPy would not notice, and read and write beyond them.
     """
-    X = X.tocsr()
-    X.check_format(full_check=False)
-    if (np.diff(X.indptr) < 0).any():
-        raise ValueError("X is not a CSR matrix: its indptr decreases.")
+    kind = f"a {X.format.upper()} matrix"
+    if X.format in ("csr", "csc", "bsr"):
+        X.check_format(full_check=False)
+        if (np.diff(X.indptr) < 0).any():
+            raise ValueError(f"X is not {kind}: its indptr decreases.")
+    if X.format in ("csc", "coo"):
+        rows = X.indices if X.format == "csc" else X.coords[0]
+        if len(rows) and not 0 <= rows.min() <= rows.max() < X.shape[0]:
+            raise ValueError(f"X is not {kind}: an entry is in a row that does not exist.")
+    return X.tocsr()
+
+
+def whole_csr(X):
+    """A sparse matrix as CSR all of whose entries are in rows and columns that exist; anything else as it is.
+
+    For data that may be looked at: predictions, and fits that are not private. In a private fit an entry in a column that does
+    not exist makes its record defective.
+
+    Raises
+    ------
+    ValueError
+        If the arrays do not make up such a matrix.
+    """
+    if not sp.issparse(X):
+        return X
+    X = checked_csr(X)
+    if len(X.indices) and not 0 <= X.indices.min() <= X.indices.max() < X.shape[-1]:
+        raise ValueError(f"X has entries in columns that do not exist: it has {X.shape[-1]} columns, counted from 0.")
     return X
 
 

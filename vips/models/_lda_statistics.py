@@ -83,6 +83,18 @@ def canonical(documents) -> sp.csr_array:
     return documents
 
 
+def without_zeros(indptr, words, counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row pointers, words and counts of the words that occur.
+
+    A stored zero is no word: its ratio could be 0/0, where the only topic of the word is one that the document has left.
+    """
+    if counts.all():
+        return indptr, words, counts
+    occurs = counts != 0
+    ends = np.concatenate([[0], np.cumsum(occurs)])
+    return ends[indptr].astype(indptr.dtype), words[occurs], counts[occurs]
+
+
 def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
     """Documents whose counts are finite, not negative (and whole, if ``integers``), of words that exist."""
     documents = canonical(documents)
@@ -128,9 +140,11 @@ class DocumentStatistics(RecordStatistics):
     def __init__(self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
         self._posterior, self._prior = posterior, prior
-        self._indptr = documents.indptr.astype(np.int64)
-        self._indices = documents.indices.astype(np.int32, copy=False)
-        self._counts = documents.data.astype(dtype)
+        self._indptr, self._indices, self._counts = without_zeros(
+            documents.indptr.astype(np.int64),
+            documents.indices.astype(np.int32, copy=False),
+            documents.data.astype(dtype),
+        )
         self._word_weights, self._log_scale = posterior.word_weights(np.dtype(dtype))
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
         self._topic_weights = np.empty((n_documents, n_topics), dtype)

@@ -26,11 +26,12 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
 
+from vips.data import whole_csr
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
 from vips.models._lda_noise import noise_aware_topics
 from vips.models._lda_perplexity import completion_log_likelihood, split_words
-from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents
+from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models._lda_sums import resample_counts
 from vips.models._lda_view import LARGEST_SCALE, denoise_counts, scale_words
 from vips.privacy import PrivacyPlan
@@ -350,20 +351,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         """Documents of ``document_length`` words each; empty ones stay empty."""
         if self.document_length is None:
             return documents
-        counts = documents.data.astype(np.float64)
+        indptr, words, counts = without_zeros(documents.indptr, documents.indices, documents.data.astype(np.float64))
         if self.length_method == "resample":
             drawn = np.empty(len(counts))
-            resample_counts(documents.indptr, documents.indices, counts, self.document_length, drawn)
+            resample_counts(indptr, words, counts, self.document_length, drawn)
             counts = drawn
         else:
-            as_float = sp.csr_array((counts, documents.indices, documents.indptr), shape=documents.shape)
-            lengths = as_float.sum(axis=1)
-            counts *= np.repeat(self.document_length / np.where(lengths > 0, lengths, 1.0), np.diff(documents.indptr))
-        return sp.csr_array((counts, documents.indices, documents.indptr), shape=documents.shape)
+            lengths = sp.csr_array((counts, words, indptr), shape=documents.shape).sum(axis=1)
+            counts *= np.repeat(self.document_length / np.where(lengths > 0, lengths, 1.0), np.diff(indptr))
+        return sp.csr_array((counts, words, indptr), shape=documents.shape)
 
     def _check_documents(self, X) -> sp.csr_array:
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        X = validate_data(self, whole_csr(X), reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
 

@@ -21,12 +21,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from vips.data import whole_csr
 from vips.model import NUMERIC_DTYPES
 from vips.models._regression_posterior import posterior_probabilities
 from vips.models._sbn_contract import BeliefNetwork
@@ -251,10 +251,13 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
         check_is_fitted(self)
         X = validate_data(
-            self, X, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES, ensure_all_finite=observed is None
+            self,
+            whole_csr(X),
+            reset=False,
+            accept_sparse="csr",
+            dtype=NUMERIC_DTYPES,
+            ensure_all_finite=observed is None,
         )
-        if sp.issparse(X):
-            X.check_format(full_check=True)  # columns that do not exist
         if observed is not None:
             observed = np.asarray(observed)
             if observed.dtype != bool or observed.shape != X.shape:

@@ -137,7 +137,7 @@ class PublicPipeline(PipelineOfCopies):
 
     def _check_steps(self, X) -> bool:
         """Whether the last step is private; raises if it is and another step is not allowed."""
-        model = self.steps[-1][1] if len(self.steps) else None
+        model = self.steps[-1][1] if isinstance(self.steps, list | tuple) and self.steps else None
         if not isinstance(model, ConjugateExponentialModel):
             raise TypeError(
                 f"The last step of a PublicPipeline must be a vips model, got {type(model).__name__}. For other estimators "

@@ -1,0 +1,166 @@
+"""The law of what can be reached: from a fitted model, its posterior, its files and its report one reaches what is listed here,
+and all of it is a function of the noisy totals.
+
+Fits to records that have nothing in common are given the same noisy totals. What can then be reached must be equal to the last
+bit, wherever it is kept.
+"""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import tempfile
+import warnings
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.laws import checks
+from tests.laws.cases import arguments
+from tests.laws.walk import vips_globals, walk
+from vips import PrivacyPlan
+from vips._archive import read_archive
+from vips.checkpoint import posterior_arrays
+
+# Attributes that a private fit adds to those of the constructor.
+LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
+OF_CLASS = {"BayesianLogisticRegression": {"classes_"}}  # as declared
+CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std",
+              "repeated", "arrays"}  # fmt: skip
+SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
+REPORT = {"plan", "unit", "released", "declared_public", "on_invalid", "ledger", "repeated_steps", "preprocessing",
+          "tuning", "not_covered", "versions"}  # fmt: skip
+# Of posteriors by class: what is written to files, and what else they hold in memory.
+WRITTEN = {
+    "dict": {"a", "b", "mean", "second"},
+    "Dirichlet": {"concentration"},
+    "TopicPosterior": {"concentration", "word_scale", "average_scale", "step"},
+    "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step"},
+    "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step"},
+    "NetworkPosterior": {
+        "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
+        "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
+        "shrinkage_local_rate_rate", "shrinkage_unit_rate_shape", "shrinkage_unit_rate_rate", "shrinkage_variance_rate",
+        "shrinkage_variance_inverse_rate", "shrinkage_global_rate_shape", "shrinkage_global_rate_rate",
+    },
+}  # fmt: skip
+HELD = {
+    "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others when they are asked for
+    "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
+}
+N_STEPS = 2
+
+
+@contextmanager
+def frozen_noise(seen):
+    """Noisy totals that were drawn beforehand. ``seen(step)`` is called where noise would be drawn."""
+
+    def add_noise(self, total, blocks, randomness, step):
+        assert {n: np.shape(v) for n, v in total.items()} == {n: b.shape for n, b in blocks.items()}
+        seen(step)
+        return totals_of(blocks, step)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", add_noise)
+        yield
+
+
+def totals_of(blocks, step) -> dict[str, np.ndarray]:
+    """The frozen noisy totals of a step."""
+    rng = np.random.default_rng(step)
+    drawn = {name: rng.normal(20.0, 30.0, block.shape) for name, block in blocks.items()}
+    return {n: v + np.swapaxes(v, -1, -2) if blocks[n].symmetric else v for n, v in drawn.items()}
+
+
+def what_a_fit_leaves(case, records, noise: str):
+    """A fitted model, and everything that there is after the fit, by where it is."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.6, n_steps=N_STEPS, clip_norm=case.clip_norm, noise=noise)
+    model = case.make_model(privacy=plan, random_state=0)
+    left = {"model": model}
+    with tempfile.TemporaryDirectory() as folder:
+        checkpoint, saved = Path(folder, "fit.vips"), Path(folder, "saved.vips")
+
+        def look(step):
+            if checkpoint.exists():
+                left[f"checkpoint after step {step - 1}"] = read_archive(checkpoint, "checkpoint")
+
+        with frozen_noise(look):
+            model.fit(*arguments(records), checkpoint=checkpoint)
+        look(N_STEPS + 1)
+        model.save(saved)
+        left["saved model"] = read_archive(saved, "model")
+        known = (checkpoint, saved)  # read above: their raw bytes hold the time
+        left["files"] = {
+            file.name: None if file in known else file.read_bytes() for file in sorted(Path(folder).iterdir())
+        }
+    left["report"] = [str(model.privacy_), model.privacy_._repr_html_(), model.privacy_.to_dict()]
+    left["words"] = repr(model)
+    if not model.takes_one_label:  # a second for each regression, which makes it of `noisy_totals_` alone
+        left["noise-aware posterior"] = _noise_aware(copy.copy(model))
+    left["pickle"] = pickle.dumps(model)
+    return model, left
+
+
+def _noise_aware(model):
+    """If there is one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the clip of these plans
+        return getattr(model, "noise_aware_posterior_", None)
+
+
+def walked(left) -> dict[str, list]:
+    """Places and contents of all that; what modules and classes keep, too."""
+    of_class = {name: value for name, value in vars(type(left["model"])).items() if not callable(value)}
+    there = {place: walk(thing, place) for place, thing in (left | {"class": of_class}).items()}
+    return there | {"modules": vips_globals()}
+
+
+def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
+    """To the last bit the same after fits to other records, fewer, and hostile ones."""
+    first, other = (case.make_records(n, np.random.default_rng(seed)) for n, seed in ((30, 20), (11, 21)))
+    hostile = checks.stack(checks.stack(other, case.hostile["nan"]), case.hostile["huge"])
+    for noise, neighbours in (("gaussian", [other, hostile]), ("discrete", [hostile])):
+        expected = walked(what_a_fit_leaves(case, first, noise)[1])
+        for records in neighbours:
+            found = walked(what_a_fit_leaves(case, records, noise)[1])
+            assert set(found) == set(expected), "which files there are depends on the records"
+            for place, things in expected.items():
+                differ = [here[0] for here, there in zip(things, found[place], strict=False) if here != there]
+                assert not differ, f"{differ[0]} depends on the records"
+                assert len(things) == len(found[place]), f"what can be reached from {place} depends on the records"
+
+
+def what_can_be_reached_is_listed(case) -> None:
+    """Names of attributes, of parts of files, of fields: none that is not known to be public."""
+    model, left = what_a_fit_leaves(case, case.make_records(30, np.random.default_rng(20)), "gaussian")
+    blocks, parameters, posterior = model.blocks(), set(model.get_params(deep=False)), model.posterior_
+    own = LEARNT | OF_CLASS.get(type(model).__name__, set())
+    assert set(vars(model)) == parameters | own, f"a model holds {set(vars(model)) ^ (parameters | own)}"
+    pickled = set(model.__getstate__()) - {"_sent_from"}
+    assert pickled == parameters | own, f"a pickle holds {pickled ^ (parameters | own)}"
+    kind = type(posterior).__name__
+    held, written = set(posterior if kind == "dict" else vars(posterior)), set(posterior_arrays(posterior))
+    assert held <= WRITTEN[kind] | HELD.get(kind, set()), f"a posterior holds {held - WRITTEN[kind]}"
+    assert written <= WRITTEN[kind], f"a posterior writes {written - WRITTEN[kind]}"
+    assert set(vars(model.noisy_totals_)) == {"average", "noise_std"}, "noisy totals hold something else"
+    assert set(model.noisy_totals_.average) == set(model.noisy_totals_.noise_std) == set(blocks)
+    assert set(vars(model.privacy_)) == REPORT, f"a report holds {set(vars(model.privacy_)) ^ REPORT}"
+    for step in range(1, N_STEPS + 1):
+        header, arrays = left[f"checkpoint after step {step}"]
+        assert set(header) == CHECKPOINT, f"a checkpoint's header holds {set(header) ^ CHECKPOINT}"
+        names = {f"{each}/{name}" for each in ("noisy", "average") for name in blocks}
+        names |= {f"posterior/{name}" for name in written}
+        assert set(arrays) == names, f"a checkpoint holds {set(arrays) ^ names}"
+        for name, total in totals_of(blocks, step).items():
+            np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
+    header, arrays = left["saved model"]
+    assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"
+    assert set(header["learnt"]) == own - {"posterior_", "noisy_totals_", "privacy_"}
+    names = written | {f"noisy_totals/{name}" for name in blocks}
+    assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
+    assert set(left["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(left['files'])}"
+
+
+ALL = [everything_reachable_is_a_function_of_the_noisy_totals, what_can_be_reached_is_listed]

@@ -1,0 +1,184 @@
+"""The law of totals: a step's estimate is the sum of the sampled records' clipped statistics, divided by the public rate.
+
+Everything on the right-hand side is computed here once more, from one record at a time: which rows are in the sample by the
+definition of a coin, the clip by the norm of the record's own vector, the lattice by the formula of docs/guarantee.md. An
+engine that divides by anything it has observed, or sums other rows, differs from that wherever it does so.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+from randomgen import AESCounter
+
+from tests.laws import checks
+from vips import PrivacyPlan, engine
+from vips.data import InMemoryData
+
+SEED = 4
+SIZE = 7  # rows of a partition: the last one of 40 is shorter
+# So little noise that it does not show; a private fit in every other respect.
+HARDLY = {"noise_multiplier": 1e-9, "n_steps": 2, "reproducible_noise": True}
+# Every way of sampling, under both relations, and the rows of a partition.
+SAMPLINGS = [
+    ({"sampling_rate": 0.4}, SIZE),
+    ({"sampling_rate": 0.7, "relation": "replace_one"}, 40),
+    ({"sampling": "full"}, SIZE),
+    ({"sampling": "fixed", "relation": "replace_one", "batch_size": 13, "n_records": 40}, SIZE),
+]
+
+
+def _coin(key: int, step: int, partition: int, row: int) -> int:
+    """The word of a row's half of AES(key, (step, partition, row // 2))."""
+    return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
+
+
+def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
+    """Rows, counted through all partitions, that step ``step`` of a reproducible fit takes."""
+    if plan.sampling == "full":
+        return list(range(sum(sizes)))
+    key = plan.randomness(SEED).sampling_key
+    if plan.sampling == "fixed":
+        coins = [_coin(key, step, 0, row) for row in range(plan.n_records)]
+        return sorted(np.argsort(np.array(coins, np.uint64), kind="stable")[: plan.batch_size].tolist())
+    below, rows, start = int(plan.sampling_rate * 2.0**64), [], 0
+    for partition, size in enumerate(sizes):
+        rows += [start + row for row in range(size) if _coin(key, step, partition, row) < below]
+        start += size
+    return rows
+
+
+def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, np.ndarray]:
+    """One record's statistics, scaled into the ball of radius C by their own norm."""
+    blocks = model.blocks()
+    own = model.expected_statistics(records[[row]], posterior).weighted_sum(np.ones(1))
+    own = {name: np.asarray(own[name], np.float64) for name in blocks}
+    norm = math.sqrt(sum(float(np.sum((own[name] / block.scale) ** 2)) for name, block in blocks.items()))
+    own = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in own.items()}
+    return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
+
+
+class Steps:
+    """What a fit does in each step: the posterior that its E-step saw, and the total that came of it."""
+
+    def __init__(self, model):
+        self.posteriors, self.averages = [], []
+        original = model.to_posterior
+
+        def to_posterior(average, noise_std, previous):
+            self.averages.append({name: np.array(value) for name, value in average.items()})
+            self.posteriors.append(original(average, noise_std, previous))
+            return self.posteriors[-1]
+
+        model.to_posterior = to_posterior
+        model.step_size = lambda t: 1.0  # then the average is the last noisy total, divided by the rate
+
+
+def steps_of(model, data, *labels, **arguments) -> Steps:
+    """Of a fit to ``data``."""
+    steps = Steps(model)
+    model.fit(data, *labels, **arguments)
+    return steps
+
+
+def in_partitions(records, size: int = SIZE) -> InMemoryData:
+    """The same records in ranges of ``size`` rows."""
+    data = checks.as_data(records)
+    return InMemoryData(*data.arrays, partition_size=size)
+
+
+def check_steps(steps: Steps, model, records, plan: PrivacyPlan, sizes) -> None:
+    """Every step's total against the closed form."""
+    blocks, realised = model.blocks(), []
+    for step in range(1, plan.n_steps + 1):
+        rows = sampled_rows(plan, step, sizes)
+        realised.append(len(rows))
+        shares = [clipped(model, records, row, steps.posteriors[step - 1], plan.clip_norm) for row in rows]
+        for name, block in blocks.items():
+            expected = sum((share[name] for share in shares), np.zeros(block.shape)) / plan.sampling_rate
+            # rounding of norms and weights (single precision), and the little noise
+            slack = (2e-5 * len(rows) + 1e-6) * plan.clip_norm * block.scale / plan.sampling_rate
+            error = np.abs(steps.averages[step][name] - expected).max()
+            assert error <= slack, f"a step's total is not the sum of its sample over the public rate: {name}, {error}"
+    if plan.sampling == "poisson":
+        assert max(abs(n / sum(sizes) - plan.sampling_rate) for n in realised) > 0.02, "the sample tells nothing"
+
+
+def totals_are_sums_over_the_public_rate(case) -> None:
+    """In one partition and in several, for every way of sampling."""
+    records = case.make_records(40, np.random.default_rng(6))
+    for sampling, size in SAMPLINGS:
+        plan = PrivacyPlan(clip_norm=case.clip_norm, **HARDLY, **sampling)
+        data, model = in_partitions(records, size), case.make_model(privacy=plan, random_state=SEED)
+        check_steps(steps_of(model, data), model, records, plan, data.sizes)
+
+
+def n_coordinates(blocks) -> int:
+    """d: a symmetric matrix of n columns has n (n + 1) / 2 coordinates."""
+    count = 0
+    for block in blocks.values():
+        if block.symmetric:
+            *outer, n, _ = block.shape
+            count += math.prod(outer) * n * (n + 1) // 2
+        else:
+            count += math.prod(block.shape)
+    return count
+
+
+def records_are_rounded_as_finely_as_stated(case) -> None:
+    """Unit σC/2^m with 2^m ≥ 2⁹ σ √d and at least 2¹⁰; each coordinate to the nearest unit, a record by at most C/2¹⁰."""
+    records = case.make_records(6, np.random.default_rng(7))
+    for sigma in (0.5, 40.0):
+        model, plan, _, posterior = checks.prepared(case, 2, noise="discrete")
+        plan, blocks = replace(plan, noise_multiplier=sigma), model.blocks()
+        needed = 2.0**9 * sigma * math.sqrt(n_coordinates(blocks))
+        unit = sigma * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(needed)))
+        for row in range(6):
+            found = engine.clipped_sum(
+                model, blocks, checks.as_data(records[[row]]), posterior, plan, plan.randomness(SEED), 1
+            )
+            exact = clipped(model, records, row, posterior, plan.clip_norm)
+            moved = np.concatenate(
+                [_isometric(unit * found[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
+            )
+            slack = 2e-5 * plan.clip_norm  # of weights in single precision
+            assert np.abs(moved).max() <= 0.5 * unit + slack, "a record is not rounded to the nearest unit"
+            assert np.linalg.norm(moved) <= plan.clip_norm / 2.0**10 + slack, "the lattice is coarser than stated"
+
+
+def _embedded(array, block):
+    """Entries off the diagonal of a symmetric block × √2."""
+    if not block.symmetric:
+        return array
+    return array * np.where(np.eye(block.shape[-1], dtype=bool), 1.0, math.sqrt(2.0))
+
+
+def _isometric(array, block):
+    """Every coordinate once."""
+    return np.ravel(array[..., *np.triu_indices(block.shape[-1])] if block.symmetric else array)
+
+
+def noise_uses_every_point_of_the_lattice(case) -> None:
+    """Noise in multiples of some units has the stated deviation too, and shows which totals are possible."""
+    model, plan, *_ = checks.prepared(case, 2, noise="discrete", noise_multiplier=3.0)
+    blocks, randomness, draws = model.blocks(), plan.randomness(0), []
+    unit = 3.0 * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(2.0**9 * 3.0 * math.sqrt(n_coordinates(blocks)))))
+    zero = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
+    while sum(map(len, draws)) < 1000:
+        noisy = plan.add_noise(zero, blocks, randomness, 1)
+        draws += [_isometric(_embedded(noisy[n], b) / b.scale, b) for n, b in blocks.items()]
+    units = np.concatenate(draws) / unit
+    assert np.abs(units - np.rint(units)).max() < 1e-3, "the noise is not in the stated units"
+    for divisor in (2, 16):
+        counts = np.bincount(np.rint(units).astype(np.int64) % divisor, minlength=divisor)
+        expected = len(units) / divisor
+        assert np.abs(counts - expected).max() < 6.0 * math.sqrt(expected), "the noise leaves points of the lattice out"
+
+
+ALL = [
+    totals_are_sums_over_the_public_rate,
+    records_are_rounded_as_finely_as_stated,
+    noise_uses_every_point_of_the_lattice,
+]
