@@ -35,17 +35,16 @@ PLAN = PrivacyPlan(noise_multiplier=40.0, sampling="full", n_steps=6, clip_norm=
 COINS = np.random.default_rng(0).integers(0, 2, (20, 3)).astype(float)
 
 
-def worker(folder: Path, n_threads: int, seconds: float) -> None:
-    """One process of the crowd."""
+def worker(folder: Path, n_threads: int) -> None:
+    """One process of the crowd, until it is told to stop."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(**what) -> None:
         os.write(log, (json.dumps(what) + "\n").encode())
 
     def work() -> None:
-        number, ends = 0, time.monotonic() + seconds
-        shared = None
-        while time.monotonic() < ends:
+        number, shared = 0, None
+        while not (folder / "stop").exists():
             path = folder / f"{number}.ledger"
             try:
                 if shared is None or shared.path != path:
@@ -114,26 +113,39 @@ def one_round(ledger: PrivacyLedger, note) -> None:
 
 
 def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, kill: bool) -> int:
-    """Run the crowd; the number of kills."""
-    ends = time.monotonic() + seconds
+    """Run the crowd for that long at least, and until much has happened; the number of kills."""
+    begun, kills, seen = time.monotonic(), 0, -1
 
     def started() -> subprocess.Popen:
-        left = max(0.5, ends - time.monotonic())
-        command = [sys.executable, "-m", "tests.privacy.ledger_crowd", str(folder), "--worker", str(left)]
+        command = [sys.executable, "-m", "tests.privacy.ledger_crowd", str(folder), "--worker"]
         return subprocess.Popen([*command, "--threads", str(n_threads)])
 
-    children, kills = [started() for _ in range(n_processes)], 0
-    while kill and time.monotonic() < ends - 1.0:
+    def much_has_happened() -> bool:
+        done = Counter(line["did"] for line in log_of(folder))
+        return done["charge"] > 20 and (kills >= 3 if kill else done["refused"] > 0)
+
+    children = [started() for _ in range(n_processes)]
+    while time.monotonic() < begun + seconds or not much_has_happened():
         time.sleep(random.uniform(0.0, 1.0))
-        victim = random.randrange(n_processes)
-        if children[victim].poll() is None:
-            children[victim].send_signal(signal.SIGKILL)
-            kills += 1
-        children[victim].wait()
-        children[victim] = started()
+        assert time.monotonic() < begun + seconds + 300.0, "the crowd gets nowhere"
+        written = len(log_of(folder)) if kill else seen
+        if written > seen:  # else those who were started last are not at work yet
+            victim, seen = random.randrange(n_processes), written
+            if children[victim].poll() is None:
+                children[victim].send_signal(signal.SIGKILL)
+                kills += 1
+            children[victim].wait()
+            children[victim] = started()
+    (folder / "stop").touch()
     for child in children:
-        assert child.wait(timeout=seconds + 120.0) == 0, "a process of the crowd failed"
+        assert child.wait(timeout=120.0) == 0, "a process of the crowd failed"
     return kills
+
+
+def log_of(folder: Path) -> list[dict]:
+    log = folder / "log"
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
 
 
 def entries_of(path: Path) -> list[dict]:
@@ -147,7 +159,7 @@ def entries_of(path: Path) -> list[dict]:
 
 def check(folder: Path) -> Counter:
     """Compare ledgers with the log."""
-    log = [json.loads(line) for line in (folder / "log").read_text().splitlines()]
+    log = log_of(folder)
     counts = Counter(line["did"] for line in log)
     failures = [line["error"] for line in log if line["did"] == "failed"]
     assert not failures, (len(failures), failures[:3])
@@ -184,10 +196,10 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--threads", type=int, default=6)
     parser.add_argument("--kill", action="store_true")
-    parser.add_argument("--worker", type=float, help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker is not None:
-        worker(options.folder, options.threads, options.worker)
+    if options.worker:
+        worker(options.folder, options.threads)
         return
     kills = supervise(options.folder, options.processes, options.threads, options.seconds, options.kill)
     print(json.dumps({"kills": kills, **check(options.folder)}))

@@ -12,7 +12,7 @@ import pytest
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs kill -9")
 @pytest.mark.parametrize("how", [["--processes=4", "--threads=6"], ["--processes=2", "--threads=4", "--kill"]])
 def test_a_crowd_loses_no_charge_and_exceeds_no_budget(how, tmp_path):
-    command = [sys.executable, "-m", "tests.privacy.ledger_crowd", str(tmp_path), "--seconds=6", *how]
+    command = [sys.executable, "-m", "tests.privacy.ledger_crowd", str(tmp_path), "--seconds=5", *how]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
