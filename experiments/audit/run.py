@@ -16,7 +16,9 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from tests.laws import test_mutants as mutants
 from tests.laws.cases import CASES, arguments
-from tests.privacy.test_audit import BAD_MODELS, BY_NAME, FULL, MUTANTS, SAMPLED
+from tests.privacy.audits import BY_NAME, FULL, SAMPLED
+from tests.privacy.test_audit_models import BAD_MODELS
+from tests.privacy.test_audit_mutants import MUTANTS
 from vips import PrivacyPlan, audit
 from vips.privacy._audit_canaries import canary_bound
 

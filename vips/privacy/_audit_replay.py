@@ -1,40 +1,30 @@
 """Does anything but the noisy totals depend on the records? Fits whose noisy totals were fixed beforehand.
 
-Whatever such a fit shows must be the same for every data set: the path of the posterior, shapes, number and size of
-steps, errors, warnings, printed text, what is left on the fitted object, the report.
+Whatever such a fit shows must be the same for every data set: posteriors, steps, errors and warnings, output, files,
+everything that can be reached from the fitted object, and what stays in classes and modules.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import io
+import contextvars
+import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
 import numpy as np
-import scipy.sparse as sp
 
+from vips.privacy._audit_files import watching
+from vips.privacy._audit_output import listening
+from vips.privacy._audit_reach import reachable
 from vips.privacy._audit_records import Table, for_records
-from vips.privacy._audit_report import Finding
+from vips.privacy._audit_surroundings import Surroundings
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.sampling import PoissonCoins
 
-__all__ = ["FrozenPlan", "Replay", "fingerprint", "frozen", "replay", "replay_findings"]
+__all__ = ["KINDS", "FrozenPlan", "Replay", "frozen", "replay"]
 
 KINDS = ("noisy", "sparse", "exact")
-DEEPEST = 8
-_ADVICE = {
-    "errors and warnings": "whether a fit raises, warns or prints may not depend on a record: let `valid_records` drop it, and "
-    "check public facts only.",
-    "steps": "number, sizes and shapes of the steps must be public: no stopping on a bound, no step size or vocabulary "
-    "computed from the records.",
-    "posterior": "the posterior must be a function of noisy totals and constructor arguments: a model that needs the number of "
-    "records sums a block `count`.",
-    "fitted object": "what stays on the object is released with it: keep no count, vocabulary or cache of the records in "
-    "attributes, reports or parameters.",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,34 +72,26 @@ def frozen(plan: PrivacyPlan, n_records: int, n_steps: int, kind: str = "noisy")
 
 @dataclass(frozen=True)
 class Replay:
-    """What one fit showed, as text and bytes that can be compared."""
+    """What one fit showed, as texts that can be compared.
 
-    said: tuple
-    steps: tuple
-    path: tuple
-    left: dict[str, object]
+    Attributes
+    ----------
+    shown : dict of str to dict of str to str
+        Aspect, as in the names of the findings, -> name of a thing -> its description.
+    unseen : tuple of str
+        Events of which only the name is known, not what was said.
+    """
+
+    shown: dict[str, dict[str, str]]
+    unseen: tuple[str, ...]
 
     @property
     def error(self) -> str | None:
-        return self.said[0]
-
-    def differences(self, other: Replay) -> dict[str, str]:
-        """Aspect -> what differs."""
-        found = {}
-        if self.said != other.said:
-            found["errors and warnings"] = f"{_short(other.said)} instead of {_short(self.said)}"
-        elif self.steps != other.steps:
-            found["steps"] = f"{_short(other.steps)} instead of {_short(self.steps)}"
-        elif self.path != other.path:
-            found["posterior"] = "another path"
-        names = sorted(name for name in {**self.left, **other.left} if self.left.get(name) != other.left.get(name))
-        if names and "errors and warnings" not in found:
-            found["fitted object"] = ", ".join(names)
-        return found
+        return self.shown["errors and warnings"].get("error")
 
 
-def replay(model, plan: FrozenPlan, table: Table) -> tuple[Replay, object, list]:
-    """Fit ``model`` (which is changed: pass a clone).
+def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | None) -> tuple[Replay, object, list]:
+    """Fit ``model`` (which is changed: pass a clone); look at the surroundings, if any.
 
     Returns
     -------
@@ -121,73 +103,61 @@ def replay(model, plan: FrozenPlan, table: Table) -> tuple[Replay, object, list]
     """
     model.set_params(privacy=plan)
     plan.seen.clear()
-    averages, posteriors, path, sizes = [], [], [], []
+    posteriors, path, sizes = [], {}, {}
     to_posterior, step_size = model.to_posterior, model.step_size
 
     def recording_posterior(average, noise_std, previous):
-        averages.append((fingerprint(average), fingerprint(noise_std)))
-        posteriors.append(to_posterior(average, noise_std, previous))
-        path.append(fingerprint(posteriors[-1]))  # now: later it may hold what an E-step cached
-        return posteriors[-1]
+        posterior = to_posterior(average, noise_std, previous)
+        # described now: later it may hold what an E-step caches in it
+        roots = {"average": average, "noise_std": noise_std, "posterior": posterior}
+        path.update({f"{name} after step {len(posteriors)}": text for name, text in reachable(roots).items()})
+        posteriors.append(posterior)
+        return posterior
 
     def recording_step_size(t):
-        sizes.append((t, fingerprint(step_size(t))))
-        return step_size(t)
+        size = step_size(t)
+        sizes[f"step size {t}"] = str(reachable({"": size}))
+        return size
 
     model.to_posterior, model.step_size = recording_posterior, recording_step_size
-    printed, error = io.StringIO(), None
-    with warnings.catch_warnings(record=True) as caught, contextlib.redirect_stdout(printed):
+    context, said, around = contextvars.copy_context(), {}, {}
+    if surroundings:
+        surroundings.begin()
+    with listening() as output, watching() as written, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            model.fit(*table.fit_arguments)
-        except Exception as raised:  # shown like everything else
-            error = f"{type(raised).__name__}: {raised}"
+            context.run(model.fit, *table.fit_arguments)
+        except Exception as raised:
+            said["error"] = "".join(_chain(raised))
+        if surroundings:
+            around = surroundings.contents(context)
     del model.to_posterior, model.step_size
-    said = (error, tuple(str(warning.message) for warning in caught), printed.getvalue())
-    steps = (len(plan.seen), tuple(fingerprint(entry) for entry in plan.seen), tuple(sizes))
-    left = {name: fingerprint(value) for name, value in vars(model).items() if name not in ("privacy", "privacy_")}
-    if "privacy_" in vars(model):
-        left["privacy_"] = fingerprint(model.privacy_.to_dict())
-    return Replay(said, steps, (tuple(averages), tuple(path)), left), model, posteriors
+    said |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
+    steps = {"number": str(len(plan.seen))} | {f"shapes {i}": str(each) for i, each in enumerate(plan.seen)} | sizes
+    shown = {
+        "errors and warnings": said,
+        "output": output,
+        "files and processes": written.contents | {"events": "\n".join(written.events)},
+        "steps": steps,
+        "posterior": path,
+        "fitted object": reachable(vars(model) | {"(pickled)": _pickled(model)}),
+        "classes and modules": around,
+    }
+    return Replay(shown, tuple(written.unseen)), model, posteriors
 
 
-def replay_findings(reference: Replay, n_steps: int, others: Mapping[str, Replay]) -> list[Finding]:
-    """What differs between a fit of ``n_steps`` and fits to neighbours, by aspect."""
-    found: dict[str, str] = {}
-    if reference.steps[0] != n_steps:
-        found["steps"] = f"{reference.steps[0]} steps instead of the plan's {n_steps}"
-    for name, other in others.items():
-        for aspect, difference in reference.differences(other).items():
-            found.setdefault(aspect, f"{name}: {difference}")
-    checked = f"{len(others)} fits to neighbours with the noisy totals fixed"
-    return [
-        Finding(f"replay: {aspect}", checked, found.get(aspect, "identical"), "identical", aspect not in found, advice)
-        for aspect, advice in _ADVICE.items()
-    ]
+def _chain(error: BaseException) -> Iterator[str]:
+    """Text of an error, its notes, and the errors that led to it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield from traceback.format_exception_only(error)
+        error = error.__cause__ or error.__context__
 
 
-def fingerprint(value: object, depth: int = 0) -> object:
-    """Something that is equal for equal values: containers and objects by what they hold, arrays by their bytes."""
-    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
-        return (value.dtype.str, value.shape, hashlib.blake2b(value.tobytes()).hexdigest())
-    if sp.issparse(value):
-        return (type(value).__name__, value.shape, fingerprint(value.toarray()))
-    if isinstance(value, float | np.floating):
-        return float(value).hex()
-    if value is None or isinstance(value, str | bytes | int | complex | np.generic | type):
-        return repr(value)
-    if depth > DEEPEST:
-        return type(value).__name__
-    if isinstance(value, Mapping):
-        return tuple((repr(key), fingerprint(value[key], depth + 1)) for key in value)
-    if isinstance(value, list | tuple | np.ndarray):
-        return (type(value).__name__, *(fingerprint(each, depth + 1) for each in value))
-    if isinstance(value, set | frozenset):
-        return (type(value).__name__, *sorted(repr(fingerprint(each, depth + 1)) for each in value))
-    held = {name: each for name, each in getattr(value, "__dict__", {}).items() if not callable(each)}
-    return (type(value).__name__, fingerprint(held, depth + 1))
-
-
-def _short(value: object, length: int = 160) -> str:
-    text = repr(value)
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _pickled(model: object) -> object:
+    """What pickle would store of the model, which its class may choose."""
+    try:
+        return model.__reduce_ex__(2)
+    except Exception as error:
+        return type(error).__name__

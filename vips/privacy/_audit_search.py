@@ -10,7 +10,7 @@ Every law here is a statement about S(D), the engine's clipped sum of a data set
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -21,7 +21,7 @@ from vips.privacy._audit_report import Finding
 from vips.privacy._audit_sums import ClippedSum, WorstPair
 from vips.privacy._lattice import SENSITIVITY_FACTOR
 
-__all__ = ["Search", "lattice_findings", "sum_findings"]
+__all__ = ["Search", "each_statistics", "lattice_findings", "sum_findings"]
 
 TOLERANCE = 1e-9
 BASE_SIZE = 8
@@ -42,6 +42,8 @@ class Search:
         Largest violation of each law; ``inexact`` is of the sums on the lattice, in any order and any chunks.
     norm_ratio : float
         Largest (true norm) / (reported norm).
+    largest_chunk : int
+        Records in the largest chunk.
     problems : list of str
         Errors, warnings and infinite sums because of a record.
     """
@@ -54,6 +56,7 @@ class Search:
     remembered: float = 0.0
     inexact: float = 0.0
     norm_ratio: float = 0.0
+    largest_chunk: int = 0
     n_pairs: int = 0
     culprit: str = "none"
     misreported: str = "none"
@@ -151,13 +154,14 @@ class Search:
             with np.errstate(all="ignore"):
                 valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))
                 usable = everything.take(valid)
-                for i, (norm, vector) in enumerate(_each(sums, usable)):
-                    for own_norm, own in _each(sums, usable.take([i])):
-                        self._note_statistics(names[valid[i]], norm, vector, own_norm, own)
+                for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
+                    for own_norm, own in each_statistics(sums, usable.take([i]), [0]):
+                        self.note_statistics(names[valid[i]], norm, vector, own_norm, own)
         except Exception as error:
             sums.problems.append(f"statistics: {type(error).__name__}: {error}")
 
-    def _note_statistics(self, name, norm, vector, own_norm, own) -> None:
+    def note_statistics(self, name, norm, vector, own_norm, own) -> None:
+        """Compare norm and statistics of a record in a chunk with those that it has alone."""
         if norm < UNUSABLE or own_norm < UNUSABLE:  # else the record is left out of the sum
             gap = max(np.linalg.norm(vector - own), abs(norm - own_norm)) / max(np.linalg.norm(own), 1e-150)
             self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
@@ -169,14 +173,15 @@ class Search:
                     self.norm_ratio, self.misreported = float(ratio), name
 
 
-def _each(sums: ClippedSum, table: Table) -> Iterator[tuple[float, np.ndarray]]:
-    """Reported norm and scaled statistics of every record of one chunk; no statistics where the norm is unusable."""
+def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
+    """Reported norm and scaled statistics of some records of one chunk; no statistics where the norm is unusable."""
     statistics = sums.model.expected_statistics(table.as_chunk(), sums.posterior)
     norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
-    for i, norm in enumerate(norms):
-        arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norm < UNUSABLE))
+    for i in rows:
+        arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
         # the Frobenius norm of an array as it is, symmetric or not, is what the clip must cover
-        yield norm, np.concatenate([np.ravel(arrays[name]) / block.scale for name, block in sums.blocks.items()])
+        vector = [np.ravel(arrays[name]) / block.scale for name, block in sums.blocks.items()]
+        yield norms[i], np.concatenate(vector)
 
 
 def sum_findings(search: Search) -> list[Finding]:
@@ -196,7 +201,8 @@ def sum_findings(search: Search) -> list[Finding]:
         _law(
             "independence",
             search.not_independent,
-            "statistics and norms of a record alone and among others; sums in another order and in other chunks",
+            "statistics and norms of a record alone and among others, sums in another order and in other chunks, of up to "
+            f"{search.largest_chunk} records",
             "a record's statistics depend on other records in its chunk: compute row i from row i and the posterior alone, "
             "with no maximum, mean or scale over the rows.",
         ),

@@ -1,0 +1,30 @@
+"""Plans and models to audit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.laws.cases import CASES, arguments
+from vips import PrivacyPlan, audit
+
+BY_NAME = {case.name: case for case in CASES}
+SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+FULL = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
+HARDENED = replace(FULL, noise="discrete")
+CONFIDENCE = 1.0 - 1e-6
+CANARIES = [
+    PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0),
+    PrivacyPlan(noise_multiplier=3.0, sampling="full", n_steps=8, clip_norm=2.0),
+    PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=2.0),
+    PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.2, n_steps=10, clip_norm=2.0),
+    PrivacyPlan(noise_multiplier=2.0, sampling="full", relation="replace_one", n_steps=1, clip_norm=2.0),
+    PrivacyPlan(noise_multiplier=6.0, sampling="full", relation="replace_one", n_steps=8, clip_norm=2.0),
+]
+
+
+def audited(case, plan=SAMPLED, n_runs=2000):
+    """The audit of a case of the laws, with 30 records."""
+    model = case.make_model(privacy=replace(plan, clip_norm=case.clip_norm))
+    return audit(model, *arguments(case.make_records(30, np.random.default_rng(0))), n_runs=n_runs, random_state=0)
