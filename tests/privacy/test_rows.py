@@ -5,7 +5,7 @@ import pytest
 
 from vips import BayesianLogisticRegression, PrivacyPlan, SigmoidBeliefNetwork
 from vips.data import check_data
-from vips.model import row_dots, row_norms
+from vips._rowwise import row_dots, row_norms
 
 
 @pytest.mark.parametrize("width", [1, 4095, 4097, 8193, 20_000])
