@@ -16,7 +16,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips._archive import read_archive
+from vips._archive import read_archive, write_archive
 from vips.checkpoint import CheckpointError
 
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
@@ -288,6 +288,9 @@ def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
     [
         {"noise_std": None},
         {"noise_std": {"heads": "0", "count": 1.0}},
+        {"noise_std": {"heads": float("nan"), "count": 1.0}},
+        {"noise_std": {"heads": -1.0, "count": 1.0}},
+        {"noise_std": {"heads": 1e300, "count": 1.0}},
         {"repeated": -1},
         {"repeated": True},
         {"run": 7},
@@ -304,6 +307,23 @@ def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
 def test_forged_checkpoints_are_refused_in_one_way_and_not_touched(tmp_path, changes):
     path = begun(tmp_path)
     rewritten(path, **changes)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"not touched"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("average/heads", value) for value in (1j, "a", np.nan, np.inf, 1e300)]
+    + [("posterior/a", value) for value in (1j, "a", np.nan)],
+)
+def test_forged_arrays_are_refused_in_one_way_and_not_touched(tmp_path, name, value):
+    path = begun(tmp_path)
+    header, arrays = read_archive(path, "checkpoint")
+    arrays[name] = np.full(arrays[name].shape, value)
+    fields = {key: header[key] for key in header.keys() - {"format", "version", "kind", "arrays"}}
+    write_archive(path, "checkpoint", fields, arrays)
     before = path.read_bytes()
     with pytest.raises(CheckpointError, match=r"not touched"):
         BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
@@ -349,6 +369,18 @@ def test_steps_that_were_left_beside_a_checkpoint_are_counted_and_removed(tmp_pa
     assert "3 steps were released twice" in str(model.privacy_)
     model.save(tmp_path / "m")
     assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
+
+
+def test_a_folder_or_a_link_where_checkpoints_are_written_first(tmp_path):
+    """Before a step is released, not after it."""
+    partial = tmp_path / ".fit.vips.partial"
+    partial.mkdir()
+    with pytest.raises(CheckpointError, match="is a folder"):
+        BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")
+    partial.rmdir()
+    partial.symlink_to(tmp_path / "nowhere")
+    BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")
+    assert names_in(tmp_path) == ["fit.vips"]
 
 
 def test_a_kill_while_what_was_left_is_counted_loses_no_count(tmp_path, monkeypatch):

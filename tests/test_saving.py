@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -239,6 +240,9 @@ def overlapping(path):
         archive._didModify = True
 
 
+LONG_WORDS = {
+    "__vips__": "array", "dtype": "<U9", "value": {"__vips__": "list", "value": ["x" * 7000, *[""] * 5000]},
+}  # fmt: skip
 BOMBS = {
     "an array that says it is large": lambda path: forged(path, a=npy("<f8", (10**9,))),
     "an array of huge words": lambda path: forged(path, a=npy("<U500000000", (1,))),
@@ -258,19 +262,31 @@ BOMBS = {
         {"class": "BayesianLogisticRegression", "learnt": {"n_features_in_": 10**5}, "report": None, "parameters": {}},
         mean=npy("<f8", (1,), bytes(8)),
     ),
-    "a few long words": lambda path: forged(
+    "a few long words, many times": lambda path: forged(
         path,
-        {"class": "LatentDirichletAllocation", "learnt": {}, "report": None, "parameters": {"vocabulary": {
-            "__vips__": "array", "dtype": "<U9", "value": {"__vips__": "list", "value": ["x" * 10**6, *["y"] * 10**5]}}}},
+        {"class": "LatentDirichletAllocation", "learnt": {f"a{i}_": LONG_WORDS for i in range(40)}, "report": None,
+         "parameters": {"vocabulary": LONG_WORDS}},
+    ),
+    "huge settings of a network": lambda path: forged(
+        path,
+        {"class": "SigmoidBeliefNetwork", "learnt": {"n_features_in_": 5}, "report": None,
+         "parameters": {"n_components": 20_000}},
+        coupling=npy("<f8", (2, 2), bytes(32)),
     ),
 }  # fmt: skip
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a file without an end")
+def test_what_is_no_file_is_not_read():
+    with pytest.raises(ValueError, match="device or a pipe"):
+        vips.load("/dev/zero")
 
 
 def test_small_files_take_no_memory_and_no_time(tmp_path):
     """With 600 MB of address space beyond what imports take."""
     code = """
         import resource, sys, vips, numpy, vips.saving
-        vips.LatentDirichletAllocation, vips.BayesianLogisticRegression
+        vips.LatentDirichletAllocation, vips.BayesianLogisticRegression, vips.SigmoidBeliefNetwork
         used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + 600 * 2**20,) * 2)
         for path in sys.argv[1:]:

@@ -113,6 +113,8 @@ def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np
     OSError
         If it cannot be opened.
     """
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a folder is an OSError below
+        raise ValueError(f"{path} is not a file but a device or a pipe, which may have no end.")
     with open(path, "rb") as file, one_error(path), zipfile.ZipFile(file) as archive:
         _check_sizes(archive, os.path.getsize(path))
         header = json.loads(archive.read("header.json"))  # zip checks the checksum of every member

@@ -19,18 +19,10 @@ def no_fork() -> AbstractContextManager:
     return _lock
 
 
-def _before() -> None:
-    _lock.acquire()
-
-
-def _in_parent() -> None:
-    _lock.release()
-
-
-def _in_child() -> None:
-    global _lock
-    _lock = threading.RLock()
-
-
+# Methods in C, one a hook: a Ctrl-C in a hook of Python would be swallowed, with the lock held for good.
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before, after_in_parent=_in_parent, after_in_child=_in_child)
+    os.register_at_fork(
+        before=_lock.acquire,
+        after_in_parent=_lock.release,
+        after_in_child=_lock._at_fork_reinit,  # as `logging` does
+    )

@@ -15,7 +15,7 @@ __all__ = ["decode", "describe", "encode"]
 _CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, RobbinsMonro, PolynomialAveraging)}
 _TAG = "__vips__"
 _KINDS = "biufUO"
-_MOST_LETTERS = 2**24  # of an array of words, each as long as the longest
+_MOST_TIMES = 16  # letters of an array of words, each as long as the longest, over those in the file
 
 
 def encode(value: object) -> object:
@@ -69,8 +69,11 @@ def _array(items: list, dtype: np.dtype) -> np.ndarray:
         raise ValueError(f"a setting has dtype {dtype}")
     if dtype.kind != "U":
         return np.array(items, dtype=dtype)
-    if len(items) * max((len(item) for item in items), default=0) > _MOST_LETTERS:
-        raise ValueError("a setting has a few words that are far longer than the others")
+    lengths = [len(item) for item in items]
+    if len(items) * max(lengths, default=0) > _MOST_TIMES * (
+        len(items) + sum(lengths)
+    ):  # a few are far longer than the others
+        return np.array(items, dtype=object)
     return np.array(items, dtype=str)
 
 

@@ -32,6 +32,7 @@ __all__ = ["CheckpointError", "FitState", "Journal", "posterior_arrays", "restor
 
 
 _MOST_REPEATED = 10**9
+_TOO_LARGE = 1e100  # whose squares can still be computed with
 
 
 class CheckpointError(ValueError):
@@ -124,6 +125,7 @@ class Journal:
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
                 "every released step is counted once."
             )
+        _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
         found = {name: value.shape for name, value in _under(arrays, "average").items()}
         if found != shapes or set(saved["noise_std"]) != set(shapes):
@@ -133,8 +135,10 @@ class Journal:
     def _count_what_was_left(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
         """A partial file is there if a step was begun to be written, and was not: count it before it is removed."""
         self.repeated = 0 if saved is None else saved["repeated"]
-        if not self._partial.exists():
+        if not os.path.lexists(self._partial):
             return
+        if self._partial.is_dir() and not self._partial.is_symlink():
+            raise CheckpointError(f"{self._partial} is a folder, where checkpoints are written first. Move it away.")
         if self._run is None:
             self.repeated += 1
             step = (
@@ -232,10 +236,22 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
         if type(value) is not int or not (least if name == "step" else 0) <= value <= most:
             raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
     noise_std = saved.get("noise_std")
-    if not isinstance(noise_std, dict) or not all(type(std) is float for std in noise_std.values()):
+    if not isinstance(noise_std, dict) or not all(
+        type(s) is float and 0.0 <= s < _TOO_LARGE for s in noise_std.values()
+    ):
         raise CheckpointError(f"{path} holds no standard deviations of noise. It was not touched.")
     if not isinstance(saved.get("run", 0), str | None):
         raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")
+
+
+def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """That all are numbers, and those of totals and averages such as a fit makes."""
+    for name, array in arrays.items():
+        is_total = name.startswith(("average/", "noisy/"))
+        if array.dtype.kind not in ("f" if is_total else "biuf") or np.isnan(array).any():
+            raise CheckpointError(f"{path} holds no numbers in {name!r}. It was not touched.")
+        if is_total and not (np.abs(array) < _TOO_LARGE).all():
+            raise CheckpointError(f"{path} holds numbers in {name!r} that no fit makes. It was not touched.")
 
 
 def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:

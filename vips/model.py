@@ -286,6 +286,13 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
     def check_features(self) -> None:
         """Raise ValueError if ``n_features_in_`` columns (a public number) cannot work. Runs before values are used."""
 
+    def least_posterior_size(self) -> int:
+        """How many numbers a posterior has at least, by the settings alone; :func:`vips.load` refuses a file with fewer.
+
+        Only for posteriors that grow faster than the blocks.
+        """
+        return 0
+
     def describe(self) -> dict:
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
         return {"unit": "one record", "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}

@@ -18,7 +18,7 @@ from vips import Comparison, PrivacyPlan, PrivacyReport
 from vips.compare import Row
 from vips.compare._movement import Movement
 from vips.compare._parts import Part
-from vips.compare._report import charts
+from vips.compare._report import charts, engine
 from vips.compare.curve import UtilityCurve
 
 PACKAGE = Path(vips.__file__).parent
@@ -125,6 +125,12 @@ def test_all_fields_are_found():
     for each in (Comparison, Row, Movement, Part, PrivacyReport, PrivacyPlan, UtilityCurve):
         arrays = {"distribution", "scores", "baseline"} if each in (Part, UtilityCurve) else set()
         assert {f.name for f in fields(each)} - arrays <= found, each
+
+
+def test_control_characters_are_shown_as_escapes():
+    template = engine._environment().from_string("{{ text }}|{{ own }}")
+    shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=engine.own_markup("<i>"))
+    assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
 
 
 @pytest.mark.usefixtures("_without_figures")

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from vips import BayesianLogisticRegression, PrivacyPlan, SigmoidBeliefNetwork
-from vips.data import check_data
 from vips._rowwise import row_dots, row_norms
+from vips.data import check_data
 
 
 @pytest.mark.parametrize("width", [1, 4095, 4097, 8193, 20_000])

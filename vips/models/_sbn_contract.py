@@ -71,6 +71,9 @@ class BeliefNetwork(ConjugateExponentialModel):
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
 
+    def least_posterior_size(self) -> int:
+        return self.n_components**2  # the coupling
+
     def check_values(self, X, y) -> None:
         values = X.data if sp.issparse(X) else X
         if self.binarize is None and not ((values == 0) | (values == 1)).all():

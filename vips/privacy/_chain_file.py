@@ -12,12 +12,15 @@ How the file is opened, everywhere:
 - by one thread of the process (``_clerk``), for one transaction, and closed again. A fork waits for that: SQLite must not
   be carried into a child;
 - with SQLite's rollback journal (``journal_mode = DELETE``), durably (``synchronous = EXTRA``). In WAL mode the last entries
-  are in a second file, which copies miss: a file that another tool switched is refused.
+  are in a second file, which copies miss: a file that another tool switched is refused;
+- by one name. A kill leaves the journal beside the name by which the file was opened, and who opens it by another would not see
+  it: a file with hard links is refused.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import hashlib
 import json
 import os
@@ -118,6 +121,7 @@ class ChainFile:
         """
         if not self.path.is_file():
             raise LedgerError(f"There is no file {self.path}.")
+        _check_names(self.path)
         deadline = time.monotonic() + BUSY_SECONDS
         try:
             while True:
@@ -210,6 +214,23 @@ def _gets_its_name(partial: Path, path: Path) -> bool:
         return False
     os.replace(partial, path)
     return True
+
+
+def _check_names(path: Path) -> None:
+    """That it has one; a kill in ``_gets_its_name`` leaves a second one, which is removed."""
+    if path.stat().st_nlink == 1:
+        return
+    path = path.resolve()
+    for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(FileNotFoundError):
+            if other.samefile(path):
+                other.unlink()
+    if path.stat().st_nlink > 1:
+        raise LedgerError(
+            f"{path} has hard links: a process that is killed leaves a journal beside one of the names, and who opens the "
+            f"ledger by another would lose charges. Nothing was changed. Remove the other names (find / -samefile {path}); "
+            "symbolic links work."
+        )
 
 
 def _hash(number: int, previous: str, text: str) -> str:

@@ -2,11 +2,15 @@
 
 Whoever asks waits for the answer. A Ctrl-C interrupts the waiting, never the work: what was asked is done whole, and in the
 order in which it was asked, so that a charge that was interrupted is on record before the close that follows it is tried.
+
+Python runs ``__del__`` and ends of generators in any thread, the clerk's too, and after all threads have stopped. There nobody
+could answer: what asks then gets an error, and what it wanted to close stays charged.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -45,10 +49,16 @@ class _Question(Generic[T]):
 
 class _Clerk:
     def __init__(self) -> None:
+        self.process, self._at_work = os.getpid(), []  # threads that answer
         self._asked: SimpleQueue[_Question] = SimpleQueue()
         self._serving, self._started = threading.Lock(), False
 
     def ask(self, work: Callable[[], T]) -> T:
+        if threading.get_ident() in self._at_work or sys.is_finalizing():
+            raise RuntimeError(
+                "A ledger cannot be used by a finaliser (`__del__`, the end of a generator) that runs while it is at work, or "
+                "after Python has stopped its threads. What was to be closed stays charged until ledger.close(run)."
+            )
         question = _Question(work)
         self._asked.put(question)
         if not self._started:
@@ -60,25 +70,34 @@ class _Clerk:
             threading.Thread(target=self._serve, name="vips-ledger", daemon=True).start()
         except RuntimeError:  # no more threads can be started: whoever asks does the work
             with suppress(Empty):
-                while True:
-                    self._answer_next(block=False)
+                self._serve(block=False)
         else:
             self._started = True
 
-    def _serve(self) -> None:
-        while True:
-            self._answer_next()
-
-    def _answer_next(self, block: bool = True) -> None:
-        with self._serving:  # a start that was interrupted is repeated: two threads still work in order
-            self._asked.get(block).answer()
+    def _serve(self, block: bool = True) -> None:
+        thread = threading.get_ident()
+        self._at_work.append(thread)
+        try:
+            while True:
+                with self._serving:  # a start that was interrupted is repeated: two threads still work in order
+                    self._asked.get(block).answer()
+        finally:
+            self._at_work.remove(thread)
 
 
 _clerk = _Clerk()
 
 
 def ask(work: Callable[[], T]) -> T:
-    """What ``work()`` returns or raises, done by the clerk. ``work`` must not ask in turn."""
+    """What ``work()`` returns or raises, done by the clerk. ``work`` must not ask in turn.
+
+    Raises
+    ------
+    RuntimeError
+        If a finaliser asks where nobody could answer.
+    """
+    if _clerk.process != os.getpid():  # a Ctrl-C kept `_in_child` from its work
+        _in_child()
     return _clerk.ask(work)
 
 

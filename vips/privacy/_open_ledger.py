@@ -8,6 +8,7 @@ ledger.
 
 from __future__ import annotations
 
+import mmap
 import os
 import platform
 from collections.abc import Iterable, Iterator
@@ -75,13 +76,43 @@ def this_machine() -> str:
         return platform.node()
 
 
-class _Process:
-    """Blocks that are open in this process, by a key of whoever opened them."""
+class _Blocks(dict[object, Block]):
+    """Open blocks by a key of whoever opened them; children that are forked see whether they are open still."""
 
-    def __init__(self, inherited: Iterable[Block] = ()) -> None:
-        self.blocks: dict[object, Block] = {}
-        self.calls: dict[object, Block] = {}
-        self.inherited = tuple(set(inherited))
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags: dict[object, mmap.mmap] = {}
+
+    def open(self, key: object, block: Block) -> None:
+        flag = mmap.mmap(-1, 1)  # memory that a forked child shares
+        flag[0] = 1
+        self.flags[key] = flag
+        self[key] = block
+
+    def close(self, key: object) -> None:
+        """Once or twice."""
+        self.pop(key, None)
+        flag = self.flags.get(key)
+        if flag is not None:
+            flag[0] = 0
+        self.flags.pop(key, None)
+
+    def shared(self) -> list[tuple[Block, mmap.mmap]]:
+        return [(block, self.flags[key]) for key, block in self.items()]
+
+
+class _Process:
+    """What is open in this process, and what was where it was forked."""
+
+    def __init__(self, inherited: Iterable[tuple[Block, mmap.mmap]] = ()) -> None:
+        self.blocks, self.calls = _Blocks(), _Blocks()
+        self._inherited = tuple(inherited)
+
+    def forked(self) -> _Process:
+        return _Process([*self.blocks.shared(), *self.calls.shared(), *self._inherited])
+
+    def inherited(self, open_still: bool = False) -> list[Block]:
+        return [block for block, flag in self._inherited if flag[0] or not open_still]
 
 
 _process = _Process()
@@ -90,7 +121,7 @@ _call: ContextVar[Block | None] = ContextVar("vips_call_inside", default=None)
 
 def _after_fork_in_child() -> None:
     global _process
-    _process = _Process([*_process.blocks.values(), *_process.calls.values(), *_process.inherited])
+    _process = _process.forked()
 
 
 if hasattr(os, "register_at_fork"):
@@ -106,8 +137,8 @@ def enter(key: object, block: Block) -> None:
         If one of another ledger is open. Nothing is opened then.
     """
     process = _process
-    process.blocks[key] = block  # before looking around: of two threads with different ledgers, not both go on
-    for other in (*process.blocks.values(), *process.calls.values(), *process.inherited):
+    process.blocks.open(key, block)  # before looking around: of two threads with different ledgers, not both go on
+    for other in (*process.blocks.values(), *process.calls.values(), *process.inherited()):
         if not other.is_same_ledger(block):
             leave(key)
             raise LedgerError(f"Another ledger, {other.path}, is open: a fit is charged to one of them.")
@@ -115,7 +146,7 @@ def enter(key: object, block: Block) -> None:
 
 def leave(key: object) -> None:
     """Close what was opened with this key, if anything was."""
-    _process.blocks.pop(key, None)
+    _process.blocks.close(key)
 
 
 @contextmanager
@@ -124,10 +155,10 @@ def call_inside(block: Block) -> Iterator[None]:
     process, key = _process, object()
     before = _call.set(block)
     try:
-        process.calls[key] = block
+        process.calls.open(key, block)
         yield
     finally:
-        process.calls.pop(key, None)
+        process.calls.close(key)
         _call.reset(before)
 
 
@@ -154,8 +185,10 @@ def paying(*sent: SentFrom) -> Block | None:
     process = _process
     own = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
     general = list(process.blocks.values())
-    if not own and OUTSIDE not in sent:
-        general += [*process.inherited, *process.calls.values()]
+    if not own and OUTSIDE in sent:  # perhaps for a worker that was forked inside, and outlives the block
+        general += process.inherited(open_still=True)
+    elif not own:
+        general += [*process.inherited(), *process.calls.values()]
     found = own + general
     for block in found:
         if not block.is_same_ledger(found[0]):

@@ -20,10 +20,11 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import get_ident
 
 from vips.privacy import _open_ledger, accounting
 from vips.privacy._chain_file import ChainFile, LedgerError
@@ -34,6 +35,10 @@ from vips.privacy._open_ledger import Block, SentFrom
 from vips.privacy.plan import PrivacyPlan, check_delta, check_number
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
+
+# Functions whose bodies run after the call, and results that still have something to do.
+_LATE = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+_LAZY = Awaitable, Generator, AsyncGenerator, map, filter, zip
 
 
 class PrivacyLedger:
@@ -323,7 +328,7 @@ class PrivacyLedger:
         self._append(lambda book: book.releasing(run, attempt, step))
 
     def __enter__(self) -> PrivacyLedger:
-        key, block = object(), self._block()
+        key, block = (get_ident(), object()), self._block()
         try:
             self._keys.append(key)
             _open_ledger.enter(key, block)
@@ -335,14 +340,20 @@ class PrivacyLedger:
             raise
 
     def __exit__(self, *_) -> None:
-        _open_ledger.leave(self._keys[-1])
-        self._keys.pop()  # last, so that what a Ctrl-C interrupts here can be called again
+        own = [key for key in self._keys if key[0] == get_ident()] or self._keys  # threads may leave at once
+        key = own[-1]
+        _open_ledger.leave(key)
+        if key in self._keys:
+            self._keys.remove(key)  # last, so that what a Ctrl-C interrupts here can be called again
 
     def inside(self, function: Callable) -> Callable:
         """``function`` as it runs inside of this ledger's block, in whatever process it is called.
 
         ``with ledger:`` cannot see plans that a worker makes by itself. Send ``ledger.inside(f)`` in place of ``f``, and its
         fits are charged. It is pickled as ``f`` is; the call is refused where this ledger's file cannot be reached.
+
+        Covered is what the call's own thread does, and what threads do that it starts. Fit models that were pickled outside of
+        every block in the call's own thread: elsewhere they are not covered.
 
         Examples
         --------
@@ -360,7 +371,7 @@ class PrivacyLedger:
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        if any(is_late(each) for each in (function, function.__call__) for is_late in _LATE):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
         return partial(_call_inside, self._block(), function)
 
@@ -504,7 +515,13 @@ def _reopened(block: Block, head: str) -> PrivacyLedger:
 def _call_inside(block: Block, function: Callable, *arguments, **keywords):
     _reach(block)
     with _open_ledger.call_inside(block):
-        return function(*arguments, **keywords)
+        result = function(*arguments, **keywords)
+        if isinstance(result, _LAZY):
+            raise TypeError(
+                f"What is called inside of a ledger must not return a {type(result).__name__}: what that still has to do would "
+                "be done outside. Return a list."
+            )
+        return result
 
 
 def _terms(epsilon, delta, dataset, unit, relation, order) -> dict:

@@ -11,6 +11,7 @@ from functools import cache
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from vips._printable import printable
 from vips.compare._report.text import at_most, number
 from vips.compare._sources import RELEASED
 from vips.compare.curve import PUBLIC
@@ -34,11 +35,17 @@ def own_markup(text: str) -> Markup:
     return Markup(text)
 
 
+def _without_control(value: object) -> object:
+    """Strings with control characters as escapes, but for ends of lines; anything else as it is."""
+    return "\n".join(printable(line) for line in value.split("\n")) if type(value) is str else value
+
+
 @cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader(__package__, "templates"),
         autoescape=True,
+        finalize=_without_control,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
