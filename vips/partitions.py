@@ -115,7 +115,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
-        for chunk in opened.chunks(coins.rows(opened.n_records), model.chunk_size):
+        for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
             records = usable(model, chunk, task.stop_at_invalid)
             n_records = number_of(records)
             with at_most_threads(1) if size else nullcontext():
