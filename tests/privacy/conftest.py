@@ -1,6 +1,8 @@
-"""Fixtures of the tests of audits."""
+"""Fixtures of the tests of audits, and of blocks of ledgers."""
 
 import pytest
+
+from vips import PrivacyLedger
 
 
 @pytest.fixture(scope="module")
@@ -9,3 +11,13 @@ def one_thread():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips._threads.n_threads", lambda: 1)
         yield
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "letters.ledger", epsilon=6.0, delta=1e-5, dataset="letters")
+
+
+@pytest.fixture
+def other(tmp_path):
+    return PrivacyLedger(tmp_path / "other.ledger", epsilon=6.0, delta=1e-5, dataset="other")

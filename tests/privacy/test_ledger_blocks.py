@@ -25,16 +25,6 @@ PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
 
 
-@pytest.fixture
-def ledger(tmp_path):
-    return PrivacyLedger(tmp_path / "letters.ledger", epsilon=6.0, delta=1e-5, dataset="letters")
-
-
-@pytest.fixture
-def other(tmp_path):
-    return PrivacyLedger(tmp_path / "other.ledger", epsilon=6.0, delta=1e-5, dataset="other")
-
-
 @pytest.fixture(scope="module")
 def elsewhere():
     """Calls a function in another process that was started outside of every block."""

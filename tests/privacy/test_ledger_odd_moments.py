@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.privacy.test_ledger_blocks import PLAN, fit, ledger, other  # noqa: F401
+from tests.privacy.test_ledger_blocks import PLAN, fit
 from vips import PrivacyLedger
 from vips.privacy import _clerk, _open_ledger
 from vips.privacy.ledger import LedgerError, current_ledger
@@ -26,7 +26,7 @@ def fit_received():
 
 
 @needs_fork
-def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):  # noqa: F811
+def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
     """As the process is that forked it."""
     with ledger:
         with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -36,7 +36,7 @@ def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):  # 
 
 
 @needs_fork
-def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside(ledger, other):  # noqa: F811
+def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside(ledger, other):
     with ledger:
         pool = multiprocessing.get_context("fork").Pool(1)
     with pool:
@@ -68,7 +68,7 @@ def test_no_python_runs_between_the_lock_and_the_fork():
 
 
 @needs_fork
-def test_a_child_whose_hook_was_interrupted_has_a_clerk_of_its_own(ledger, monkeypatch):  # noqa: F811
+def test_a_child_whose_hook_was_interrupted_has_a_clerk_of_its_own(ledger, monkeypatch):
     ledger.spent()
     monkeypatch.setattr(_clerk._clerk, "process", os.getpid() + 1)  # as a child sees that of its parent
     before = _clerk._clerk
@@ -76,7 +76,7 @@ def test_a_child_whose_hook_was_interrupted_has_a_clerk_of_its_own(ledger, monke
     assert _clerk._clerk is not before
 
 
-def test_a_finaliser_in_the_clerks_thread_gets_an_error(ledger):  # noqa: F811
+def test_a_finaliser_in_the_clerks_thread_gets_an_error(ledger):
     """The garbage collector runs in any thread. To wait for oneself is to wait for ever."""
     with pytest.raises(RuntimeError, match="finaliser"):
         _clerk.ask(ledger.spent)
@@ -105,7 +105,7 @@ def test_a_finaliser_after_all_threads_does_not_hang(tmp_path):
     assert run.charged == PLAN.n_steps
 
 
-def test_threads_that_leave_at_once_leave_a_block_each(ledger, monkeypatch):  # noqa: F811
+def test_threads_that_leave_at_once_leave_a_block_each(ledger, monkeypatch):
     inside, leaving, original = threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60), _open_ledger.leave
 
     def leave(key):
@@ -135,7 +135,7 @@ async def a_stream():
 
 
 @pytest.mark.parametrize("function", [Late(), a_stream])
-def test_what_runs_after_the_call_is_refused(ledger, function):  # noqa: F811
+def test_what_runs_after_the_call_is_refused(ledger, function):
     with pytest.raises(TypeError, match="after the call"):
         ledger.inside(function)
 
@@ -146,13 +146,13 @@ def test_what_runs_after_the_call_is_refused(ledger, function):  # noqa: F811
     ids=["map", "generator", "coroutine", "stream"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-def test_results_that_still_have_something_to_do_are_refused(ledger, function):  # noqa: F811
+def test_results_that_still_have_something_to_do_are_refused(ledger, function):
     with pytest.raises(TypeError, match="Return a list"):
         ledger.inside(function)()
     assert not ledger.runs()
 
 
-def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path):  # noqa: F811
+def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path):
     """A kill leaves SQLite's journal beside one of the names: by the other, what it should undo stays."""
     os.link(ledger.path, tmp_path / "second")
     for use in (lambda: fit(ledger=ledger), lambda: PrivacyLedger.open(tmp_path / "second"), ledger.spent):
@@ -163,7 +163,7 @@ def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path)
     assert len(ledger.runs()) == 1
 
 
-def test_a_second_name_that_a_kill_left_is_removed(ledger, tmp_path):  # noqa: F811
+def test_a_second_name_that_a_kill_left_is_removed(ledger, tmp_path):
     os.link(ledger.path, tmp_path / f".{ledger.path.name}.0123.partial")
     assert ledger.spent() == 0.0
     assert [each.name for each in tmp_path.iterdir()] == [ledger.path.name]
