@@ -95,9 +95,9 @@ def test_products_of_a_step_are_recorded_as_they_are_called():
     calls, recording = Counter(), {"on": True}
     a, b = np.ones((5, 3)), np.ones((4, 3)).T
     with benchmark.recorded(calls, recording):
-        np.testing.assert_array_equal(_sbn_inference.product(a, b), a @ b)
+        np.testing.assert_array_equal(_sbn_inference.rowwise_product(a, b), a @ b)
         recording["on"] = False
-        _sbn_inference.product(a, b)
+        _sbn_inference.rowwise_product(a, b)
     assert calls == {((5, 3), (3, 4), "float64", "C", "F"): 1}
     benchmark.replay(calls)()
 

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -121,23 +121,27 @@ def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Siz
 @contextmanager
 def recorded(calls: Counter, recording: dict):
     """Count every product of the model by shapes, dtype and memory orders, while ``recording["on"]``."""
-    from vips import _blas
+    from vips._blas import product
+    from vips._rowwise import rowwise_product
 
     modules = [module for name, module in sys.modules.items() if name.startswith("vips.models._sbn_")]
-    places = [module for module in modules if getattr(module, "product", None) is _blas.product]
 
-    def product(a, b):
-        if recording["on"] and a.size and b.size:
-            calls[a.shape, b.shape, a.dtype.name, order(a), order(b)] += 1
-        return _blas.product(a, b)
+    def counting(original):
+        def multiply(a, b):
+            if recording["on"] and a.size and b.size:
+                calls[a.shape, b.shape, a.dtype.name, order(a), order(b)] += 1
+            return original(a, b)
 
-    for module in places:
-        module.product = product
-    try:
+        return multiply
+
+    with ExitStack() as undoing:
+        for original in (product, rowwise_product):
+            multiply, name = counting(original), original.__name__
+            for module in modules:
+                if getattr(module, name, None) is original:
+                    setattr(module, name, multiply)
+                    undoing.callback(setattr, module, name, original)
         yield
-    finally:
-        for module in places:
-            module.product = _blas.product
 
 
 def order(array: np.ndarray) -> str:
