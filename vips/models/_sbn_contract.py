@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
+from vips._rowwise import PIECE
 from vips.data import rows_without
 from vips.model import Block, ConjugateExponentialModel
 from vips.models._binding_clip import warn_of_binding_clip
@@ -191,9 +192,9 @@ class BeliefNetwork(ConjugateExponentialModel):
         return float(units.bounds(posterior).sum()) - posterior.divergence()
 
     def default_chunk_size(self) -> int:
-        """Few enough to stay in the cache; with a full covariance at most 30 MB of pairs of units."""
+        """Whole pieces, few enough to stay in the cache; with a full covariance one, or about 30 MB of pairs of units."""
         n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
-        return min(512, max(64, 3_750_000 // n_pairs))
+        return min(2, max(1, 3_750_000 // n_pairs // PIECE)) * PIECE
 
     def _valid_entries(self, records: np.ndarray) -> np.ndarray:
         if self.binarize is not None:
