@@ -340,8 +340,8 @@ class PrivacyLedger:
             raise
 
     def __exit__(self, *_) -> None:
-        own = [key for key in self._keys if key[0] == get_ident()] or self._keys  # threads may leave at once
-        key = own[-1]
+        # of this thread: others may leave at the same moment
+        key = next((each for each in reversed(self._keys) if each[0] == get_ident()), self._keys[-1])
         _open_ledger.leave(key)
         if key in self._keys:
             self._keys.remove(key)  # last, so that what a Ctrl-C interrupts here can be called again
