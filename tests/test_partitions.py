@@ -237,17 +237,17 @@ class Reusing(DenseStatistics):
 
 
 def fit_reusing(plan, chunk_size):
-    """To forty pairs of ones."""
+    """To five hundred pairs of ones, in two partitions."""
     model = BetaBernoulli(privacy=plan)
     model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
     model.chunk_size = chunk_size
     Reusing.kept = {}
-    return model.fit(data_of(np.ones((40, 2)), 10))
+    return model.fit(data_of(np.ones((500, 2)), 250))
 
 
 def check_arrays_of_a_model_are_not_added_to():
     model = fit_reusing(PrivacyPlan.non_private(n_steps=1), 4)
-    np.testing.assert_allclose(model.posterior_["a"], 41.0)
+    np.testing.assert_allclose(model.posterior_["a"], 501.0)
 
 
 def check_sums_said_to_be_new_are_nobody_elses():
@@ -273,7 +273,7 @@ def check_sums_said_to_be_new_are_nobody_elses():
     assert n_checked > 0
 
 
-@pytest.mark.parametrize("chunk_size", [4, 100])
+@pytest.mark.parametrize("chunk_size", [240, 1000], ids=["chunks", "partitions"])
 def test_sums_in_the_same_memory_are_not_added(chunk_size, monkeypatch):
     """A record would count twice: for more than the sensitivity."""
     monkeypatch.setattr(Reusing, "sums_are_new", True)

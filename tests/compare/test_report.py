@@ -305,7 +305,7 @@ def test_names_of_images_are_text(tmp_path):
 
 
 def test_half_a_character_does_not_stop_the_report(tmp_path):
-    assert "?" in Page(written(replace(cases.released(), notes=("\ud800",)), tmp_path)).words
+    assert "\\ud800" in Page(written(replace(cases.released(), notes=("\ud800",)), tmp_path)).words
 
 
 def test_dollars_in_names_are_dollars():

@@ -13,6 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.laws import checks
 from tests.laws.cases import CASES
+from vips._rowwise import PIECE
 
 HURTFUL = [
     0.0,
@@ -95,7 +96,7 @@ def test_torn_records_count_for_nothing_wherever_they_stand(case, noise):
     model, plan, records, posterior = checks.prepared(case, 6, noise=noise)
     X = records.X if hasattr(records, "y") else records
     width, total = X.shape[1], {}
-    for n_after in (0, 1, 3):
+    for n_after in (0, 1, 3, PIECE):
         columns = np.array([0, width + 5] * 4 + [0] * n_after, np.int32)
         indptr = np.array([0, 2, 4, 6, 8, *range(9, 9 + n_after)])
         torn = sp.csr_array((np.ones(8 + n_after), columns, indptr), shape=(4 + n_after, width))
