@@ -70,11 +70,8 @@ def _array(items: list, dtype: np.dtype) -> np.ndarray:
     if dtype.kind != "U":
         return np.array(items, dtype=dtype)
     lengths = [len(item) for item in items]
-    if len(items) * max(lengths, default=0) > _MOST_TIMES * (
-        len(items) + sum(lengths)
-    ):  # a few are far longer than the others
-        return np.array(items, dtype=object)
-    return np.array(items, dtype=str)
+    as_strings = len(items) * max(lengths, default=0)  # a few may be far longer than the others
+    return np.array(items, dtype=object if as_strings > _MOST_TIMES * (len(items) + sum(lengths)) else str)
 
 
 def describe(value: object) -> object:

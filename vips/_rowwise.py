@@ -20,7 +20,7 @@ from vips._blas_threads import at_most_threads
 from vips._lanes import WIDTH
 from vips._rowwise_kernels import TILE, multiply_double, multiply_single
 
-__all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product"]
+__all__ = ["PIECE", "filled_up", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product"]
 
 PIECE = 240  # rows of a call of BLAS: a multiple of all that OpenBLAS works on at a time, of 8 and of 12
 _COLUMNS = 4096  # of a call of einsum
@@ -28,6 +28,12 @@ _SHIFTS = (1, 2, 5, 67)
 _MUCH_WORK = 1e8  # multiplications, from which on one shift is tried
 
 Compute = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
+def filled_up(rows: np.ndarray, size: int) -> np.ndarray:
+    """With rows of zeros behind them, to a multiple of ``size``; as they are if they are one."""
+    missing = -len(rows) % size
+    return np.concatenate([rows, np.zeros((missing, rows.shape[1]), rows.dtype)]) if missing else rows
 
 
 def row_norms(array: np.ndarray) -> np.ndarray:
@@ -96,9 +102,8 @@ def strict_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         own, stop = a[rows], (rows.stop - rows.start) // TILE * TILE
         kernel(own[:stop], panels, out[rows][:stop])
         if stop < len(own):
-            last, images = np.zeros((TILE, k), a.dtype), np.empty((TILE, out.shape[1]), a.dtype)
-            last[: len(own) - stop] = own[stop:]
-            kernel(last, panels, images)
+            images = np.empty((TILE, out.shape[1]), a.dtype)
+            kernel(filled_up(own[stop:], TILE), panels, images)
             out[rows][stop:] = images[: len(own) - stop]
 
     share_rows(multiply, n, PIECE, k * m)
@@ -144,11 +149,7 @@ def _product_with_column(a: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 def _on_whole_piece(compute: Compute, rows: np.ndarray, other: np.ndarray, out: np.ndarray) -> None:
     """``out`` = what ``compute`` makes of the rows, on as many rows as always."""
-    if len(rows) < PIECE:
-        whole = np.zeros((PIECE, rows.shape[1]), rows.dtype)
-        whole[: len(rows)] = rows
-        rows = whole
-    out[:] = compute(rows, other)[: len(out)]
+    out[:] = compute(filled_up(rows, PIECE), other)[: len(out)]
 
 
 def _multiply(rows: np.ndarray, b: np.ndarray) -> np.ndarray:

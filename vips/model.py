@@ -474,13 +474,16 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         return data
 
     def _plain_data(self, X, y) -> InMemoryData:
-        X = whole_csr(X)
         if y is None:
-            X = validate_data(self, X, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+            X = self._validated(X)
         else:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=NUMERIC_DTYPES, multi_output=True)
+            X, y = self._validated(X, y, multi_output=True)
         self.check_values(X, y)
         return InMemoryData(X, y)
+
+    def _validated(self, X, *y, **settings):
+        """Arrays of numbers, dense or CSR; looks at values. ``settings`` are those of ``validate_data``."""
+        return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)
 
     def check_values(self, X, y) -> None:
         """Further checks of the values in a non-private fit; may raise whatever helps."""

@@ -117,7 +117,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
             records = usable(model, chunk, task.stop_at_invalid)
-            n_records = number_of(records)
+            n_records = records.shape[0]
             with at_most_threads(1) if size else nullcontext():
                 statistics = model.expected_statistics(filled_up(records, size), task.posterior)
                 weights = plan.clip_weights(statistics.norms(blocks))
@@ -147,17 +147,10 @@ def whole_size(chunk_size: int) -> int:
 
 def filled_up(records, size: int | None):
     """Records with copies of the first one behind them, ``size`` in all; as they are if there is none, or no ``size``."""
-    n_records = number_of(records)
+    n_records = records.shape[0]
     if size is None or not n_records:
         return records
-    rows = np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])
-    if hasattr(records, "y"):
-        return type(records)(records.X[rows], records.y[rows])
-    return records[rows]
-
-
-def number_of(records) -> int:
-    return (records.X if hasattr(records, "y") else records).shape[0]
+    return records[np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])]
 
 
 def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
@@ -190,8 +183,6 @@ def usable(model, chunk, stop_at_invalid: bool):
             "A record is not valid (NaN, infinite or out of the model's domain). In a private fit this error depends on a "
             'record and is outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
         )
-    if hasattr(chunk, "y"):
-        return type(chunk)(chunk.X[valid], chunk.y[valid])
     return chunk[valid]
 
 

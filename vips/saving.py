@@ -86,10 +86,8 @@ def _restored(header: dict, arrays: dict[str, np.ndarray], model_class: type | N
 
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
     """Before anything of the size that the settings say is made: it should be about that of the posterior in the file."""
-    entries, found = (
-        sum(math.prod(block.shape) for block in model.blocks().values()),
-        sum(a.size for a in arrays.values()),
-    )
+    entries = sum(math.prod(block.shape) for block in model.blocks().values())
+    found = sum(array.size for array in arrays.values())
     if entries > max(_SMALL, _MOST_TIMES * found) or model.least_posterior_size() > found:
         raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
 

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from tests.laws import checks
-from tests.laws.cases import CASES, Case, Table
+from tests.laws.cases import CASES, Case
 from vips import (
     BayesianLogisticRegression,
     Block,
@@ -16,6 +16,7 @@ from vips import (
     DenseStatistics,
     LatentDirichletAllocation,
     PrivacyPlan,
+    Records,
     SigmoidBeliefNetwork,
 )
 from vips.models._lda_statistics import TopicPosterior
@@ -100,7 +101,7 @@ def regression(width, **settings):
     def make():
         model = BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, **settings)
         rng = np.random.default_rng(0)
-        records = Table(rng.normal(size=(LARGEST, width)), rng.integers(0, 2, LARGEST).astype(float))
+        records = Records(rng.normal(size=(LARGEST, width)), rng.integers(0, 2, LARGEST).astype(float))
         case = Case("", lambda **_: model, lambda n, rng: records, {}, np.zeros(width), 0.3)
         return model, records, checks.prepared(case, LARGEST)[3]
 

@@ -150,23 +150,15 @@ def _hostile(width):
     }
 
 
-@dataclass(frozen=True)
-class Table(Records):
-    """Records with labels, which the laws pick rows from."""
-
-    def __getitem__(self, rows):
-        return Table(self.X[rows], self.y[rows])
-
-
 def arguments(records) -> tuple:
     """What ``fit`` is given: X, or X and y."""
-    return (records.X, records.y) if isinstance(records, Table) else (records,)
+    return (records.X, records.y) if isinstance(records, Records) else (records,)
 
 
 def _labelled(largest_label, sparse=False):
     def make(n, rng):
         X = rng.normal(size=(n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.7)
-        return Table(sp.csr_array(X) if sparse else X, rng.integers(0, largest_label + 1, n).astype(float))
+        return Records(sp.csr_array(X) if sparse else X, rng.integers(0, largest_label + 1, n).astype(float))
 
     return make
 

@@ -22,7 +22,7 @@ SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 
 def as_data(records):
-    """What the engine samples from. Labelled records are a ``Table``; a row for one ends in its label."""
+    """What the engine samples from. Labelled records are ``Records``; a row for one ends in its label."""
     return check_data(*arguments(records))
 
 
@@ -261,16 +261,17 @@ def everything_else_is_public(case):
 
 
 class Recorder:
-    """Keeps every average that reaches ``to_posterior``."""
+    """Keeps every average that reaches ``to_posterior``, and what it makes of it."""
 
     def __init__(self, model):
-        self.averages, self.noise_std = [], []
+        self.averages, self.noise_std, self.posteriors = [], [], []
         original = model.to_posterior
 
         def record(average, noise_std, previous):
             self.averages.append({name: np.array(value) for name, value in average.items()})
             self.noise_std.append(dict(noise_std))
-            return original(average, noise_std, previous)
+            self.posteriors.append(original(average, noise_std, previous))
+            return self.posteriors[-1]
 
         model.to_posterior = record
         self.model = model

@@ -7,8 +7,8 @@ import pytest
 import scipy.sparse as sp
 
 from tests.laws import checks
-from tests.laws.cases import CASES, Table
-from vips import BayesianLogisticRegression, PrivacyPlan
+from tests.laws.cases import CASES
+from vips import BayesianLogisticRegression, PrivacyPlan, Records
 from vips.models import _regression, _regression_kernels, _regression_statistics
 from vips.models._regression_statistics import RegressionStatistics
 
@@ -201,7 +201,7 @@ def _clip_of_repeated_columns():
     case = BY_NAME["logistic sparse diagonal"]
     model, plan, _, posterior = checks.prepared(case, 2)
     X = sp.csr_array((np.full(50, 0.5), np.zeros(50, dtype=np.int32), [0, 50]), shape=(1, 5))
-    total = checks.clipped_sum(case, model, plan, Table(X, np.ones(1)), posterior)
+    total = checks.clipped_sum(case, model, plan, Records(X, np.ones(1)), posterior)
     assert np.linalg.norm(total) <= plan.clip_norm * (1.0 + 1e-9), "a row counts for more than one clip"
 
 

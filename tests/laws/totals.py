@@ -60,25 +60,10 @@ def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, 
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
 
 
-class Steps:
-    """What a fit does in each step: the posterior that its E-step saw, and the total that came of it."""
-
-    def __init__(self, model):
-        self.posteriors, self.averages = [], []
-        original = model.to_posterior
-
-        def to_posterior(average, noise_std, previous):
-            self.averages.append({name: np.array(value) for name, value in average.items()})
-            self.posteriors.append(original(average, noise_std, previous))
-            return self.posteriors[-1]
-
-        model.to_posterior = to_posterior
-        model.step_size = lambda t: 1.0  # then the average is the last noisy total, divided by the rate
-
-
-def steps_of(model, data, *labels, **arguments) -> Steps:
-    """Of a fit to ``data``."""
-    steps = Steps(model)
+def steps_of(model, data, *labels, **arguments) -> checks.Recorder:
+    """What a fit to ``data`` does in each step: the posterior that its E-step saw, and the total that came of it."""
+    steps = checks.Recorder(model)
+    model.step_size = lambda t: 1.0  # then the average is the last noisy total, divided by the rate
     model.fit(data, *labels, **arguments)
     return steps
 
@@ -89,7 +74,7 @@ def in_partitions(records, size: int = SIZE) -> InMemoryData:
     return InMemoryData(*data.arrays, partition_size=size)
 
 
-def check_steps(steps: Steps, model, records, plan: PrivacyPlan, sizes) -> None:
+def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes) -> None:
     """Every step's total against the closed form."""
     blocks, realised = model.blocks(), []
     for step in range(1, plan.n_steps + 1):

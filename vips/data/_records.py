@@ -21,6 +21,10 @@ class Records:
     def shape(self) -> tuple[int, ...]:
         return self.X.shape
 
+    def __getitem__(self, rows: np.ndarray) -> Records:
+        """Some of them, as NumPy indexes rows."""
+        return type(self)(self.X[rows], self.y[rows])
+
 
 @dataclass(frozen=True, repr=False)
 class OpenPartition:

@@ -9,10 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.exceptions import DataConversionWarning
-from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from vips.data import InMemoryData, as_source, whole_csr
-from vips.model import NUMERIC_DTYPES
+from vips.data import InMemoryData, as_source
 from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._regression import POWER, AugmentedRegression
 from vips.models._regression_noise import (
@@ -64,7 +63,7 @@ class PolyaGammaRegression(AugmentedRegression):
         super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor)
         if not self.is_private:
             if source is None:
-                X, y = validate_data(self, whole_csr(X), y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+                X, y = self._validated(X, y, reset=False)
                 source = InMemoryData(X, column_or_1d(y))
             divergence = self._coefficient_prior().divergence(self.posterior_)
             bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in source.chunks(self.chunk_size))
@@ -95,7 +94,7 @@ class PolyaGammaRegression(AugmentedRegression):
                 "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
                 "`posterior_`."
             )
-        X, y = validate_data(self, whole_csr(X), y, reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        X, y = self._validated(X, y, reset=False)
         mean, _ = self._in_coordinates(self.posterior_, sparse=False)
         total = 0.0
         for chunk in InMemoryData(X, y).chunks(self.chunk_size):
@@ -222,7 +221,7 @@ class PolyaGammaRegression(AugmentedRegression):
         return super()._private_data(X, y)
 
     def _plain_data(self, X, y) -> InMemoryData:
-        X, y = validate_data(self, whole_csr(X), y, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        X, y = self._validated(X, y)
         y = column_or_1d(y)
         self.check_values(X, y)
         return InMemoryData(X, y)
@@ -231,7 +230,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
         check_is_fitted(self)
         posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
-        X = validate_data(self, whole_csr(X), reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        X = self._validated(X, reset=False)
         empty = np.zeros((0, self._n_outputs))
         means, variances = [empty], [empty]
         for chunk in InMemoryData(X).chunks(self.chunk_size):

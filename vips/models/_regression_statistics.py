@@ -157,7 +157,7 @@ class RegressionStatistics(RecordStatistics):
     def __init__(self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype) -> None:
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
         self._diagonal = spread.ndim == 2
-        self.predictor = _rowwise(rows, mean.T)  # ψ
+        self.predictor = _times_rowwise(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
         self.tilt = np.hypot(self.predictor, np.sqrt(self.variance))  # c
         self.precision = polya_gamma_mean(self.tilt, shape)  # ω
@@ -167,7 +167,7 @@ class RegressionStatistics(RecordStatistics):
         """x_nᵀ Σ_j x_n, shape (n_records, n_outputs)."""
         rows = self._rows
         if self._diagonal:
-            return _rowwise(rows * rows, spread.T)
+            return _times_rowwise(rows * rows, spread.T)
         if not sp.issparse(rows):
             return np.stack([rowwise_squares(inverse, rows) for inverse in spread], axis=1)
         forms = np.empty((len(spread), rows.shape[0]), dtype)
@@ -272,7 +272,7 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
     return mirrored(total)
 
 
-def _rowwise(matrix, other: np.ndarray) -> np.ndarray:
+def _times_rowwise(matrix, other: np.ndarray) -> np.ndarray:
     """Each row a function of that row alone, to the last bit; SciPy sums a row's entries in their order."""
     return matrix @ other if sp.issparse(matrix) else rowwise_product(matrix, other)
 

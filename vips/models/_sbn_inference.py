@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._blas_threads import at_most_threads
-from vips._rowwise import PIECE, rowwise_product, strict_product
+from vips._rowwise import PIECE, filled_up, rowwise_product, strict_product
 from vips._threads import run_ranges
 from vips.models import _sbn_kernels as kernels
 
@@ -30,8 +30,6 @@ __all__ = ["HiddenUnits", "dense_rows", "infer"]
 
 # Units that are updated between two products with the coupling.
 _BLOCK = 16
-# Records that a thread treats at a time: what it needs of them stays in its cache, and products are of whole pieces.
-_ROWS = PIECE
 
 
 @dataclass(frozen=True)
@@ -99,26 +97,20 @@ def infer(
     n_records = len(y)
     observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
     # as many rows at a time as always: what NumPy and BLAS do with them does not tell how many records there are
-    y, observed = _filled_up(y), None if observed is None else _filled_up(observed)
+    y, observed = filled_up(y, PIECE), None if observed is None else filled_up(observed, PIECE)
     units = HiddenUnits(
         y, np.empty((len(y), posterior.coupling.shape[0]), y.dtype), *(np.empty_like(y) for _ in range(4))
     )
     arrays, spread = posterior.arrays(y.dtype), posterior.spread(y.dtype)
 
     def work(first: int, last: int) -> None:
-        for start in range(first * _ROWS, min(last * _ROWS, len(y)), _ROWS):
-            rows = slice(start, start + _ROWS)
+        for start in range(first * PIECE, min(last * PIECE, len(y)), PIECE):
+            rows = slice(start, start + PIECE)
             _infer_rows(units.rows(rows), arrays, spread, n_sweeps, None if observed is None else observed[rows], times)
 
     with at_most_threads(1):  # of BLAS: records are what is shared among threads
-        run_ranges(work, np.arange(-(-len(y) // _ROWS) + 1))
+        run_ranges(work, np.arange(-(-len(y) // PIECE) + 1))
     return units.rows(slice(n_records))
-
-
-def _filled_up(rows: np.ndarray) -> np.ndarray:
-    """With rows of zeros to a multiple of ``_ROWS``."""
-    missing = -len(rows) % _ROWS
-    return np.concatenate([rows, np.zeros((missing, rows.shape[1]), rows.dtype)]) if missing else rows
 
 
 def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.ndarray | None, times) -> None:

@@ -24,11 +24,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, check_non_negative, validate_data
+from sklearn.utils.validation import check_is_fitted, check_non_negative
 
-from vips.data import whole_csr
 from vips.expfam import Dirichlet, ScaledDirichlet
-from vips.model import NUMERIC_DTYPES, Block, ConjugateExponentialModel
+from vips.model import Block, ConjugateExponentialModel
 from vips.models._lda_noise import noise_aware_topics
 from vips.models._lda_perplexity import completion_log_likelihood, split_words
 from vips.models._lda_statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
@@ -363,7 +362,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _check_documents(self, X) -> sp.csr_array:
         check_is_fitted(self)
-        X = validate_data(self, whole_csr(X), reset=False, accept_sparse="csr", dtype=NUMERIC_DTYPES)
+        X = self._validated(X, reset=False)
         check_non_negative(X, type(self).__name__)
         return canonical(X)
 

@@ -24,10 +24,8 @@ import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from vips.data import whole_csr
-from vips.model import NUMERIC_DTYPES
 from vips.models._regression_posterior import posterior_probabilities
 from vips.models._sbn_contract import BeliefNetwork
 from vips.models._sbn_inference import HiddenUnits, dense_rows, infer
@@ -250,14 +248,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
     def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
         check_is_fitted(self)
-        X = validate_data(
-            self,
-            whole_csr(X),
-            reset=False,
-            accept_sparse="csr",
-            dtype=NUMERIC_DTYPES,
-            ensure_all_finite=observed is None,
-        )
+        X = self._validated(X, reset=False, ensure_all_finite=observed is None)
         if observed is not None:
             observed = np.asarray(observed)
             if observed.dtype != bool or observed.shape != X.shape:
