@@ -8,36 +8,83 @@ from __future__ import annotations
 import importlib
 import sys
 
+# name: (module, what it does)
 EXPERIMENTS = {
-    "demo": "private beside non-private topics of a real corpus that needs no download (two minutes)",
-    "lda_wikipedia": "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
-    "audit": "lower bounds on ε beside the claims; audits of the models and of broken copies of the code (5 minutes)",
-    "accounting": "δ against ε by every accountant, with a plot (half a minute)",
-    "blr_adult": "Figure 5 of the paper on UCI Adult: AUC of logistic regressions against ε (15 minutes)",
-    "blr_diabetes": "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
-    "blr_stroke": "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",
-    "blr_posterior": "posteriors of logistic regression against Gibbs sampling (half a minute)",
-    "sbn_mnist": "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",
-    "polya_gamma": "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
-    "blr_settings": "how the defaults of logistic regression were chosen, on other data (15 minutes)",
-    "sbn_settings": "how the defaults of sigmoid belief networks were chosen, on training images (20 minutes)",
-    "coverage": "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
-    "large_lda": "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",
-    "lda_settings": "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
+    "demo": (
+        "topics.demo",
+        "private beside non-private topics of a real corpus that needs no download (two minutes)",
+    ),
+    "lda_wikipedia": (
+        "topics.wikipedia",
+        "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
+    ),
+    "audit": (
+        "privacy.audit",
+        "lower bounds on ε beside the claims; audits of the models and of broken copies of the code (5 minutes)",
+    ),
+    "accounting": (
+        "privacy.accounting",
+        "δ against ε by every accountant, with a plot (half a minute)",
+    ),
+    "blr_adult": (
+        "regression.adult",
+        "Figure 5 of the paper on UCI Adult: AUC of logistic regressions against ε (15 minutes)",
+    ),
+    "blr_diabetes": (
+        "regression.diabetes",
+        "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
+    ),
+    "blr_stroke": (
+        "regression.stroke",
+        "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",
+    ),
+    "blr_posterior": (
+        "regression.gibbs",
+        "posteriors of logistic regression against Gibbs sampling (half a minute)",
+    ),
+    "sbn_mnist": (
+        "belief_networks.mnist",
+        "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",
+    ),
+    "polya_gamma": (
+        "regression.polya_gamma",
+        "Figure 4 of the paper: E[ω] against its argument, with samples beside it (10 seconds)",
+    ),
+    "blr_settings": (
+        "regression.settings",
+        "how the defaults of logistic regression were chosen, on other data (15 minutes)",
+    ),
+    "sbn_settings": (
+        "belief_networks.settings",
+        "how the defaults of sigmoid belief networks were chosen, on training images (20 minutes)",
+    ),
+    "coverage": (
+        "privacy.coverage",
+        "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
+    ),
+    "large_lda": (
+        "topics.million_documents",
+        "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",
+    ),
+    "lda_settings": (
+        "topics.settings",
+        "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
+    ),
 }
 
 
 def main() -> int:
     if len(sys.argv) < 2 or sys.argv[1] not in EXPERIMENTS:
         print("usage: python -m experiments NAME [options]\n")
-        for name, what in EXPERIMENTS.items():
+        for name, (_, what) in EXPERIMENTS.items():
             print(f"  {name:16s} {what}")
         print(
             "\n--quick runs the same code on a tiny instance, in seconds, without data files or a network, and writes nothing."
         )
         print("--out FOLDER writes the results there.")
         return 2
-    importlib.import_module(f"experiments.{sys.argv[1]}.run").main(sys.argv[2:])
+    module, _ = EXPERIMENTS[sys.argv[1]]
+    importlib.import_module(f"experiments.{module}").main(sys.argv[2:])
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips import LatentDirichletAllocation
-from vips.models._lda_statistics import TopicPosterior
+from vips.models.topics.statistics import TopicPosterior
 
 __all__ = ["model_of_topics", "unigram_perplexity"]
 

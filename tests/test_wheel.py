@@ -19,5 +19,5 @@ def test_the_wheel_ships_templates_script_and_style(tmp_path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert shipped == files
-    assert "vips/compare/_report/templates/page.html" in shipped
+    assert "vips/comparison/report/templates/page.html" in shipped
     assert {f"vips/compare/_report/report.{kind}" for kind in ("css", "js")} <= shipped

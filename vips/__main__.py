@@ -7,7 +7,7 @@ import sys
 
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger import PrivacyLedger
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 
 def main(arguments: list[str] | None = None) -> int:

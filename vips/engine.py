@@ -15,35 +15,18 @@ Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from tqdm.auto import tqdm
 
-from vips.checkpoint import restore_posterior
-from vips.executors import Serial, SerialWorkers
-from vips.partitions import Task
+from vips.execution.local import Serial, SerialWorkers
+from vips.execution.partitions import Task
+from vips.persistence.checkpoint import restore_posterior
+from vips.statistics import NoisyTotals
 
-__all__ = ["NoisyTotals", "run"]
+__all__ = ["run"]
 
 # A fit shorter than this (seconds) shows no progress bar; elsewhere than on a terminal none is shown at all.
 PROGRESS_DELAY = 3.0
-
-
-@dataclass(frozen=True)
-class NoisyTotals:
-    """What a fit knows of its data in the end: released, hence public.
-
-    Parameters
-    ----------
-    average : dict of str to ndarray
-        Running average of noisy full-data totals, by block.
-    noise_std : dict of str to float
-        Standard deviation of the noise in an entry; off the diagonal of a symmetric block ÷ √2.
-    """
-
-    average: dict[str, np.ndarray]
-    noise_std: dict[str, float]
 
 
 def run(model, data, plan, journal, executor=None):
@@ -58,7 +41,7 @@ def run(model, data, plan, journal, executor=None):
     journal : Journal
         Writes down what is released, and where an interrupted fit stopped.
     executor : Executor, optional
-        Who computes the sums; see ``vips.executors``. Noise is drawn here, whoever does.
+        Who computes the sums; see ``vips.execution.resolve``. Noise is drawn here, whoever does.
 
     Returns
     -------
@@ -102,7 +85,7 @@ def run(model, data, plan, journal, executor=None):
 def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
     """Σ over the sample of step ``t`` of each record's statistics, scaled into the ball of radius C.
 
-    ``workers`` compute it partition by partition (``vips.partitions``); None does it here.
+    ``workers`` compute it partition by partition (``vips.execution.partitions``); None does it here.
 
     Guarantees
     ----------

@@ -10,7 +10,7 @@ import copy
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -18,129 +18,22 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips import engine, executors
-from vips._rowwise import row_norms
-from vips.checkpoint import Journal
+from vips import engine
 from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without, whole_csr
-from vips.privacy import Lattice, PrivacyPlan, PrivacyReport
-from vips.privacy._open_ledger import sent_from
-from vips.privacy.ledger import LedgerError, PrivacyLedger, current_ledger
+from vips.exceptions import LedgerError
+from vips.execution import resolve as executors
+from vips.persistence.checkpoint import Journal
+from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.open_ledger import sent_from
+from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
 
-__all__ = ["Block", "ConjugateExponentialModel", "DenseStatistics", "RecordStatistics", "Records"]
+__all__ = ["ConjugateExponentialModel", "Records"]
 
 
 # What a non-private fit takes as it is; anything else is converted to the first.
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
-
-
-@dataclass(frozen=True)
-class Block:
-    """One array in the sum of statistics.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    symmetric : bool
-        The last two axes form a symmetric matrix. The sum is symmetrised, and noise is drawn in isometric coordinates
-        (off-diagonal entries × √2).
-    scale : float
-        Divides the block before the joint norm is taken; its noise is multiplied by it. Public.
-    """
-
-    shape: tuple[int, ...]
-    symmetric: bool = False
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "shape", tuple(int(n) for n in self.shape))
-        if self.symmetric and (len(self.shape) < 2 or self.shape[-1] != self.shape[-2]):
-            raise ValueError(f"A symmetric block needs two equal last axes, got shape {self.shape}.")
-        if not 1e-100 <= self.scale <= 1e100:
-            raise ValueError(f"`scale` must be a positive, moderate number, got {self.scale!r}.")
-
-
-class RecordStatistics(ABC):
-    """Expected sufficient statistics of a chunk of records, in whatever form makes norms and sums cheap.
-
-    Attributes
-    ----------
-    sums_are_new : bool
-        Whether the two methods for sums return new arrays each time, which nobody else keeps or writes to: they are added to
-        without a copy. False unless a class says so.
-    """
-
-    sums_are_new = False
-
-    @abstractmethod
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        """Joint L2 norm of each record over all blocks, each divided by its scale; shape (n_records,).
-
-        Never less than the true norm; not finite for a record that cannot be used.
-        """
-
-    @abstractmethod
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        """Σ_n w_n s_n by block. A record of weight 0 is absent, not multiplied by 0 (0 · inf is NaN)."""
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        """Σ_n of each record's ``w_n s_n`` rounded to the lattice, in whole units (int64): exact in any order.
-
-        What ``noise="discrete"`` sums. This way of doing it is right and slow, one record at a time; overwrite it. A
-        record's rounded share must be a function of that record, its weight and the posterior alone, to the last bit.
-        """
-        total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
-        for i in np.flatnonzero(weights):
-            alone = np.zeros(len(weights))
-            alone[i] = weights[i]
-            for name, value in self.weighted_sum(alone).items():
-                total[name] += lattice.rounded(value, blocks[name])
-        return total
-
-
-class DenseStatistics(RecordStatistics):
-    """Statistics held as one array per block.
-
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-        One per block, of shape ``(n_records,) + block.shape``.
-    """
-
-    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
-        self._arrays = {name: np.asarray(array) for name, array in arrays.items()}
-        for name, array in self._arrays.items():
-            if array.dtype.kind not in "biuf":
-                raise TypeError(f"Statistics must be real numbers, block {name!r} has dtype {array.dtype}.")
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        if set(blocks) != set(self._arrays):
-            raise ValueError(f"Statistics have blocks {sorted(self._arrays)}, the model declares {sorted(blocks)}.")
-        norms = 0.0
-        for name, block in blocks.items():
-            array = self._arrays[name]
-            if array.shape[1:] != block.shape:
-                raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
-            norms = np.hypot(norms, row_norms(array) / block.scale)
-        # rounding in the sums of squares must not make a norm smaller than it is
-        return norms * (1.0 + 1e-9)
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        everyone = len(present) == len(weights)
-        weights = weights[present]
-        return {
-            name: np.tensordot(weights, array if everyone else array[present], axes=1)
-            for name, array in self._arrays.items()
-        }
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        total = {}
-        for name, array in self._arrays.items():
-            shares = weights[present].reshape(-1, *[1] * (array.ndim - 1)) * array[present]
-            total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
-        return total
 
 
 class ConjugateExponentialModel(BaseEstimator, ABC):
@@ -393,7 +286,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
         TypeError
             If a constructor argument cannot be written as data (a function as ``schedule``, say).
         """
-        from vips.saving import save_model
+        from vips.persistence.fitted import save_model
 
         check_is_fitted(self, "posterior_")
         save_model(self, path)

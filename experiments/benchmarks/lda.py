@@ -165,7 +165,7 @@ def clocked(owner: type, name: str, spent: dict[str, float], key: str) -> Iterat
 def run_privacy_share(counts, size: Size, _seed):
     """Seconds of a private fit spent on clipping, noise and ε, and on everything."""
     from vips import PrivacyPlan
-    from vips.models._lda_statistics import DocumentStatistics
+    from vips.models.topics.statistics import DocumentStatistics
 
     fit_private(counts[:300], size)
     spent = {"clip_s": 0.0, "noise_s": 0.0}
@@ -196,7 +196,7 @@ def run_peak(counts, size: Size, _seed):
 def run_kernel(counts, size: Size, _seed):
     """One E-step from the fitted model's point of view: documents per second, and the arithmetic it needs."""
     from vips import LatentDirichletAllocation
-    from vips.models._lda_statistics import DocumentStatistics, TopicPosterior
+    from vips.models.topics.statistics import DocumentStatistics, TopicPosterior
 
     rng = np.random.default_rng(0)
     posterior = TopicPosterior(rng.gamma(100.0, 0.01, (size.topics, size.words)))

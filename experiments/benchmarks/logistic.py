@@ -113,7 +113,7 @@ def price_of_privacy(X, y, n_steps: int, repeats: int) -> dict:
 
 
 def patients(size: Size):
-    from experiments.blr.compare import split, unit_rows
+    from experiments.regression.compare import split, unit_rows
 
     data = diabetes(size.quick)
     X, y = unit_rows(data.data[: size.patients, : size.columns], 24), data.target[: size.patients].astype(int)
@@ -228,7 +228,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(run_one(options.child, FULL, options.file)))
         return
     size, written = QUICK if options.quick else FULL, folder_of("benchmarks", options)
-    from experiments.blr.compare import split
+    from experiments.regression.compare import split
     from vips.preprocessing import TableEncoder
 
     people = adult(options.quick)

@@ -22,7 +22,7 @@ from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.data import InMemoryData
 from vips.engine import clipped_sum
-from vips.privacy._discrete_gaussian import discrete_gaussian
+from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
 
 NOISE_STEPS = 2**20
 LARGEST_RATIO = 40.0

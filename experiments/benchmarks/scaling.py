@@ -249,8 +249,8 @@ def coordinator(size: Size) -> dict:
     """Milliseconds of one thread for 10⁶ numbers of a private step of topics: noise, and counts denoised."""
     from randomgen import AESCounter
 
-    from vips.models._lda_view import denoise_counts
-    from vips.privacy.noise import gaussian_noise
+    from vips.models.topics.denoising import denoise_counts
+    from vips.privacy.mechanism.noise import gaussian_noise
 
     shape, std = size.counts, 30.0
     rng = np.random.Generator(AESCounter())

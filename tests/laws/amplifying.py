@@ -19,7 +19,7 @@ from vips import (
     Records,
     SigmoidBeliefNetwork,
 )
-from vips.models._lda_statistics import TopicPosterior
+from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
 LARGEST = 600

@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from tests.laws.cases import arguments
 from vips import PrivacyPlan, engine
-from vips._rowwise import PIECE
+from vips._compute.rowwise import PIECE
 from vips.data import check_data
 
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it

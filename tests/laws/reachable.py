@@ -21,8 +21,8 @@ from tests.laws import checks
 from tests.laws.cases import arguments
 from tests.laws.walk import vips_globals, walk
 from vips import PrivacyPlan
-from vips._archive import read_archive
-from vips.checkpoint import posterior_arrays
+from vips.persistence.archive import read_archive
+from vips.persistence.checkpoint import posterior_arrays
 
 # Attributes that a private fit adds to those of the constructor.
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}

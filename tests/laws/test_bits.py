@@ -13,9 +13,11 @@ import pytest
 import scipy.sparse as sp
 
 from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, votes
-from vips import DenseStatistics, SigmoidBeliefNetwork, _blas, _rowwise, _threads, engine, partitions
+from vips import DenseStatistics, SigmoidBeliefNetwork, engine
+from vips._compute import blas, rowwise, threads
 from vips.data import InMemoryData, Records
-from vips.models import _sbn_inference
+from vips.execution import partitions
+from vips.models.belief_networks import inference as sbn_inference
 
 ENDS = (*range(1, 14), 29, *range(74, 78), *range(238, 243), *range(479, 482), 600)
 
@@ -91,11 +93,11 @@ def test_thresholds_change_no_bit(name):
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_memory_and_threads_change_no_bit(name, monkeypatch):
-    monkeypatch.setattr(_blas, "_LEAST_WORK", 0)
+    monkeypatch.setattr(blas, "_LEAST_WORK", 0)
     shares, rows = Shares(MAKERS[name]), np.arange(250)
     for n_threads in (2, 3, 16):
         with monkeypatch.context() as patch:
-            patch.setattr(_threads, "n_threads", lambda n_threads=n_threads: n_threads)
+            patch.setattr(threads, "n_threads", lambda n_threads=n_threads: n_threads)
             shares.check(rows, f"{n_threads} threads")
     for offset in (1, 2, 3, 7):
         shares.check(rows, f"memory from place {offset} on", moved(shares.records[rows], offset))
@@ -165,22 +167,22 @@ def last_bits_by_size(product):
 
 
 def network_by_blas(patch):
-    patch.setattr(_sbn_inference, "rowwise_product", last_bits_by_size(_rowwise.rowwise_product))
-    patch.setattr(_sbn_inference, "filled_up", lambda rows, _: rows)
+    patch.setattr(sbn_inference, "rowwise_product", last_bits_by_size(rowwise.rowwise_product))
+    patch.setattr(sbn_inference, "filled_up", lambda rows, _: rows)
 
 
 def regression_by_blas(patch):
-    from vips.models import _regression_statistics
+    from vips.models.regression import statistics as regression_statistics
 
-    patch.setattr(_regression_statistics, "rowwise_product", last_bits_by_size(_rowwise.rowwise_product))
+    patch.setattr(regression_statistics, "rowwise_product", last_bits_by_size(rowwise.rowwise_product))
 
 
 def squares_by_blas(patch):
-    from vips.models import _regression_statistics
+    from vips.models.regression import statistics as regression_statistics
 
-    original = _rowwise.rowwise_squares
+    original = rowwise.rowwise_squares
     patch.setattr(
-        _regression_statistics,
+        regression_statistics,
         "rowwise_squares",
         lambda lower, rows: original(lower, in_last_bits(rows)),
     )

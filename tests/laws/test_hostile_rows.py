@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from vips._rowwise import PIECE
+from vips._compute.rowwise import PIECE
 
 HURTFUL = [
     0.0,

@@ -18,9 +18,9 @@ from randomgen import AESCounter
 
 from tests.laws.cases import BetaBernoulli
 from vips import Block, PrivacyPlan
-from vips.privacy import noise, sampling
-from vips.privacy.noise import Randomness
-from vips.privacy.sampling import PoissonCoins, fixed_sample
+from vips.privacy.mechanism import noise, sampling
+from vips.privacy.mechanism.noise import Randomness
+from vips.privacy.mechanism.sampling import PoissonCoins, fixed_sample
 
 KEY_BITS = 128
 COINS = np.random.default_rng(0).integers(0, 2, (6, 2)).astype(float)

@@ -10,10 +10,14 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine, partitions
-from vips.models import _lda_statistics, lda
-from vips.privacy import _lattice, accounting, noise, sampling
+from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
+from vips.execution import partitions
+from vips.models.topics import lda
+from vips.models.topics import statistics as lda_statistics
+from vips.privacy import accounting
 from vips.privacy import plan as plan_module
+from vips.privacy.accounting import pld
+from vips.privacy.mechanism import lattice, noise, sampling
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -94,7 +98,7 @@ def discrete_noise_with_one_key(patch):
 
 
 def discrete_noise_not_isometric(patch):
-    patch.setattr(_lattice, "_isometry", lambda block: np.ones(block.shape[-2:]))
+    patch.setattr(lattice, "_isometry", lambda block: np.ones(block.shape[-2:]))
 
 
 def sums_rounded_at_the_end(patch):
@@ -104,16 +108,16 @@ def sums_rounded_at_the_end(patch):
         return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
 
     patch.setattr(DenseStatistics, "rounded_sum", mutant)
-    patch.setattr(_lda_statistics.DocumentStatistics, "rounded_sum", mutant)
+    patch.setattr(lda_statistics.DocumentStatistics, "rounded_sum", mutant)
 
 
 def lattice_too_coarse(patch):
-    original = _lattice.Lattice.rounded
+    original = lattice.Lattice.rounded
 
     def mutant(self, array, block):
         return 4096 * original(replace(self, unit=4096 * self.unit), array, block)
 
-    patch.setattr(_lattice.Lattice, "rounded", mutant)
+    patch.setattr(lattice.Lattice, "rounded", mutant)
 
 
 def one_block_unclipped(patch):
@@ -158,21 +162,21 @@ def clip_forgotten(patch):
 
 
 def lda_norm_halved(patch):
-    original = _lda_statistics.DocumentStatistics.norms
-    patch.setattr(_lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
+    original = lda_statistics.DocumentStatistics.norms
+    patch.setattr(lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
 
 
 def lda_norm_without_the_word_scale(patch):
-    original = _lda_statistics.infer_documents
+    original = lda_statistics.infer_documents
 
     def mutant(indptr, indices, counts, word_weights, word_scale, *rest):
         original(indptr, indices, counts, word_weights, np.ones_like(word_scale), *rest)
 
-    patch.setattr(_lda_statistics, "infer_documents", mutant)
+    patch.setattr(lda_statistics, "infer_documents", mutant)
 
 
 def repeated_words_not_merged(patch):
-    for module in (_lda_statistics, lda):
+    for module in (lda_statistics, lda):
         patch.setattr(module, "canonical", sp.csr_array)
 
 
@@ -436,10 +440,10 @@ MUTANTS = [
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
     """In the law's own words: an error of another kind would be no notice."""
     mutant(monkeypatch)
-    accounting._compose_pld.cache_clear()
+    pld._compose_pld.cache_clear()
     with pytest.raises(AssertionError, match=says):
         getattr(checks, law)(BY_NAME[case])
-    accounting._compose_pld.cache_clear()
+    pld._compose_pld.cache_clear()
 
 
 def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):

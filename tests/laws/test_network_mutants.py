@@ -9,9 +9,10 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from vips import PrivacyPlan, SigmoidBeliefNetwork
-from vips._rowwise import strict_product
-from vips.models import _sbn_contract, _sbn_statistics
-from vips.models._sbn_statistics import NetworkStatistics
+from vips._compute.rowwise import strict_product
+from vips.models.belief_networks import contract as sbn_contract
+from vips.models.belief_networks import statistics as sbn_statistics
+from vips.models.belief_networks.statistics import NetworkStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 MANY_SIZES = 1.0, 1.0 + 1e-6
@@ -21,7 +22,7 @@ def uncertainty_not_in_the_norm(patch):
     """The norm of r z̃ᵀ alone, without the term that uncertain hidden units add."""
 
     def mutant(self):
-        return _sbn_statistics.row_norms(self._residual) * _sbn_statistics.row_norms(self._centred)
+        return sbn_statistics.row_norms(self._residual) * sbn_statistics.row_norms(self._centred)
 
     patch.setattr(NetworkStatistics, "_weights_norms", mutant)
 
@@ -50,12 +51,12 @@ def precision_not_in_the_norm(patch):
 
 
 def variances_not_in_the_outer_norm(patch):
-    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(_sbn_statistics.row_norms(self._z)))
+    patch.setattr(NetworkStatistics, "_outer_norms", lambda self: np.square(sbn_statistics.row_norms(self._z)))
 
 
 def hidden_units_kept_between_steps(patch):
     """As in the published code: a record starts where the record at its place in the last batch ended."""
-    original, kept = _sbn_contract.infer, {}
+    original, kept = sbn_contract.infer, {}
 
     def mutant(y, posterior, n_sweeps, observed=None, alone=False):
         units = original(y, posterior, n_sweeps, observed, alone)
@@ -65,7 +66,7 @@ def hidden_units_kept_between_steps(patch):
         units.mean[:n] = 0.5 * (units.mean[:n] + last[:n])
         return units
 
-    patch.setattr(_sbn_contract, "infer", mutant)
+    patch.setattr(sbn_contract, "infer", mutant)
 
 
 def centred_at_the_chunk(patch):
@@ -190,7 +191,7 @@ def _rows_alone_are_exact():
 
 def test_hardened_norms_do_not_depend_on_the_chunk(monkeypatch):
     _rows_alone_are_exact()
-    monkeypatch.setattr(_sbn_statistics, "strict_product", lambda a, b: strict_product(a, b) * MANY_SIZES[len(a) > 5])
+    monkeypatch.setattr(sbn_statistics, "strict_product", lambda a, b: strict_product(a, b) * MANY_SIZES[len(a) > 5])
     with pytest.raises(AssertionError):
         _rows_alone_are_exact()
 

@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from tests.laws import reachable
 from tests.laws.cases import CASES, BetaBernoulli
 from tests.laws.walk import vips_globals, walk
-from vips import LatentDirichletAllocation, engine, saving
-from vips.checkpoint import Journal
-from vips.models import _lda_statistics
-from vips.models._lda_statistics import TopicPosterior
-from vips.models.count_regression import BayesianBinomialRegression
+from vips import LatentDirichletAllocation, engine
+from vips.models.regression.counts import BayesianBinomialRegression
+from vips.models.topics import statistics as lda_statistics
+from vips.models.topics.statistics import TopicPosterior
+from vips.persistence import fitted
+from vips.persistence.checkpoint import Journal
 
 BY_NAME = {case.name: case for case in CASES}
 
@@ -98,7 +99,7 @@ def test_the_walk_enters_modules(monkeypatch):
     before = vips_globals()
     assert len(before) > 1000
     assert vips_globals() == before
-    monkeypatch.setattr(_lda_statistics, "kept", [np.ones(3)], raising=False)
+    monkeypatch.setattr(lda_statistics, "kept", [np.ones(3)], raising=False)
     assert vips_globals() != before
 
 
@@ -185,9 +186,9 @@ def a_class_keeps_the_last_chunk(patch):
 
 
 def a_module_keeps_the_last_chunk(patch):
-    patch.setattr(_lda_statistics, "_cache", {}, raising=False)
+    patch.setattr(lda_statistics, "_cache", {}, raising=False)
     keeping(
-        patch, LatentDirichletAllocation, lambda model, documents: _lda_statistics._cache.update(last=documents.data)
+        patch, LatentDirichletAllocation, lambda model, documents: lda_statistics._cache.update(last=documents.data)
     )
 
 
@@ -248,12 +249,12 @@ def a_report_counts_the_records(patch):
 
 
 def a_saved_model_holds_exact_totals(patch):
-    kept, original = with_exact_totals(patch), saving.write_archive
+    kept, original = with_exact_totals(patch), fitted.write_archive
 
     def mutant(path, kind, header, arrays):
         original(path, kind, header, arrays | {f"debug/{name}": value for name, value in kept["total"].items()})
 
-    patch.setattr(saving, "write_archive", mutant)
+    patch.setattr(fitted, "write_archive", mutant)
 
 
 def noisy_totals_are_the_exact_ones(patch):

@@ -9,8 +9,10 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
-from vips.models import _regression, _regression_kernels, _regression_statistics
-from vips.models._regression_statistics import RegressionStatistics
+from vips.models.regression import contract as regression
+from vips.models.regression import kernels as regression_kernels
+from vips.models.regression import statistics as regression_statistics
+from vips.models.regression.statistics import RegressionStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 THREE = "logistic sparse, three classes"
@@ -21,13 +23,13 @@ def precision_not_in_the_norm(patch):
 
 
 def intercept_not_in_the_norm(patch):
-    original = _regression_statistics.design_rows
+    original = regression_statistics.design_rows
 
     def mutant(X, feature_norm, intercept, n_stored=None):
         rows, lengths = original(X, feature_norm, intercept, n_stored)
         return rows, np.sqrt(np.maximum(lengths**2 - intercept**2, 0.0))
 
-    patch.setattr(_regression, "design_rows", mutant)
+    patch.setattr(regression, "design_rows", mutant)
 
 
 def cross_not_in_the_norm(patch):
@@ -44,29 +46,29 @@ def cross_not_in_the_norm(patch):
 
 
 def norm_of_the_first_output(patch):
-    patch.setattr(_regression_statistics, "row_norms", lambda array: np.abs(array[:, 0]))
+    patch.setattr(regression_statistics, "row_norms", lambda array: np.abs(array[:, 0]))
 
 
 def one_record_sets_the_scale(patch):
     """Features divided by the largest norm, as in the paper."""
-    original = _regression.design_rows
+    original = regression.design_rows
 
     def mutant(X, feature_norm, intercept, n_stored=None):
         rows, lengths = original(X, feature_norm, intercept, n_stored)
         largest = max(np.max(lengths, initial=0.0), 1e-9)
         return rows / largest, lengths / largest
 
-    patch.setattr(_regression, "design_rows", mutant)
+    patch.setattr(regression, "design_rows", mutant)
 
 
 def centred_at_the_chunk(patch):
-    original = _regression.design_rows
+    original = regression.design_rows
 
     def mutant(X, feature_norm, intercept, n_stored=None):
         rows, lengths = original(X, feature_norm, intercept, n_stored)
         return rows - rows.mean(axis=0), lengths
 
-    patch.setattr(_regression, "design_rows", mutant)
+    patch.setattr(regression, "design_rows", mutant)
 
 
 def bad_rows_kept(patch):
@@ -113,7 +115,7 @@ def step_size_by_the_residuals(patch):
 
 
 def off_diagonal_rounded_without_root_two(patch):
-    original = _regression_kernels.add_outer
+    original = regression_kernels.add_outer
 
     def mutant(indptr, indices, data, weights, unit, first, last, total):
         if unit is None:
@@ -124,7 +126,7 @@ def off_diagonal_rounded_without_root_two(patch):
                     for b in range(indptr[n], a + 1):
                         total[indices[a], indices[b]] += np.rint(weights[n] * data[a] * data[b] / unit)
 
-    patch.setattr(_regression_kernels, "add_outer", mutant)
+    patch.setattr(regression_kernels, "add_outer", mutant)
 
 
 def hardened_sums_by_blas(patch):

@@ -12,11 +12,13 @@ from distributed import Client, LocalCluster
 
 from tests.laws import totals
 from tests.laws.cases import CASES
-from vips import PrivacyPlan, engine, executors, partitions
+from vips import PrivacyPlan, engine
 from vips.data import CSRShards, DaskSource, NpySource
-from vips.models._lda_statistics import DocumentStatistics
-from vips.privacy import _lattice, noise, sampling
+from vips.execution import local, partitions
+from vips.models.topics.statistics import DocumentStatistics
 from vips.privacy import plan as plan_module
+from vips.privacy.mechanism import lattice as _lattice
+from vips.privacy.mechanism import noise, sampling
 
 BY_NAME = {case.name: case for case in CASES}
 SIZE = totals.SIZE
@@ -42,7 +44,7 @@ def settled(name, sampling=0):
 @pytest.mark.parametrize("executor", ["threads", "dask"])
 @pytest.mark.parametrize("sampling", [0, 3], ids=["poisson", "fixed"])
 def test_every_executor_sums_over_the_public_rate(executor, name, sampling, request):
-    """Processes take seconds to start: ``tests/test_executors.py`` compares theirs with these, bit by bit."""
+    """Processes take seconds to start: ``tests/execution/test_executors.py`` compares theirs with these, bit by bit."""
     executor = request.getfixturevalue("client") if executor == "dask" else executor
     case, records, plan = settled(name, sampling)
     data, model = totals.in_partitions(records), case.make_model(privacy=plan, random_state=totals.SEED)
@@ -85,7 +87,7 @@ def changed_share(patch, change):
         factor = change(len(coins.rows(n_records)), n_records, task.plan.sampling_rate)
         return {name: value * factor for name, value in original(task, partition, coins).items()}
 
-    for module in (partitions, executors):
+    for module in (partitions, local):
         patch.setattr(module, "partition_sum", mutant)
 
 

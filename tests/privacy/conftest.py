@@ -9,7 +9,7 @@ from vips import PrivacyLedger
 def one_thread():
     """A pool of threads for ten records takes longer than the fits."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("vips._threads.n_threads", lambda: 1)
+        patch.setattr("vips._compute.threads.n_threads", lambda: 1)
         yield
 
 

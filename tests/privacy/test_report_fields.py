@@ -11,7 +11,7 @@ import vips
 from tests.laws.cases import BetaBernoulli
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import PrivacyPlan, PrivacyReport
-from vips.privacy import _report_fields
+from vips.privacy import report_fields
 
 REFRESH = '7</dd><meta http-equiv="refresh" content="0;url=http://localhost:9/"><style>.notice{display:none}</style>'
 CHARGED = replace(CALIBRATED, ledger={"dataset": "letters", "run": "2f", "charged_steps": 5})
@@ -36,8 +36,8 @@ def test_what_is_written_is_read():
 
 
 def test_every_field_has_a_reader():
-    assert set(_report_fields._READERS) == {f.name for f in fields(PrivacyReport)}
-    assert {f.type for f in fields(PrivacyPlan) if f.compare} <= set(_report_fields._TYPES)
+    assert set(report_fields._READERS) == {f.name for f in fields(PrivacyReport)}
+    assert {f.type for f in fields(PrivacyPlan) if f.compare} <= set(report_fields._TYPES)
 
 
 @pytest.mark.parametrize("values", [None, [], "report", 3, {}])

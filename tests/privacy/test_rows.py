@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vips import BayesianLogisticRegression, PrivacyPlan, SigmoidBeliefNetwork
-from vips._rowwise import row_dots, row_norms
+from vips._compute.rowwise import row_dots, row_norms
 from vips.data import check_data
 
 

@@ -19,7 +19,8 @@ from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
 from vips.data._records import OpenPartition, Records, rows_without
 from vips.data._shards import CSRShards
-from vips.data._source import DataSource, Partition, SourceError
+from vips.data._source import DataSource, Partition
+from vips.exceptions import SourceError
 
 __all__ = [
     "PARTITION_SIZE",

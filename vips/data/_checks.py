@@ -9,7 +9,7 @@ import scipy.sparse as sp
 
 from vips.data._arrays import InMemoryData
 from vips.data._records import OpenPartition
-from vips.data._source import SourceError
+from vips.exceptions import SourceError
 
 __all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "whole_csr"]
 

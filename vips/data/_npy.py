@@ -10,7 +10,8 @@ import numpy as np
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._checks import check_dtype, open_checked
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition, SourceError
+from vips.data._source import DataSource, FileStamp, Partition
+from vips.exceptions import SourceError
 
 __all__ = ["NpySource"]
 

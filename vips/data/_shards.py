@@ -17,7 +17,8 @@ import scipy.sparse as sp
 
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition, SourceError, found_files
+from vips.data._source import DataSource, FileStamp, Partition, found_files
+from vips.exceptions import SourceError
 
 __all__ = ["CSRShards"]
 

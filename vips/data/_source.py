@@ -16,12 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from vips.data._records import OpenPartition
+from vips.exceptions import SourceError
 
-__all__ = ["DataSource", "FileStamp", "Partition", "SourceError", "found_files"]
-
-
-class SourceError(ValueError):
-    """A part of the data cannot be read or is not what was declared. The message names the part and the public fact."""
+__all__ = ["DataSource", "FileStamp", "Partition", "found_files"]
 
 
 class Partition(ABC):

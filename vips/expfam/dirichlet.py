@@ -19,7 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import betaincinv, gammaln, psi
 
-from vips.expfam._level import check_level
+from vips._validation import check_level
 
 __all__ = ["Dirichlet"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.expfam._level import check_level
+from vips._validation import check_level
 
 __all__ = ["Draws"]
 

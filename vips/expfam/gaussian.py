@@ -22,8 +22,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
-from vips import _blas
-from vips.expfam._level import check_level
+from vips._compute import blas
+from vips._validation import check_level
 
 __all__ = ["DiagonalGaussian", "Gaussian"]
 
@@ -140,19 +140,19 @@ class Gaussian(_AnyGaussian):
     def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
         """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is kept as it is given."""
         mean, cov, factor = _checked(mean, cov, "cov")
-        family = cls(mean, _each(_blas.inverse_from_factor, factor))
+        family = cls(mean, _each(blas.inverse_from_factor, factor))
         family.cov = cov
         return family
 
     @cached_property
     def cov(self) -> np.ndarray:
         """Λ⁻¹, shape (..., d, d)."""
-        return _read_only(_each(_blas.inverse_from_factor, self.factor))
+        return _read_only(_each(blas.inverse_from_factor, self.factor))
 
     @cached_property
     def inverse_factor(self) -> np.ndarray:
         """L⁻¹, lower triangular, shape (..., d, d): xᵀ Λ⁻¹ x = ‖L⁻¹x‖²."""
-        return _read_only(_each(_blas.lower_inverse, self.factor))
+        return _read_only(_each(blas.lower_inverse, self.factor))
 
     @cached_property
     def var(self) -> np.ndarray:
@@ -264,7 +264,7 @@ def _checked(mean: np.ndarray, matrix: np.ndarray, name: str) -> tuple[np.ndarra
     if not (asymmetry <= 1e-8 * size).all():
         raise ValueError(f"`{name}` must be symmetric.")
     try:
-        factor = _each(_blas.cholesky, symmetric)
+        factor = _each(blas.cholesky, symmetric)
     except np.linalg.LinAlgError:
         raise ValueError(f"`{name}` must be positive definite: its Cholesky factorisation fails.") from None
     return _read_only(mean), _read_only(symmetric), factor

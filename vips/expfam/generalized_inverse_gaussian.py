@@ -23,7 +23,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import k0e, k1e
 
-from vips.expfam._level import check_level
+from vips._validation import check_level
 
 __all__ = ["GeneralizedInverseGaussian"]
 

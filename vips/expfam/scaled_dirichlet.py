@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import betaincinv
 
-from vips.expfam._level import check_level
+from vips._validation import check_level
 
 __all__ = ["ScaledDirichlet"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 
+from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyWarning
 
 __all__ = ["warn_of_binding_clip"]
 

@@ -1,7 +1,8 @@
 """Sampling, clipping, noise and accounting. Imports no model."""
 
-from vips.privacy._lattice import Lattice
-from vips.privacy.plan import PrivacyPlan, PrivacyWarning
+from vips.exceptions import PrivacyWarning
+from vips.privacy.mechanism.lattice import Lattice
+from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report import PrivacyReport
 
 __all__ = ["Lattice", "PrivacyPlan", "PrivacyReport", "PrivacyWarning"]

@@ -13,12 +13,17 @@ from dataclasses import dataclass, field, fields, replace
 import numpy as np
 
 from vips._html import html_table
-from vips.privacy import _open_ledger, accounting, noise
-from vips.privacy._lattice import SENSITIVITY_FACTOR, Lattice
-from vips.privacy.clipping import clip_weights
-from vips.privacy.sampling import ChosenRows, PoissonCoins, fixed_sample, split_by_partition
+from vips._validation import check_delta, check_integer, check_number
+from vips.privacy import accounting
+from vips.privacy.ledger import open_ledger
+from vips.privacy.mechanism import noise
+from vips.privacy.mechanism.clipping import clip_weights
+from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
+from vips.privacy.mechanism.sampling import ChosenRows, PoissonCoins, fixed_sample, split_by_partition
 
-__all__ = ["PrivacyPlan", "PrivacyWarning"]
+__all__ = [
+    "PrivacyPlan",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +90,7 @@ class PrivacyPlan:
     n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
-    sent_from: _open_ledger.SentFrom = field(default=None, compare=False, repr=False)
+    sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         # Moderate ranges: a product of two of these neither vanishes nor overflows.
@@ -93,7 +98,7 @@ class PrivacyPlan:
             check_number("noise_multiplier", self.noise_multiplier, 1e-12, 1e12, "0, or between 1e-12 and 1e12")
         self._check_sampling()
         check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
-        _check_integer("n_steps", self.n_steps)
+        check_integer("n_steps", self.n_steps)
         if self.clip_norm is not None and self.clip_norm != math.inf:
             check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
@@ -130,7 +135,7 @@ class PrivacyPlan:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
             check_delta(self.report_delta)
-        if not (self.sent_from in (None, _open_ledger.OUTSIDE) or isinstance(self.sent_from, _open_ledger.Block)):
+        if not (self.sent_from in (None, open_ledger.OUTSIDE) or isinstance(self.sent_from, open_ledger.Block)):
             raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
     def _check_sampling(self) -> None:
@@ -153,8 +158,8 @@ class PrivacyPlan:
                 'sampling="fixed" needs relation="replace_one": with a fixed batch size, adding a record changes every '
                 "other record's chance of being taken."
             )
-        _check_integer("batch_size", self.batch_size)
-        _check_integer("n_records", self.n_records)
+        check_integer("batch_size", self.batch_size)
+        check_integer("n_records", self.n_records)
         if self.batch_size > self.n_records:
             raise ValueError(f"`batch_size` {self.batch_size} is larger than `n_records` {self.n_records}.")
         rate = self.batch_size / self.n_records
@@ -319,7 +324,7 @@ class PrivacyPlan:
         return self  # a copy stays here; only what is pickled is sent
 
     def __getstate__(self) -> dict:
-        return self.__dict__ | {"sent_from": _open_ledger.sent_from(self.sent_from)}
+        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
 
     def __setstate__(self, state: dict) -> None:
         self.__dict__.update(state)
@@ -367,26 +372,3 @@ class PrivacyPlan:
         if self.noise == "discrete":
             return noise.add_discrete_noise(total, blocks, self.lattice(blocks), bits)
         return noise.add_noise(total, blocks, self.noise_std(), np.random.Generator(bits))
-
-
-class PrivacyWarning(UserWarning):
-    """Something about a guarantee that a user should know; it never depends on a record."""
-
-
-def check_number(name, value, low, high, allowed, open_low=False, open_high=False) -> None:
-    is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if is_number and isinstance(value, np.generic):
-        value = value.item()  # comparisons in float16 would overflow
-    above = is_number and (value > low if open_low else value >= low)
-    below = is_number and (value < high if open_high else value <= high)
-    if not (above and below):
-        raise ValueError(f"`{name}` must be {allowed}, got {value!r}.")
-
-
-def _check_integer(name, value) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
-
-
-def check_delta(delta) -> None:
-    check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)

@@ -15,8 +15,9 @@ from importlib import metadata
 
 from vips._html import html_table
 from vips._printable import printable
-from vips.privacy._report_fields import checked_fields, plan_fields
+from vips.privacy.ledger.ledger import check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
+from vips.privacy.report_fields import checked_fields, plan_fields
 
 __all__ = ["PrivacyReport"]
 
@@ -177,8 +178,6 @@ class PrivacyReport:
 
     def __setstate__(self, state: dict) -> None:
         """Raises LedgerError if a block of this process sent the fit out, and it comes back without a charge."""
-        from vips.privacy.ledger import check_that_it_was_charged
-
         self.__dict__.update(state)
         check_that_it_was_charged(self)
 

@@ -1,1 +1,0 @@
-"""δ against ε of one mechanism by every route: what accounting alone is worth."""

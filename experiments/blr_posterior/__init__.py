@@ -1,1 +1,0 @@
-"""Posteriors of logistic regression beside the exact one."""

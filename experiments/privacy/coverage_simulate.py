@@ -1,0 +1,239 @@
+"""One simulated data set, a private fit of it, and the truth: for every model of the experiment."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression
+
+from experiments.privacy import coverage_oracle as oracle
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyWarning,
+    SigmoidBeliefNetwork,
+)
+from vips.datasets import make_lda_corpus
+
+__all__ = ["MODELS", "Model", "Simulated"]
+
+ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
+N_MANY = 400_000  # records that a misspecified model's best coefficients are taken from
+N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
+N_VISIBLE, N_HIDDEN = 100, 2
+
+Interval = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A truth and who is asked for it.
+
+    Parameters
+    ----------
+    truth : ndarray of shape (n,)
+    asked : dict of str to callable
+        "naive", "noise-aware" and "without privacy": from a level to (lower, upper) for each entry of ``truth``.
+    oracle : float or None
+        Mean width at 95 % of the posterior of somebody who is told what a fit has to learn about its noise.
+    """
+
+    truth: np.ndarray
+    asked: dict[str, Callable[[float], Interval]]
+    oracle: float | None = None
+
+
+def _asked(model, baseline, chosen: Callable[[Interval], Interval]) -> dict[str, Callable[[float], Interval]]:
+    posteriors = {"naive": model.posterior_, "without privacy": baseline}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PrivacyWarning)
+        posteriors["noise-aware"] = model.noise_aware_posterior_
+    return {name: lambda level, p=p: chosen(p.interval(level)) for name, p in posteriors.items() if p is not None}
+
+
+def logistic(
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    misspecified=False,
+    covariance="full",
+) -> Simulated:
+    """Coefficients from the prior; ``clip_norm=max_norm()``. Misspecified: a tenth of the labels are coins; the truth is what
+    many such records would give."""
+    w, intercept = rng.normal(size=N_FEATURES) / np.sqrt(ALPHA), rng.normal()
+
+    def table(n: int) -> tuple[np.ndarray, np.ndarray]:
+        X = rng.normal(size=(n, N_FEATURES))
+        X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+        y = rng.random(n) < expit(X @ w + intercept)
+        return X, np.where(rng.random(n) < 0.1, rng.random(n) < 0.5, y) if misspecified else y
+
+    X, y = table(n_records)
+    y = y.astype(int)
+    if misspecified:
+        w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
+    arguments = {"feature_norm": 1.0, "prior": ALPHA, "covariance": covariance}
+    model = BayesianLogisticRegression(privacy=plan, **arguments)
+    model.privacy = replace(plan, clip_norm=model.max_norm())
+    model.fit(X, y)
+    baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None
+    asked = _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds))
+    known = None if misspecified else oracle.logistic_width(model, X, np.append(w, intercept))
+    return Simulated(w, asked, known)
+
+
+def proportions(
+    n_records: int,
+    plan: PrivacyPlan,
+    rng: np.random.Generator,
+    with_baseline: bool,
+    misspecified=False,
+    n_moves: int = oracle.N_MOVES,
+) -> Simulated:
+    """Proportions from the prior. Misspecified: they fall like powers of ½, which the prior hardly expects."""
+    theta = rng.dirichlet(np.ones(N_CATEGORIES))
+    if misspecified:
+        theta = 0.5 ** np.arange(N_CATEGORIES)
+        theta /= theta.sum()
+    X = np.eye(N_CATEGORIES)[rng.choice(N_CATEGORIES, n_records, p=theta)]
+    model = DirichletMultinomial(privacy=plan).fit(X)
+    baseline = DirichletMultinomial().fit(X).posterior_ if with_baseline else None
+    known = oracle.proportions_width(model, n_records, rng, n_moves) if with_baseline and not misspecified else None
+    return Simulated(theta, _asked(model, baseline, lambda bounds: bounds), known)
+
+
+def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Topics and shares from the prior. Asked: words of probability above 0.001 in topics that the fit found (squared Hellinger
+    distance below 0.3); default clip, which binds."""
+    seed = int(rng.integers(2**31))
+    corpus = make_lda_corpus(
+        n_records, n_topics=N_TOPICS, n_words=N_WORDS, document_length=LENGTH, doc_topic_prior=DOC_PRIOR,
+        topic_word_prior=WORD_PRIOR, random_state=seed,
+    )  # fmt: skip
+    arguments = {
+        "doc_topic_prior": DOC_PRIOR,
+        "topic_word_prior": WORD_PRIOR,
+        "vocabulary": N_WORDS,
+        "random_state": seed,
+    }
+
+    def fit(privacy: PrivacyPlan) -> tuple[LatentDirichletAllocation, Callable, np.ndarray]:
+        model = LatentDirichletAllocation(N_TOPICS, privacy=privacy, **arguments).fit(corpus.counts)
+        distances = ((np.sqrt(corpus.topics)[:, None] - np.sqrt(model.posterior_.mean)) ** 2).sum(axis=2)
+        rows, order = linear_sum_assignment(distances)
+        asked = (corpus.topics > LEAST_PROBABILITY) & (distances[rows, order] < FOUND)[:, None]
+        return model, lambda bounds: tuple(side[order][asked] for side in bounds), corpus.topics[asked]
+
+    model, chosen, truth = fit(plan)
+    asked = _asked(model, None, chosen)
+    if with_baseline:
+        plain, its, found = fit(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60))
+        if len(found) == len(truth):  # otherwise it found other topics
+            asked["without privacy"] = lambda level: its(plain.posterior_.interval(level))
+    return Simulated(truth, asked)
+
+
+def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Biases of visible and hidden units, of weights N(0, 2²) and biases N(0, 1); ``clip_norm=max_norm()``."""
+    weights = rng.normal(0.0, 2.0, (N_VISIBLE, N_HIDDEN))
+    c, b = rng.normal(size=N_VISIBLE), rng.normal(size=N_HIDDEN)
+    z = rng.random((n_records, N_HIDDEN)) < expit(b)
+    X = rng.random((n_records, N_VISIBLE)) < expit(z @ weights.T + c)
+    arguments = {"prior": "normal", "random_state": int(rng.integers(2**31))}
+    model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments)
+    model.n_features_in_ = N_VISIBLE
+    model.privacy = replace(plan, clip_norm=model.max_norm())
+    model.fit(X)
+    truth = _as_found(weights, c, b, model.posterior_.weights.mean)
+    asked = _asked(model, None, _biases)
+    if with_baseline:
+        plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
+        plain = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X).posterior_
+        same = np.allclose(truth, _as_found(weights, c, b, plain.weights.mean))
+        asked |= {"without privacy": lambda level: _biases(plain.interval(level))} if same else {}
+    return Simulated(truth, asked)
+
+
+def _biases(bounds: dict[str, Interval]) -> Interval:
+    return tuple(np.concatenate([bounds["visible_bias"][side], bounds["hidden_bias"][side]]) for side in (0, 1))
+
+
+def _as_found(weights: np.ndarray, c: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
+    """Biases of the same network with its units in the order, and with the values called 0 and 1, nearest to ``found``."""
+    best, nearest = None, np.inf
+    for order in itertools.permutations(range(N_HIDDEN)):
+        for turned in itertools.product([False, True], repeat=N_HIDDEN):
+            own, sign = weights[:, order], np.where(turned, -1.0, 1.0)
+            distance = np.square(own * sign - found).sum()
+            if distance < nearest:
+                nearest, best = distance, np.concatenate([c + own[:, list(turned)].sum(axis=1), b[list(order)] * sign])
+    return best
+
+
+@dataclass(frozen=True)
+class Model:
+    """A line of cells.
+
+    Parameters
+    ----------
+    simulate : callable
+    n_records : tuple of int
+    epsilons : tuple of float
+    plan : dict
+        Sampling rate and number of steps.
+    fits : float
+        Fits in a cell, in units of the option ``--fits``.
+    arguments : dict
+        Of ``simulate``.
+    quick : dict
+        Fields that a quick run replaces.
+    """
+
+    simulate: Callable[..., Simulated]
+    n_records: tuple[int, ...]
+    epsilons: tuple[float, ...]
+    plan: dict
+    fits: float = 1.0
+    arguments: dict = field(default_factory=dict)
+    quick: dict = field(default_factory=dict)
+
+    @property
+    def is_misspecified(self) -> bool:
+        """Whether data come from elsewhere than the model."""
+        return self.arguments.get("misspecified", False)
+
+
+_SIZES, _EPSILONS = (500, 5_000, 50_000), (0.1, 0.5, 1.0, 4.0)
+_FULL = {"sampling_rate": 1.0, "n_steps": 20}
+MODELS = {
+    "logistic regression": Model(logistic, _SIZES, _EPSILONS, _FULL),
+    "logistic regression, misspecified": Model(
+        logistic, (5_000,), _EPSILONS, _FULL, arguments={"misspecified": True}
+    ),
+    "logistic regression, diagonal": Model(
+        logistic, (5_000, 50_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 40},
+        arguments={"covariance": "diagonal"}, quick={"plan": {"sampling_rate": 1.0, "n_steps": 10}},
+    ),
+    "proportions": Model(
+        proportions, _SIZES, _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, fits=10.0,
+        quick={"arguments": {"n_moves": 500}},
+    ),
+    "proportions, misspecified": Model(
+        proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, {"misspecified": True}
+    ),
+    "words of topics": Model(
+        topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1, quick={"plan": _FULL}
+    ),
+    "biases of a belief network": Model(
+        belief_network, (5_000, 50_000), (1.0, 4.0), {"sampling_rate": 1.0, "n_steps": 40}, fits=0.1
+    ),
+}  # fmt: skip

@@ -1,0 +1,75 @@
+"""Models of coins that do something more, and quick replays of them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from unittest.mock import patch
+
+import numpy as np
+
+from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
+from vips.auditing.records import Table
+from vips.auditing.report import Finding
+from vips.auditing.surroundings import Surroundings
+
+
+class Coins(ConjugateExponentialModel):
+    """Sound. It is not that of the laws: audits compare everything in the module of a model."""
+
+    def __init__(self, privacy=None, random_state=None):
+        self.privacy = privacy
+        self.random_state = random_state
+
+    def blocks(self):
+        return {"heads": Block((self.n_features_in_,))}
+
+    def initial(self, rng):
+        return {"heads": np.zeros(self.n_features_in_)}
+
+    def expected_statistics(self, records, posterior):
+        return DenseStatistics({"heads": np.clip(records, 0.0, 1.0)})
+
+    def to_posterior(self, average, noise_std, previous):
+        return {"heads": np.maximum(average["heads"], 0.0)}
+
+
+def told(records) -> str:
+    """Something about the records; not their number, which is that of a filled chunk."""
+    return f"{records.sum():.6g}"
+
+
+def with_e_step(action) -> type:
+    """A model that calls ``action(records)`` in its E-step."""
+
+    class Leaky(Coins):
+        def expected_statistics(self, records, posterior):
+            action(records)
+            return super().expected_statistics(records, posterior)
+
+    return Leaky
+
+
+def with_step(action) -> type:
+    """A model that calls ``action()`` after every step."""
+
+    class Leaky(Coins):
+        def to_posterior(self, average, noise_std, previous):
+            action()
+            return super().to_posterior(average, noise_std, previous)
+
+    return Leaky
+
+
+def replayed(model, repeats=2) -> dict[str, Finding]:
+    """Findings of the replays by aspect; fewer neighbours and repetitions than in an audit."""
+    model = model(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5))
+    rng = np.random.default_rng(0)
+    table = Table.of(rng.integers(0, 2, (30, 5)).astype(float))
+    surroundings = Surroundings(model)
+    audit, compare = (import_module(f"vips.privacy.{name}") for name in ("audit", "_audit_compare"))
+    with patch.object(audit, "REPLAYED", 1), patch.object(compare, "REPEATS", repeats):
+        try:
+            findings = audit._Audit.of(model, table, rng, surroundings).replays()
+        finally:
+            surroundings.put_back()
+    return {finding.name.removeprefix("replay: "): finding for finding in findings}

@@ -1,0 +1,83 @@
+"""Audits reject broken copies of the library, by the finding that names the fault."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.auditing.audits import BY_NAME, CONFIDENCE, FULL, HARDENED, SAMPLED, audited
+from tests.laws import test_mutants as mutants
+from vips import PrivacyPlan
+from vips.auditing.canaries import canary_bound
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+MUTANTS = [
+    (mutants.noise_over_root_two, "lda", SAMPLED, {"noise: size"}),
+    (mutants.noise_uniform, "beta-bernoulli", SAMPLED, {"noise: law"}),
+    (mutants.noise_truncated, "lda", SAMPLED, {"noise: law"}),
+    (mutants.noise_only_on_empty_totals, "beta-bernoulli", SAMPLED, {"noise: size", "noise: fresh"}),
+    (mutants.one_draw_for_all_rows_of_a_block, "lda", SAMPLED, {"noise: law"}),
+    (mutants.noise_from_the_global_generator, "beta-bernoulli", SAMPLED, {"noise: fresh"}),
+    (mutants.symmetric_noise_not_isometric, "second moments", SAMPLED, {"noise: size"}),
+    (mutants.block_scale_ignored_by_noise, "second moments", SAMPLED, {"noise: size"}),
+    (mutants.discrete_noise_halved, "beta-bernoulli", HARDENED, {"noise: size"}),
+    (mutants.discrete_noise_with_one_key, "beta-bernoulli", HARDENED, {"noise: fresh"}),
+    (mutants.discrete_noise_not_isometric, "second moments", HARDENED, {"noise: size"}),
+    (mutants.sums_rounded_at_the_end, "second moments", HARDENED, {"sums on the lattice"}),
+    (mutants.lattice_too_coarse, "second moments", HARDENED, {"sensitivity on the lattice"}),
+    (mutants.one_block_unclipped, "second moments", None, {"sensitivity", "norms"}),
+    (mutants.clip_per_block, "beta-bernoulli", None, {"sensitivity"}),
+    (mutants.clip_forgotten, "lda", None, {"sensitivity"}),
+    (mutants.lda_norm_halved, "lda", None, {"sensitivity", "norms"}),
+    (mutants.lda_norm_without_the_word_scale, "lda", None, {"sensitivity", "norms"}),
+    (mutants.repeated_words_not_merged, "lda", None, {"sensitivity"}),
+    (mutants.divided_by_the_realised_batch, "beta-bernoulli", None, {"additivity"}),
+    (mutants.number_of_records_read, "beta-bernoulli", None, {"replay: steps", "replay: fitted object"}),
+    (mutants.fixed_size_sampler, "beta-bernoulli", SAMPLED, {"samples"}),
+    (mutants.same_sample_every_step, "beta-bernoulli", SAMPLED, {"samples"}),
+    (mutants.same_noise_every_step, "beta-bernoulli", SAMPLED, {"noise: fresh"}),
+    (mutants.noise_seeded_by_random_state, "beta-bernoulli", SAMPLED, {"noise: fresh", "samples"}),
+    (mutants.noise_stored_on_the_model, "beta-bernoulli", SAMPLED, {"noise: fresh", "samples"}),
+    (mutants.two_statistics_as_two_sampled_steps, "beta-bernoulli", None, {"event"}),
+    (mutants.full_batches_accounted_as_sampled, "beta-bernoulli", None, {"event"}),
+    (mutants.stops_on_a_private_quantity, "beta-bernoulli", None, {"replay: steps"}),
+    (mutants.bad_row_times_zero, "second moments", None, {"defective records"}),
+    (mutants.bad_record_raises, "beta-bernoulli", None, {"defective records", "replay: errors and warnings"}),
+    (mutants.bad_record_warns, "beta-bernoulli", None, {"defective records", "replay: errors and warnings"}),
+    (mutants.initialised_from_the_data, "beta-bernoulli", None, {"replay: posterior"}),
+    (mutants.private_count_on_the_model, "beta-bernoulli", None, {"replay: fitted object"}),
+    (mutants.records_share_a_normaliser, "second moments", None, {"independence", "additivity"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("mutant", "case", "plan", "findings"), MUTANTS, ids=[f"{mutant.__name__}-{case}" for mutant, case, _, _ in MUTANTS]
+)
+def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
+    """``plan`` is None where nothing statistical is needed."""
+    mutant(monkeypatch)
+    report = audited(BY_NAME[case], plan or SAMPLED, 0 if plan is None else 2000)
+    assert findings <= {finding.name for finding in report.failed}, str(report)
+
+
+@pytest.mark.parametrize("mutant", [mutants.noise_halved, mutants.noise_over_root_two], ids=lambda each: each.__name__)
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation, monkeypatch):
+    mutant(monkeypatch)
+    plan = replace(FULL, relation=relation, noise_multiplier=1.0 if relation == "add_or_remove" else 2.0)
+    case = "beta-bernoulli" if relation == "add_or_remove" else "second moments"  # where opposites exist
+    report = audited(BY_NAME[case], plan, n_runs=60_000)
+    expected = {"noise: size", "one step of the model", "canary, one step", "canary, all steps"}
+    assert expected <= {finding.name for finding in report.failed}, str(report)
+
+
+@pytest.mark.parametrize("mutant", [mutants.noise_halved, mutants.noise_over_root_two], ids=lambda each: each.__name__)
+def test_too_little_noise_on_samples_is_noticed_by_canaries(mutant, monkeypatch):
+    mutant(monkeypatch)
+    for n_steps, rate in ((1, 0.5), (10, 0.2)):
+        plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=n_steps, clip_norm=2.0)
+        assert canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE).exceeded

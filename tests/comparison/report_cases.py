@@ -1,0 +1,62 @@
+"""Small comparisons for tests of the report, with names that try to be markup."""
+
+from functools import cache
+
+import numpy as np
+import pandas as pd
+
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork
+from vips import comparison as compare
+from vips.comparison.curve import PRIVATE, PUBLIC, UtilityCurve
+from vips.datasets import load_digits_binary, make_lda_corpus
+
+PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
+HOSTILE = (
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(2)>',
+    "</title></style></svg></script><b>",
+    "a & b ' $\\frac{1}{$",
+    "\u202eevil \u0000",
+)
+PUBLIC_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), None, PUBLIC)
+PRIVATE_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), np.array([0.9, 0.91]), PRIVATE)
+
+
+def labelled(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.5, 0.5, (n, len(HOSTILE)))
+    y = rng.random(n) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0, 1.0]))
+    return pd.DataFrame(X, columns=HOSTILE), pd.Series(y.astype(int))
+
+
+def logistic(plan):
+    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(*labelled())
+
+
+@cache
+def regression():
+    """With test records."""
+    return compare(logistic(PLAN), logistic(None), *labelled(200, seed=1), n_bootstrap=20)
+
+
+@cache
+def released():
+    """Of two private fits: nothing in it is unprotected."""
+    return compare(logistic(PLAN), logistic(PLAN))
+
+
+@cache
+def topics():
+    words = [*HOSTILE, *(f"word{i}" for i in range(35))]
+    documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
+    models = (
+        LatentDirichletAllocation(3, vocabulary=words, privacy=plan, random_state=0).fit(documents)
+        for plan in (PLAN, None)
+    )
+    return compare(*models)
+
+
+@cache
+def network():
+    digits = load_digits_binary().data[:300]
+    return compare(*(SigmoidBeliefNetwork(4, privacy=plan, random_state=0).fit(digits) for plan in (PLAN, None)))

@@ -1,0 +1,485 @@
+"""Comparisons of fitted models: zero with themselves, sources of numbers, scores, arms, errors."""
+
+import pickle
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.metrics import log_loss, r2_score, roc_auc_score
+
+import vips
+from vips import (
+    BayesianBinomialRegression,
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyWarning,
+    SigmoidBeliefNetwork,
+)
+from vips.comparison import Comparison, compare
+from vips.datasets import load_digits_binary, make_lda_corpus
+from vips.models.topics.statistics import TopicPosterior
+
+PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
+LOG_LOSS = "log-loss (lower is better)"
+
+
+def labelled(n=1500, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-0.5, 0.5, (n, 4))
+    return X, (rng.random(n) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))).astype(int)
+
+
+def logistic(privacy=PLAN, **more):
+    return BayesianLogisticRegression(privacy=privacy, feature_norm=1.0, **more).fit(*labelled())
+
+
+@pytest.fixture(scope="module")
+def models():
+    """A private and a plain fit of every class that has names of its own for its parameters."""
+    X, y = labelled()
+    documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
+    digits = load_digits_binary().data[:300]
+    classes = {
+        "logistic": (BayesianLogisticRegression(feature_norm=1.0), (X, y)),
+        "three classes": (BayesianLogisticRegression(feature_norm=1.0, classes=[0, 1, 2]), (X, y + (X[:, 3] > 0.2))),
+        "diagonal": (BayesianLogisticRegression(feature_norm=1.0, covariance="diagonal"), (X, y)),
+        "binomial": (BayesianBinomialRegression(2, feature_norm=1.0), (X, 2 * y)),
+        "lda": (LatentDirichletAllocation(3, vocabulary=40, random_state=0), (documents,)),
+        "sbn": (SigmoidBeliefNetwork(4, random_state=0), (digits,)),
+        "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", prior="normal", random_state=0), (digits,)),
+        "proportions": (DirichletMultinomial(), (np.eye(4)[y + 2 * (X[:, 3] > 0.0)],)),
+    }
+    return {
+        name: (clone(model).set_params(privacy=PLAN).fit(*data), clone(model).fit(*data), data)
+        for name, (model, data) in classes.items()
+    }
+
+
+NAMES = ["logistic", "three classes", "diagonal", "binomial", "lda", "sbn", "sbn, full", "proportions"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_does_not_differ_from_itself(models, name):
+    private, _, data = models[name]
+    comparison = compare(private, private, *data, n_bootstrap=20)
+    assert len(comparison.rows) >= 6
+    for row in comparison.rows:
+        assert row.value == 0.0, row
+        assert "private data" not in row.source
+    assert all(mover.difference == 0.0 and mover.wasserstein == 0.0 for mover in comparison.movers(10**9)[:50])
+    assert "None of the" in str(comparison)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
+    private, baseline, data = models[name]
+    comparison = compare(private, baseline, *data, n_bootstrap=20)
+    frame, parameters = comparison.to_frame(), comparison.to_frame("parameters")
+    assert len(frame) == len(comparison.rows)
+    assert np.isfinite(frame["value"]).all()
+    assert parameters["name"].is_unique
+    assert len(parameters) == sum(len(movement.difference) for movement in comparison.movements)
+    assert {"quantity", "private", "baseline", "value", "lower", "upper", "source"} <= set(frame.columns)
+    axes = comparison.plot(5).axes
+    assert [label.get_text() for label in axes[0].get_yticklabels()] == [
+        mover.name for mover in sorted(comparison.movers(5), key=lambda mover: mover.difference)
+    ]
+    text = str(comparison)
+    assert text.startswith(
+        f"{type(private).__name__}: a private fit (ε = 2 at δ = 1e-05) against a baseline without noise."
+    )
+    assert comparison.movers(1)[0].name in text
+    forward, backward = compare(private, baseline), compare(baseline, private)
+    assert str(forward) == str(backward)  # which of the two is private is not a matter of their order
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_comparison_can_be_pickled(models, name):
+    comparison = compare(*models[name][:2])
+    restored = pickle.loads(pickle.dumps(comparison))
+    assert str(restored) == str(comparison)
+    assert restored.movers(5) == comparison.movers(5)
+    assert restored.to_frame("parameters").equals(comparison.to_frame("parameters"))
+    assert restored.privacy == comparison.privacy
+
+
+def test_divergences_are_symmetric_in_two_private_fits():
+    one, other = logistic(), logistic(replace(PLAN, noise_multiplier=3.0))
+    forward, backward = compare(one, other), compare(other, one)
+    for name, found in forward.divergences.items():
+        reverse = backward.divergences[name]
+        np.testing.assert_array_equal(found.kl_private_baseline, reverse.kl_baseline_private)
+        np.testing.assert_allclose(found.wasserstein, reverse.wasserstein, rtol=1e-9)
+        np.testing.assert_allclose(found.total_variation_bound, reverse.total_variation_bound)
+    assert "a private baseline" in str(forward)
+
+
+# -- where numbers come from ---------------------------------------------------------------------------------------
+
+
+def test_every_number_says_what_it_was_computed_from():
+    X, y = labelled(200, seed=1)
+    plain, private, other = logistic(None), logistic(), logistic()
+    comparison = compare(private, other, X, y, n_bootstrap=20)
+    assert comparison.source == "released"
+    assert {row.source for row in comparison.rows} == {"released", "X_test: not protected"}
+    assert "private data" not in str(comparison)
+    assert "All numbers were computed from released values." in str(compare(private, other))
+    comparison = compare(private, plain, X, y, n_bootstrap=20)  # a fit without noise reveals its records
+    assert comparison.source == comparison.movers(1)[0].source == "private data"
+    assert comparison[LOG_LOSS].private_source == "X_test: not protected"
+    assert comparison[LOG_LOSS].baseline_source == comparison[LOG_LOSS].source == "private data; X_test: not protected"
+    width = "posterior standard deviation, median, coefficients"
+    assert (comparison[width].private_source, comparison[width].baseline_source) == ("released", "private data")
+    assert "keep them as you keep the records" in str(comparison)
+    with pytest.raises(KeyError, match="There is no 'nothing'"):
+        comparison["nothing"]
+
+
+def test_a_fit_without_a_guarantee_has_released_nothing():
+    seeded = logistic(replace(PLAN, reproducible_noise=True))
+    comparison = compare(logistic(), seeded)
+    assert {row.source for row in comparison.rows} == {"private data"}
+    assert "without a guarantee" in str(comparison)
+
+
+# -- scores --------------------------------------------------------------------------------------------------------
+
+
+def test_scores_are_those_of_scikit_learn_and_of_the_models(models):
+    X, y = labelled(300, seed=2)
+    for private, baseline, _ in (models["logistic"], models["diagonal"]):
+        comparison = compare(private, baseline, X, y, n_bootstrap=200)
+        for model, side in ((private, "private"), (baseline, "baseline")):
+            probabilities = model.predict_proba(X)
+            assert getattr(comparison[LOG_LOSS], side) == pytest.approx(log_loss(y, probabilities))
+            auc = getattr(comparison["AUC (higher is better)"], side)
+            assert auc == pytest.approx(roc_auc_score(y, probabilities[:, 1]))
+        row = comparison[LOG_LOSS]
+        assert row.value == pytest.approx(row.private - row.baseline)
+        assert row.private_interval[0] < row.private < row.private_interval[1]
+        assert row.interval[0] < row.value < row.interval[1]
+        assert np.diff(row.interval) < np.diff(row.private_interval)  # the same resamples for both
+    private, baseline, (X, y) = models["binomial"]
+    assert compare(private, baseline, X, y)["R² (higher is better)"].private == pytest.approx(
+        r2_score(y, private.predict(X))
+    )
+    private, baseline, (X,) = models["lda"]
+    row = compare(private, baseline, X, n_bootstrap=10)["log likelihood per word (higher is better)"]
+    assert row.private == pytest.approx(-np.log(private.perplexity(X)), rel=1e-6)
+    private, baseline, (X,) = models["sbn"]
+    row = compare(private, baseline, X, n_bootstrap=10)["evidence lower bound per record (higher is better)"]
+    assert row.baseline == pytest.approx(baseline.score(X))
+
+
+def test_bootstrap_intervals_have_the_width_of_the_standard_error(models):
+    X, y = labelled(2000, seed=3)
+    private, baseline, _ = models["logistic"]
+    row = compare(private, baseline, X, y)[LOG_LOSS]
+    losses = -np.log(private.predict_proba(X)[np.arange(2000), y])
+    assert np.diff(row.private_interval) == pytest.approx(2 * 1.96 * losses.std() / np.sqrt(2000), rel=0.1)
+
+
+def test_a_sparse_table_scores_as_a_dense_one(models):
+    private, baseline, (X,) = models["lda"]
+    name = "log likelihood per word (higher is better)"
+    assert (
+        compare(private, baseline, sp.csr_array(X))[name] == compare(private, baseline, sp.csr_array(X).toarray())[name]
+    )
+
+
+def test_one_class_in_the_test_records_has_a_loss_and_no_auc(models):
+    X, y = labelled(100, seed=4)
+    private, baseline, _ = models["logistic"]
+    comparison = compare(private, baseline, X[y == 1], y[y == 1], n_bootstrap=10)
+    assert np.isfinite(comparison[LOG_LOSS].value)
+    assert np.isnan(comparison["AUC (higher is better)"].value)
+
+
+# -- matching and names --------------------------------------------------------------------------------------------
+
+
+def of_posteriors(comparison):
+    """Rows of ``posterior_``, which the tests below put in another order; noise-aware ones come from totals."""
+    return [row for row in comparison.rows if "noise-aware" not in row.quantity]
+
+
+def test_topics_in_another_order_are_the_same_topics(models):
+    private, _, (X,) = models["lda"]
+    shuffled = LatentDirichletAllocation(3, vocabulary=40, privacy=PLAN, random_state=0).fit(X)
+    shuffled.posterior_ = TopicPosterior(private.posterior_.concentration[[2, 0, 1]])
+    comparison = compare(private, shuffled)
+    assert comparison.alignment.order.tolist() == [1, 2, 0]
+    assert all(row.value == 0.0 for row in of_posteriors(comparison))
+
+
+@pytest.mark.parametrize("name", ["sbn", "sbn, full"])
+def test_hidden_units_in_another_order_are_the_same_units(models, name):
+    from vips.comparison.matching import _reordered
+
+    private = models[name][0]
+    order = np.roll(np.arange(private.n_components), 1)
+    shuffled = clone(private).fit(models[name][2][0])
+    shuffled.posterior_ = _reordered(private.posterior_, order)
+    assert not np.array_equal(shuffled.posterior_.weights.mean, private.posterior_.weights.mean)
+    comparison = compare(private, shuffled)
+    rows = of_posteriors(comparison)
+    assert all(row.value == 0.0 for row in rows if not row.quantity.startswith("2-Wasserstein"))
+    assert all(row.value < 1e-9 for row in rows)
+
+
+def test_large_topics_are_compared_in_seconds():
+    rng = np.random.default_rng(0)
+    X = rng.poisson(0.05, (50, 8000))
+    plans = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1), PrivacyPlan.non_private(n_steps=1)
+    private, baseline = (
+        LatentDirichletAllocation(50, vocabulary=8000, privacy=plan, random_state=0).fit(X) for plan in plans
+    )
+    counts, order = 1000.0 * rng.gamma(0.1, 1.0, (50, 8000)) + 0.02, rng.permutation(50)
+    private.posterior_ = TopicPosterior(counts)
+    baseline.posterior_ = TopicPosterior((counts * rng.gamma(100.0, 0.01, counts.shape))[order])
+    comparison = compare(private, baseline)
+    np.testing.assert_array_equal(order[comparison.alignment.order], np.arange(50))
+    assert comparison.divergences["topics"].kl_private_baseline.shape == (50,)
+    assert len(comparison.movers(20)) == 20
+
+
+def test_movers_are_named_and_sorted():
+    import pandas as pd
+
+    X, y = labelled()
+    table = pd.DataFrame(X, columns=["age", "height", "weight", "shoe size"])
+    private, baseline = (
+        BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(table, pd.Series(y)) for plan in (PLAN, None)
+    )
+    comparison = compare(private, baseline)
+    for by in ("standardized", "absolute"):
+        movers = comparison.movers(by=by)
+        sizes = [abs(mover.standardized if by == "standardized" else mover.difference) for mover in movers]
+        assert sizes == sorted(sizes, reverse=True)
+        assert {mover.name for mover in movers} == {"age", "height", "weight", "shoe size", "intercept"}
+    shift = dict(zip(["age", "height", "weight", "shoe size"], (private.coef_ - baseline.coef_)[0], strict=True))
+    pooled = np.sqrt(0.5 * (private.posterior_.var + baseline.posterior_.var))
+    for mover in movers:
+        if mover.name != "intercept":
+            assert mover.difference == pytest.approx(shift[mover.name])
+    oldest = next(mover for mover in movers if mover.name == "age")
+    assert oldest.standardized == pytest.approx(shift["age"] / pooled[0])
+    assert [m.name for m in comparison.movers(2)] == [m.name for m in comparison.movers(5)][:2]
+    for wrong in ({"by": "size"}, {"n": 0}):
+        with pytest.raises(ValueError, match="must be"):
+            comparison.movers(**wrong)
+
+
+def test_words_and_classes_name_parameters(models):
+    private, baseline, _ = models["three classes"]
+    assert {mover.name.split(":")[0] for mover in compare(private, baseline).movers(10)} == {"class 0", "class 1"}
+    words = [f"word{i}" for i in range(40)]
+    named = LatentDirichletAllocation(3, vocabulary=words, privacy=PLAN, random_state=0).fit(models["lda"][2][0])
+    assert compare(named, models["lda"][1]).movers(1)[0].name.split(": ")[1] in words
+    assert "→" in compare(*models["sbn"][:2]).to_frame("parameters")["name"][0]
+
+
+# -- noise-aware posteriors ----------------------------------------------------------------------------------------
+
+
+def test_the_noise_aware_posterior_is_compared_beside_the_naive_one(models):
+    private, baseline, data = models["logistic"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)  # a note of the comparison takes its place
+        comparison = compare(clone(private).fit(*data), baseline, *data, n_bootstrap=10)
+    assert any("clipping biases the parameters" in note for note in comparison.notes)
+    naive, aware = (comparison.divergences[f"coefficients{suffix}"] for suffix in ("", ", noise-aware"))
+    assert aware.kl_baseline_private < naive.kl_baseline_private  # it is wider
+    assert f"{LOG_LOSS}, noise-aware" in [row.quantity for row in comparison.rows]
+
+
+def test_draws_have_means_and_no_divergence(models):
+    comparison = compare(*models["proportions"][:2])
+    names = [row.quantity for row in comparison.rows]
+    assert "shift in pooled standard deviations, largest, parameters, noise-aware" in names
+    assert "parameters, noise-aware" not in comparison.divergences
+
+
+# -- three arms ----------------------------------------------------------------------------------------------------
+
+SHARE = "share of {} in the shift of parameters"
+
+
+def arms(plan, clip_norm):
+    X, y = labelled(4000)
+    private = BayesianLogisticRegression(privacy=replace(plan, clip_norm=clip_norm), feature_norm=1.0).fit(X, y)
+    baseline = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    return compare(private, baseline, X=X, y=y, may_use_private_data=True)
+
+
+def test_a_tight_clip_is_told_from_noise_and_noise_from_a_clip():
+    little, much = (replace(PLAN, noise_multiplier=sigma, n_steps=20) for sigma in (0.01, 60.0))
+    clip, noise = arms(little, 0.05), arms(much, 10.0)
+    assert clip[SHARE.format("clipping")].value > 0.95
+    assert noise[SHARE.format("noise")].value == pytest.approx(1.0, abs=1e-4)  # a clip of 10 binds for nobody
+    for comparison in (clip, noise):
+        for what in ("parameters", "predictions"):
+            shares = [comparison[f"share of {cause} in the shift of {what}"].value for cause in ("clipping", "noise")]
+            assert sum(shares) == pytest.approx(1.0)
+    neither = "shift of parameters by neither (plain arm to baseline), root mean square"
+    assert clip[neither].value == pytest.approx(noise[neither].value, rel=1e-6)
+
+
+def test_numbers_of_the_arms_are_private_data():
+    X, y = labelled(300, seed=5)
+    one, other = logistic(), logistic()
+    comparison = compare(one, other, X, y, X=labelled()[0], y=labelled()[1], may_use_private_data=True, n_bootstrap=10)
+    own = [
+        row
+        for row in comparison.rows
+        if "clipping" in row.quantity or "by noise" in row.quantity or "share" in row.quantity
+    ]
+    assert len(own) >= 10
+    assert all(row.source.startswith("private data") for row in own)
+    assert comparison.source == "released"  # of the divergences
+    assert f"{LOG_LOSS}, change by clipping" in [row.quantity for row in own]
+
+
+@pytest.mark.parametrize("name", ["lda", "sbn", "binomial", "proportions"])
+def test_every_class_has_arms(models, name):
+    private, baseline, data = models[name]
+    X, y = (*data, None)[:2]
+    comparison = compare(private, baseline, X=X, y=y, may_use_private_data=True)
+    assert 0.0 <= comparison["shift of parameters by noise, root mean square"].value < np.inf
+    assert private.privacy_.plan.noise_multiplier == PLAN.noise_multiplier  # it was not fitted again itself
+
+
+def test_arms_differ_from_the_private_fit_in_clip_and_noise_only():
+    from vips.comparison.arms import plans_of_arms
+
+    plan = PrivacyPlan(noise_multiplier=1.0, n_steps=7, clip_norm=0.5, sampling="fixed", batch_size=5, n_records=20,
+                       relation="replace_one")  # fmt: skip
+    for norm, largest in ((2.0, 2.0), (np.inf, 1e6), (0.1, 0.5)):
+        plain, clipped = plans_of_arms(plan, norm)
+        assert plain.clip_norm == largest
+        assert clipped.clip_norm == 0.5
+        for arm in (plain, clipped):
+            assert arm.noise_std() < 1e-5
+            same = replace(
+                plan, noise_multiplier=arm.noise_multiplier, clip_norm=arm.clip_norm, reproducible_noise=True
+            )
+            assert arm == same
+
+
+# -- errors --------------------------------------------------------------------------------------------------------
+
+
+def test_training_data_need_permission(tmp_path):
+    X, y = labelled()
+    private, plain = logistic(), logistic(None)
+    with pytest.raises(ValueError, match="may_use_private_data=True"):
+        compare(private, plain, X=X, y=y)
+    with pytest.raises(ValueError, match="may_use_private_data=True"):
+        compare(private, plain, y=y)
+    with pytest.raises(ValueError, match="does nothing without"):
+        compare(private, plain, may_use_private_data=True)
+    with pytest.raises(ValueError, match="pass `y`"):
+        compare(private, plain, X=X, may_use_private_data=True)
+    ledger = vips.PrivacyLedger(tmp_path / "a.ledger", epsilon=1.0, delta=1e-6, dataset="a", unit="row")
+    with ledger, pytest.raises(ValueError, match="ledger"):
+        compare(private, plain, X=X, y=y, may_use_private_data=True)
+
+
+def test_models_that_cannot_be_compared_are_refused(models):
+    X, y = labelled()
+    private, plain = logistic(), logistic(None)
+    with pytest.raises(TypeError, match="Compare two models of one class"):
+        compare(private, models["lda"][1])
+    with pytest.raises(TypeError, match="fitted model of vips, got ndarray"):
+        compare(private, X)
+    with pytest.raises(ValueError, match=r"`baseline` is not fitted: call baseline.fit"):
+        compare(private, BayesianLogisticRegression())
+    with pytest.raises(ValueError, match="Neither fit added noise"):
+        compare(plain, plain)
+    with pytest.raises(ValueError, match="n_features_in_ = 4 and the baseline n_features_in_ = 3"):
+        compare(private, BayesianLogisticRegression().fit(X[:, :3], y))
+    with pytest.raises(ValueError, match="fit_intercept"):
+        compare(private, logistic(None, fit_intercept=False))
+    with pytest.raises(ValueError, match="different classes"):
+        compare(private, BayesianLogisticRegression().fit(X, y + 1))
+    documents = models["lda"][2][0]
+    with pytest.raises(ValueError, match="n_components = 3 and the baseline n_components = 2"):
+        compare(models["lda"][0], LatentDirichletAllocation(2).fit(documents))
+    words = [f"word{i}" for i in range(40)]
+    one, other = (
+        LatentDirichletAllocation(3, vocabulary=own, privacy=PLAN).fit(documents) for own in (words, words[::-1])
+    )
+    with pytest.raises(ValueError, match="different words"):
+        compare(one, other)
+
+
+def test_test_records_must_have_labels(models):
+    X, y = labelled(20)
+    private, plain = models["logistic"][:2]
+    for arguments, message in (
+        ((X,), "pass `y_test`"),
+        ((None, y), "without `X_test`"),
+        ((X, y[:5]), "different numbers of rows"),
+        ((X[:0], y[:0]), "no records"),
+        ((X, y + 5), "labels that the models do not know"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            compare(private, plain, *arguments)
+    for wrong in ({"n_bootstrap": 0}, {"level": 1.0}):
+        with pytest.raises(ValueError, match="must be"):
+            compare(private, plain, **wrong)
+
+
+def test_an_unknown_posterior_is_refused_and_a_known_family_is_enough():
+    from vips import Block, ConjugateExponentialModel, DenseStatistics
+    from vips.expfam import Gamma
+
+    class Rate(ConjugateExponentialModel):
+        def __init__(self, privacy=None, random_state=None):
+            self.privacy, self.random_state = privacy, random_state
+
+        def blocks(self):
+            return {"total": Block((2,))}
+
+        def initial(self, rng):
+            return {"total": np.zeros(2)}
+
+        def expected_statistics(self, records, posterior):
+            return DenseStatistics({"total": records})
+
+        def to_posterior(self, average, noise_std, previous):
+            return Gamma(1.0 + np.maximum(average["total"], 0.0), 1.0)
+
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=1.0)
+    private, plain = (Rate(privacy).fit(np.ones((20, 2))) for privacy in (plan, None))
+    comparison = compare(private, plain, np.ones((5, 2)))
+    assert isinstance(comparison, Comparison)
+    assert [mover.name for mover in sorted(comparison.movers(), key=lambda mover: mover.name)] == ["x0", "x1"]
+    assert "X_test was not used" in comparison.notes[0]
+    private.posterior_ = {"a": np.ones(3)}
+    with pytest.raises(TypeError, match="The posterior of Rate is a dict"):
+        compare(private, plain)
+
+
+def test_optional_packages_are_asked_for_by_name(models, monkeypatch):
+    import builtins
+
+    comparison, imported = compare(*models["logistic"][:2]), builtins.__import__
+
+    def without(name, *args, **more):
+        if name.split(".")[0] in ("pandas", "matplotlib"):
+            raise ImportError(name)
+        return imported(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match="needs pandas"):
+        comparison.to_frame()
+    with pytest.raises(ImportError, match="needs matplotlib"):
+        comparison.plot()
+    assert str(comparison)

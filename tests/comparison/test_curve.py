@@ -1,0 +1,105 @@
+"""Scores against ε: what is charged, what needs permission, and what is said of each number."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from vips import BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, privacy_utility_curve
+from vips.comparison.curve import NO_GUARANTEE
+from vips.comparison.report.engine import render
+from vips.comparison.report.numbers import utility_view
+from vips.comparison.report.page import _MEANS
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-0.5, 0.5, (4000, 3))
+    y = (rng.random(4000) < 1.0 / (1.0 + np.exp(-X @ [6.0, -6.0, 0.0]))).astype(int)
+    return X[:3000], y[:3000], X[3000:], y[3000:]
+
+
+def model(**arguments):
+    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **arguments)
+
+
+def test_scores_rise_with_epsilon_and_are_labelled(data):
+    X, y, X_test, y_test = data
+    curve = privacy_utility_curve(model(), X, [0.001, 4.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test)
+    assert curve.scores.shape == (2, 3)
+    assert curve.scores[1].mean() > curve.scores[0].mean()
+    assert curve.baseline is None
+    assert "public test data" in str(curve)
+    frame = curve.to_frame()
+    assert len(frame) == 6
+    assert set(frame["source"]) == {curve.source}
+    assert len(set(curve.scores.ravel())) > 3  # noise of its own in every fit
+    assert "ε" in curve.plot().get_xlabel()
+
+
+def test_private_scores_need_permission_and_say_what_they_are(data):
+    X, y, _, _ = data
+    with pytest.raises(ValueError, match="scores_are_private=True"):
+        privacy_utility_curve(model(), X, [1.0], y, delta=1e-5)
+    curve = privacy_utility_curve(model(), X, [1.0], y, delta=1e-5, n_repeats=2, scores_are_private=True)
+    assert curve.baseline.shape == (2,)
+    assert "PRIVATE" in str(curve)
+    assert "not private" in str(curve)
+    assert curve.to_frame()["source"].str.contains("PRIVATE").all()
+
+
+@pytest.mark.parametrize("broken", [{"reproducible_noise": True}, {"on_invalid": "raise"}], ids=str)
+def test_fits_without_a_guarantee_are_not_called_private(data, broken):
+    X, y, X_test, y_test = data
+    seeded = model(on_invalid=broken.get("on_invalid", "drop"), random_state=0)
+    seeded.privacy = replace(PLAN, reproducible_noise=broken.get("reproducible_noise", False))
+    curve = privacy_utility_curve(
+        seeded, X, [1.0], y, delta=1e-5, X_public_test=X_test, y_public_test=y_test, n_repeats=1
+    )
+    assert curve.source == NO_GUARANTEE
+    assert 'class="source unprotected"' in render("utility.html", view=utility_view(curve))
+    assert NO_GUARANTEE in _MEANS
+
+
+def test_every_fit_is_charged_to_an_open_ledger(data, tmp_path):
+    X, y, X_test, y_test = data
+    ledger = PrivacyLedger(tmp_path / "ledger.json", epsilon=10.0, delta=1e-4, dataset="curve")
+    with ledger:
+        privacy_utility_curve(
+            model(), X, [0.5, 1.0], y, delta=1e-6, X_public_test=X_test, y_public_test=y_test, n_repeats=2
+        )
+        with pytest.raises(ValueError, match="no budget could pay"):
+            privacy_utility_curve(model(), X, [0.5], y, delta=1e-6, scores_are_private=True)
+    assert len(ledger.runs()) == 4
+
+
+def test_plans_without_noise_are_refused(data):
+    X, y, X_test, _ = data
+    with pytest.raises(ValueError, match="private plan"):
+        privacy_utility_curve(BayesianLogisticRegression(), X, [1.0], y, delta=1e-5, X_public_test=X_test)
+    with pytest.raises(ValueError, match="one fit at least"):
+        privacy_utility_curve(model(), X, [], y, delta=1e-5, X_public_test=X_test)
+
+
+def test_own_scores_and_processes(data):
+    X, y, X_test, y_test = data
+    curve = privacy_utility_curve(
+        model(),
+        X,
+        [1.0],
+        y,
+        delta=1e-5,
+        X_public_test=X_test,
+        y_public_test=y_test,
+        score=largest,
+        n_jobs=2,
+        n_repeats=2,
+    )
+    assert (curve.scores > 0.0).all()
+
+
+def largest(fitted, X, y):
+    return np.abs(fitted.coef_).max()

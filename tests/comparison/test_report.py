@@ -1,0 +1,451 @@
+"""The HTML report: complete, labelled, well-formed, and nothing of a name is taken for markup."""
+
+import builtins
+import io
+import re
+import warnings
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from markupsafe import escape
+
+import vips
+from tests.comparison import report_cases as cases
+from vips import PrivacyLedger
+from vips import comparison as compare
+from vips.comparison.curve import NO_GUARANTEE
+from vips.comparison.report import text
+from vips.comparison.report.densities import curve
+from vips.comparison.report.engine import render
+from vips.comparison.report.posteriors import topics_view
+from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
+from vips.expfam.divergences import marginals
+
+VOID = {"meta", "br", "img", "input", "hr", "link"}
+COMPARISONS = ["regression", "released", "topics", "network"]
+
+
+class Page(HTMLParser):
+    """Elements, text without markup, and whether everything that was opened is closed in order."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.elements, self.words, self.open, self.headings = [], [], [], []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        assert len(attributes) == len(dict(attributes)), "an attribute is there twice"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.words.append(data)
+        if self.open and self.open[-1] in ("h1", "h2"):
+            self.headings.append(data)
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+    def all(self, tag):
+        return [attributes for found, attributes in self.elements if found == tag]
+
+
+def written(comparison, folder, **more):
+    path = folder / "report.html"
+    comparison.to_html(path, **more)
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    return {name: written(getattr(cases, name)(), tmp_path_factory.mktemp(name)) for name in COMPARISONS}
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_is_one_well_formed_file_that_names_no_other(pages, name):
+    page = Page(pages[name])
+    assert len(pages[name]) < 1e6
+    for tag, attributes in page.elements:
+        assert tag not in ("link", "iframe", "object", "embed", "base", "foreignobject")
+        assert attributes.get("src", "data:image/png;base64,").startswith("data:image/png;base64,")
+        assert attributes.get("href", "#").startswith("#")
+        assert not any(key.startswith("on") for key in attributes)
+    assert "http://" not in pages[name]
+    assert "https://" not in pages[name]
+    assert len(page.all("script")) == 1
+    identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
+    assert len(identities) == len(set(identities))
+    for _, attributes in page.elements:  # whatever is referred to exists
+        for reference in (attributes.get("aria-labelledby"), attributes.get("href", "")[1:]):
+            assert not reference or reference in identities
+        for reference in re.findall(r"url\(#([^)]+)\)", " ".join(filter(None, attributes.values()))):
+            assert reference in identities
+
+
+@pytest.mark.parametrize("name", COMPARISONS)
+def test_can_be_read_aloud(pages, name):
+    page = Page(pages[name])
+    assert page.all("html")[0]["lang"] == "en"
+    assert {"header", "nav", "main", "footer"} <= {tag for tag, _ in page.elements}
+    assert page.all("a")[0]["href"] == "#main"
+    for attributes in page.all("svg"):
+        assert attributes["role"] == "img"
+        assert len(attributes["aria-label"]) > 20
+    assert all(len(attributes["alt"]) > 20 for attributes in page.all("img"))
+    assert all(attributes["scope"] in ("row", "col") for attributes in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+    levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert max(np.diff(levels)) <= 1
+
+
+def test_sections_are_those_that_the_model_has(pages):
+    common = {"What was fitted", "Privacy statement", "What ε and δ mean", "ε against δ", "Parameters that moved most"}
+    headings = {name: set(Page(page).headings) for name, page in pages.items()}
+    assert all(common <= found for found in headings.values())
+    assert "Topics side by side" in headings["topics"]
+    assert "Weights side by side" in headings["network"]
+    assert not {"Topics side by side", "Weights side by side", "Scores against ε"} & headings["regression"]
+    assert len(Page(pages["network"]).all("img")) == 2 * 4
+    assert "<table" in pages["topics"].split('id="topics"')[1]
+
+
+def test_noise_aware_marginals_are_drawn_where_there_are_some(pages, tmp_path):
+    comparison = cases.regression()
+    assert comparison.aware_movements
+    page = pages["regression"]
+    assert 'class="line aware"' in page
+    assert page.count("Three curves. ") == page.count("Noise-aware: mean ") > 0
+    assert "var(--aware)" in page
+    without = written(replace(comparison, aware_movements=()), tmp_path)
+    assert 'class="line aware"' not in without
+    assert "Noise-aware: mean" not in without
+
+
+# -- the privacy statement -----------------------------------------------------------------------------------------
+
+
+def test_the_statement_is_that_of_the_fit(pages):
+    page, report = Page(pages["regression"]).text, cases.regression().privacy[0]
+    facts = report.to_dict()
+    for fact in ("released", "declared_public", "not_covered", "assumptions"):
+        assert all(item in page for item in facts[fact])
+    assert facts["unit"] in page
+    assert "add or remove one" in page
+    assert "1e-05 (1 in 100,000)" in page
+    assert "No privacy: no noise was added" in page  # the baseline
+    assert "none: no ledger counts this fit" in page
+    assert "The headings sort" not in page  # says the script, where there is one
+
+
+def test_what_epsilon_means_is_said_in_numbers(pages):
+    page = Page(pages["regression"]).text
+    # ε = 2, δ = 1e-5: e² = 7.389, (e² + δ)/(e² + 1) = 0.88080, odds of 1 to 9 become 7.389 to 9
+    assert "e ε = 7.39" in page
+    assert "right more often than 88.1 % of the time" in page
+    assert re.search(r"10 % 45\.1 %", page)
+    assert "finds at most 7.4 % of" in page
+    assert "Gaussian differentially private" in page
+
+
+def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
+    X, y = cases.labelled()
+    ledger = PrivacyLedger(
+        tmp_path / "a.ledger",
+        epsilon=9.0,
+        delta=1e-4,
+        dataset="<i>salaries",
+        unit="one row of X with its label",
+        relation="replace_one",
+    )
+    plan = replace(cases.PLAN, relation="replace_one", noise_multiplier=20.0)
+    model = vips.BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y, ledger=ledger)
+    page = Page(written(compare(model, cases.logistic(None)), tmp_path)).text
+    assert "data set <i>salaries , run" in page
+    assert "10 steps charged" in page
+    assert "replace one: data sets that differ in the values of one record look alike" in page
+    assert "had the values that it had, or others" in page
+
+
+def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
+    seeded = cases.logistic(replace(cases.PLAN, reproducible_noise=True))
+    page = Page(written(compare(seeded, cases.logistic(None)), tmp_path))
+    assert "The private fit has no guarantee." in page.text
+    assert "None : sampling and noise come from a seed" in page.text
+    assert not {"What ε and δ mean", "ε against δ"} & set(page.headings)
+    assert "released" not in set(page.words)  # no number is labelled so
+
+
+def test_a_report_of_errors_that_depend_on_records_has_no_guarantee(tmp_path):
+    private = cases.logistic(cases.PLAN)
+    private.privacy_ = replace(private.privacy_, on_invalid="raise")
+    page = Page(written(compare(private, cases.logistic(None)), tmp_path))
+    assert "None : errors depend on single records" in page.text
+    assert "raise: the fit stops at a record that cannot be used" in page.text
+
+
+def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
+    model = cases.logistic(replace(cases.PLAN, report_delta=None))
+    page = Page(written(compare(model, cases.logistic(None)), tmp_path))
+    assert "What ε and δ mean" not in page.headings
+    assert "ε against δ" in page.headings
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"noise": "discrete"}, "10 steps, every record in each"),
+        ({"sampling_rate": 0.5}, "each record in each with probability 0.5, independently"),
+        (
+            {
+                "sampling": "fixed",
+                "sampling_rate": None,
+                "batch_size": 300,
+                "n_records": 1500,
+                "relation": "replace_one",
+            },
+            "300 records each, drawn without replacement",
+        ),
+        ({"report_delta": 1e-300}, "δ (delta) 1e-300 Released"),
+        ({"noise_multiplier": 0.05}, "bounds next to nothing"),
+    ],
+    ids=["discrete", "poisson", "fixed", "tiny delta", "hardly any noise"],
+)
+def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
+    model = cases.logistic(replace(cases.PLAN, **settings))
+    assert said in Page(written(compare(model, cases.logistic(None)), tmp_path)).text
+
+
+# -- what may be shown to whom -------------------------------------------------------------------------------------
+
+
+def test_says_first_whether_it_holds_numbers_that_are_not_protected(pages):
+    warning, fine = "This report holds numbers that are not protected", "were computed from released values"
+    for name in ("regression", "topics", "network"):
+        assert pages[name].index(warning) < pages[name].index("<nav")
+        assert fine not in pages[name]
+    assert pages["released"].index(fine) < pages["released"].index("<nav")
+    assert warning not in pages["released"]
+    assert "private data" not in Page(pages["released"]).words
+
+
+def test_every_number_of_the_summary_keeps_its_label(pages):
+    comparison, page = cases.regression(), pages["regression"]
+    body = page.split('id="summary-table"')[1].split("<tbody>")[1].split("</tbody>")[0]
+    lines = body.strip().split("</tr>")[:-1]
+    assert len(lines) == len(comparison.rows)
+    for row, line in zip(comparison.rows, lines, strict=True):
+        labels = re.findall(r'<span class="source \w+">(.*?)</span>', line)
+        expected = [row.private_source, row.baseline_source, row.source]
+        assert labels == [source for source in expected if source], row.quantity
+
+
+def test_columns_of_movers_and_topics_keep_their_labels(pages):
+    for name, table, ours in (("regression", "movers", 2), ("topics", "topics", 1)):
+        head = pages[name].split(f'id="{table}-table"')[1].split("<thead>")[1].split("</thead>")[0]
+        labels = re.findall(r'<span class="source \w+">(.*?)</span>', head)
+        assert labels[:ours] == ["released"] * ours
+        assert set(labels[ours:]) == {"private data"}
+
+
+@pytest.mark.parametrize("source", [NO_GUARANTEE, "who knows"])
+def test_curves_of_other_sources_are_warned_of(source, tmp_path):
+    page = written(cases.released(), tmp_path, curve=replace(cases.PUBLIC_CURVE, source=source))
+    assert "This report holds numbers that are not protected" in page
+
+
+def test_curves_of_scores_are_shown_with_their_label(tmp_path):
+    public = Page(written(cases.released(), tmp_path, curve=cases.PUBLIC_CURVE))
+    assert "Scores against ε" in public.headings
+    assert "were computed from released values" in public.text
+    private = Page(written(cases.released(), tmp_path, curve=cases.PRIVATE_CURVE))
+    assert "This report holds numbers that are not protected" in private.text
+    assert cases.PRIVATE_CURVE.source in private.words
+    assert "without noise" in private.text
+
+
+# -- names ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["regression", "topics"])
+def test_names_are_text(pages, name):
+    page = Page(pages[name])
+    for hostile in cases.HOSTILE[:4]:
+        assert " ".join(hostile.split()) in page.text
+    assert "alert(1)</script>" not in pages[name]
+    assert "<img src=x" not in pages[name]
+    assert "&lt;img src=x" in pages[name]
+
+
+def test_names_of_images_are_text(tmp_path):
+    import pandas as pd
+
+    digits = pd.DataFrame(np.eye(4)[np.arange(200) % 4], columns=cases.HOSTILE[:4])
+    models = (
+        vips.SigmoidBeliefNetwork(2, privacy=plan, random_state=0).fit(digits.astype(bool))
+        for plan in (cases.PLAN, None)
+    )
+    page = Page(written(compare(*models), tmp_path))
+    alternatives = " ".join(attributes["alt"] for attributes in page.all("img"))
+    assert any(hostile in alternatives for hostile in cases.HOSTILE)
+    assert len(page.all("img")) == 4
+
+
+def test_half_a_character_does_not_stop_the_report(tmp_path):
+    assert "\\ud800" in Page(written(replace(cases.released(), notes=("\ud800",)), tmp_path)).words
+
+
+def test_dollars_in_names_are_dollars():
+    assert cases.HOSTILE[3] in [label.get_text() for label in cases.regression().plot().axes[0].get_yticklabels()]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Matplotlib's font lacks one of the letters
+        cases.regression().plot().savefig(io.BytesIO())  # drawing is what would fail
+
+
+def test_names_are_never_read_by_tex():
+    import matplotlib
+
+    with matplotlib.rc_context({"text.usetex": True}):
+        axes = cases.regression().plot().axes[0]
+        curve = replace(cases.PUBLIC_CURVE, source="$x$").plot(axes.figure.add_subplot())
+    texts = [*axes.get_yticklabels(), axes.title, curve.title]
+    assert not any(text.get_usetex() or text.get_parse_math() for text in texts)
+
+
+def test_names_do_not_act_on_a_terminal():
+    hostile = "\x1b[2J\u202e\n"
+    comparison = cases.regression()
+    row = replace(comparison.rows[0], quantity=hostile, source=hostile)
+    changed = replace(comparison, rows=(row,), notes=(hostile,), model=hostile, private=hostile, baseline=hostile)
+    said = [
+        str(changed),
+        repr(changed),
+        *map(str, comparison.movers(6)),
+        str(replace(cases.PUBLIC_CURVE, source=hostile)),
+    ]
+    assert all(character.isprintable() or character == "\n" for character in "".join(said))
+    assert len(str(changed).splitlines()) == len(str(replace(changed, notes=("note",))).splitlines())
+    assert r"\x1b[2J\u202e\n" in str(changed)
+    assert r"\u202eevil \x00" in "".join(said)  # a feature is called so
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_is_left_half_written(tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    path.write_text("before")
+    monkeypatch.setattr(
+        "vips.persistence.archive.os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full"))
+    )
+    with pytest.raises(OSError, match="disk full"):
+        cases.released().to_html(path)
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+    assert path.read_text() == "before"
+    monkeypatch.undo()
+    cases.released().to_html(str(path))
+    assert path.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "jinja2"])
+def test_packages_are_asked_for_before_anything_is_written(package, tmp_path, monkeypatch):
+    comparison, imported = cases.released(), builtins.__import__
+
+    def without(name, *args, **more):
+        if name.split(".")[0] == package:
+            raise ImportError(name)
+        return imported(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"Jinja2: pip install 'vips\[plot\]'. Nothing was written."):
+        comparison.to_html(tmp_path / "report.html")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_curve_is_a_curve(tmp_path):
+    with pytest.raises(TypeError, match="privacy_utility_curve"):
+        cases.released().to_html(tmp_path / "report.html", curve=[0.1, 0.2])
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_the_caller_do_not_matter_and_stay(tmp_path, pages):
+    import matplotlib
+
+    with matplotlib.rc_context({"svg.fonttype": "path", "font.size": 30.0, "text.usetex": True}):
+        days = re.compile("<time.*?</time>")  # midnight may pass
+        assert days.sub("", written(cases.released(), tmp_path)) == days.sub("", pages["released"])
+        assert matplotlib.rcParams["font.size"] == 30.0
+
+
+# -- pieces --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("probability", "shown"),
+    [(0.73106, "73.2 %"), (0.5, "50 %"), (0.9989, "99.9 %"), (0.99901, "100 %"), (1.0, "100 %")],
+)
+def test_bounds_are_rounded_upwards(probability, shown):
+    assert text.at_most(probability) == shown
+
+
+def test_numbers_sort_by_value_and_missing_ones_are_said():
+    view = {"level": "95", "rows": [("KL", [text.Cell(-1e-5), text.Cell(float("nan"), "released")])]}
+    page = render("numbers.html", view=view)
+    assert 'data-sort="-1e-05"' in page
+    assert '<td class="number" data-sort="">–</td></tr>' in page
+
+
+@pytest.mark.parametrize(
+    "p",
+    [
+        DiagonalGaussian([[3.0]], [[4.0]]),
+        Gamma([5.0], [2.0]),
+        Dirichlet([[30.0, 70.0]]),
+        Dirichlet([[70.0, 3.0]]),
+    ],
+    ids=lambda p: type(p).__name__,
+)
+def test_curves_have_the_mean_and_the_width_of_the_marginal(p):
+    x, y = curve(marginals(p) if isinstance(p, DiagonalGaussian) else p)
+    density = y if isinstance(p, DiagonalGaussian) else y / x  # of x, from that of log x
+    mass = np.trapezoid(density, x)
+    mean = np.trapezoid(density * x, x) / mass
+    assert y.max() == 1.0
+    assert mean == pytest.approx(np.ravel(p.mean)[0], rel=1e-3)
+    assert np.trapezoid(density * (x - mean) ** 2, x) / mass == pytest.approx(np.ravel(p.var)[0], rel=5e-3)
+
+
+@pytest.mark.parametrize("shape", [1e-9, 0.02, 1.0, 1e9])
+def test_curves_of_vague_and_of_certain_probabilities_are_finite(shape):
+    x, y = curve(Dirichlet([[shape, 1e3]]))
+    assert np.isfinite(x).all()
+    assert np.isfinite(y).all()
+    assert (x > 0.0).all()
+    assert (x <= 1.0).all()
+
+
+def test_words_of_both_topics_are_marked():
+    comparison = cases.topics()
+    section = render("topics.html", view=topics_view(comparison))
+    assert "<b>" in section
+    means = comparison.movements[0].private.distribution.mean
+    words = comparison.movements[0].private.columns
+    first = f"<bdi>{escape(words[int(np.argmax(means[0]))])}</bdi>"
+    row = section.split('<th scope="row">topic 0</th>')[1]
+    assert row.removeprefix("<td>").removeprefix("<b>").startswith(first)

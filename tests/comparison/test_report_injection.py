@@ -1,0 +1,236 @@
+"""Whatever a field of a comparison holds, it is text in the report: no element, no attribute and no other text changes.
+
+Pages are read with an HTML parser. The fields are found by walking over the dataclasses, so that a new one is tried, too.
+"""
+
+import ast
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from markupsafe import Markup
+
+import vips
+from tests.comparison import report_cases as cases
+from tests.comparison.leaves import leaves, with_leaf
+from vips import Comparison, PrivacyPlan, PrivacyReport
+from vips.comparison import Row
+from vips.comparison.curve import UtilityCurve
+from vips.comparison.matching import Part
+from vips.comparison.movement import Movement
+from vips.comparison.report import charts, engine
+
+PACKAGE = Path(vips.__file__).parent
+HARMLESS = "=harmless="
+HOSTILE = (
+    '7</dd><meta http-equiv="refresh" content="0;url=http://localhost:9/"><style>.notice{display:none}</style>',
+    "'\"--></title></style></script></svg></table><script>alert(1)</script>",
+    '" onload="alert(1)" x=\'<base href="http://localhost:9/"><form action="http://localhost:9/"><input name="a">',
+    "{{ 7 * 7 }}{% raw %}&lt;b&gt;&#60;i&#62;<!--<![CDATA[<?x ",
+)
+
+
+class Skeleton(HTMLParser):
+    """Elements with their attributes, comments and texts of a page, with a sign in place of each string that was put in."""
+
+    def __init__(self, page, *put_in):
+        super().__init__()
+        self.parts, self.put_in, self.found = [], put_in, 0
+        self.feed(page)
+        self.close()
+
+    def signed(self, text):
+        for string in self.put_in:
+            self.found += text.count(string)
+            text = text.replace(string, "§")
+        return text
+
+    def handle_starttag(self, tag, attributes):
+        self.parts.append((tag, [(name, self.signed(value or "")) for name, value in attributes]))
+
+    def handle_endtag(self, tag):
+        self.parts.append(f"/{tag}")
+
+    def handle_data(self, data):
+        self.parts.append(self.signed(data))
+
+    def handle_comment(self, data):
+        self.parts.append(("comment", data))
+
+    def unknown_decl(self, data):
+        self.parts.append(("declaration", data))
+
+    def handle_pi(self, data):
+        self.parts.append(("instruction", data))
+
+
+def page_of(comparison, curve, folder):
+    path = folder / "report.html"
+    comparison.to_html(path, curve=curve)
+    return path.read_text(encoding="utf-8")
+
+
+def charged():
+    """With everything that a report may say."""
+    comparison = cases.regression()
+    ours, theirs = comparison.privacy
+    ours = replace(
+        ours, ledger={"dataset": "salaries", "run": "2f", "charged_steps": 12}, declared_public=("bounds of 2 columns",)
+    )
+    return replace(comparison, privacy=(ours, theirs), notes=("something to note",))
+
+
+def without_guarantee():
+    """The same without a guarantee and without a δ: no ε is computed from the number of charged steps."""
+    comparison = charged()
+    ours, theirs = comparison.privacy
+    seeded = replace(ours, plan=replace(ours.plan, reproducible_noise=True, report_delta=None))
+    return replace(comparison, privacy=(seeded, theirs))
+
+
+def general(path, value):
+    """A path with one name for all places of a list, and whether there is anything at its end."""
+    steps = (path[0], *((kind, "any") if kind == "place" else (kind, key) for kind, key in path[1:]))
+    return steps, value == "" or value != value
+
+
+def subjects():
+    """(what is shown, path): a leaf of each kind of the comparison with its curve, and the words of topics and images."""
+    everything = (charged(), cases.PRIVATE_CURVE)
+    seen = {}
+    for path, value in leaves(everything):
+        seen.setdefault(general(path, value), (everything, path))
+    for name, comparison, part in (
+        ("no guarantee", without_guarantee(), "privacy"),
+        ("topics", cases.topics(), "movements"),
+        ("network", cases.network(), "movements"),
+    ):
+        whole = (comparison, None)
+        for path, value in leaves(whole):
+            if ("field", part) in path and isinstance(value, str | int):
+                seen.setdefault((name, general(path, value)), (whole, path))
+    return list(seen.values())
+
+
+@pytest.fixture
+def _without_figures(monkeypatch):
+    """They hold numbers alone, and take most of the time."""
+    monkeypatch.setattr(charts, "_svg", lambda *arguments: Markup("<svg></svg>"))
+
+
+def test_all_fields_are_found():
+    """Of every class that a comparison is made of."""
+    found = {key for _, path in subjects() for kind, key in path if kind == "field"}
+    for each in (Comparison, Row, Movement, Part, PrivacyReport, PrivacyPlan, UtilityCurve):
+        arrays = {"distribution", "scores", "baseline"} if each in (Part, UtilityCurve) else set()
+        assert {f.name for f in fields(each)} - arrays <= found, each
+
+
+def test_control_characters_are_shown_as_escapes():
+    template = engine._environment().from_string("{{ text }}|{{ own }}")
+    shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=engine.own_markup("<i>"))
+    assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
+
+
+@pytest.mark.usefixtures("_without_figures")
+def test_every_field_by_itself_is_text(tmp_path):
+    shown, refused = [], []
+    for (comparison, curve), path in subjects():
+        skeletons = []
+        for string in (HARMLESS, HOSTILE[0] + HOSTILE[1]):
+            try:
+                page = page_of(*with_leaf((comparison, curve), path, string), tmp_path)
+            except Exception as error:  # it is refused: nothing is written
+                skeletons.append(type(error))
+            else:
+                skeletons.append(Skeleton(page, string))
+        harmless, hostile = skeletons
+        if isinstance(harmless, type):
+            assert hostile is harmless, path
+            refused.append(path)
+            continue
+        assert hostile.parts == harmless.parts, path
+        assert hostile.found == harmless.found, path
+        shown += [path] if harmless.found else []
+    names = {path[-1][1] for path in shown}
+    assert {"charged_steps", "dataset", "run", "unit", "preprocessing", "tuning", "on_invalid", "quantity"} <= names
+    assert {"model", "summary", "private", "baseline", "source", "private_source", "baseline_source"} <= names
+    assert len(shown) > len(refused)
+
+
+@pytest.mark.parametrize("case", ["regression", "topics", "network"])
+def test_all_texts_together_are_text(case, tmp_path):
+    comparison = charged() if case == "regression" else getattr(cases, case)()
+    pages = []
+    for put_in in (HARMLESS, "".join(HOSTILE)):
+        changed = comparison
+        for path, value in leaves(comparison):
+            if isinstance(value, str) and _is_said(path):
+                changed = with_leaf(changed, path, put_in)
+        pages.append(Skeleton(page_of(changed, replace(cases.PRIVATE_CURVE, source=put_in), tmp_path), put_in))
+    harmless, hostile = pages
+    assert hostile.parts == harmless.parts
+    assert hostile.found == harmless.found > 20
+
+
+def _is_said(path):
+    """Whether a text is shown, and does not decide what is shown or which numbers are computed."""
+    names = [key for kind, key in path if kind == "field"]
+    is_name_in_ledger = path[-1][0] == "key" and names[-1] == "ledger"
+    return not {"plan", "on_invalid", "divergences", "name"} & set(names) and not is_name_in_ledger
+
+
+def test_a_forged_number_of_steps_neither_fetches_nor_hides_the_warning(tmp_path):
+    """The attack that a forged model file once made, with the checks of ``from_json`` left out."""
+    comparison = without_guarantee()
+    skeletons = []
+    for steps in (HARMLESS, HOSTILE[0]):
+        report = replace(comparison.privacy[0], ledger={"dataset": "salaries", "run": "2f", "charged_steps": steps})
+        page = page_of(replace(comparison, privacy=(report, comparison.privacy[1])), None, tmp_path)
+        skeletons.append(Skeleton(page, steps))
+        assert page.count("<meta") == 4
+        assert page.count("<style") == 1
+        assert "The private fit has no guarantee." in page
+    assert skeletons[0].parts == skeletons[1].parts
+    assert skeletons[1].found == 1
+
+
+@pytest.mark.parametrize("case", ["regression", "released", "topics", "network"])
+def test_the_policy_is_the_only_instruction_to_browsers_and_comes_first(case, tmp_path):
+    skeleton = Skeleton(page_of(getattr(cases, case)(), cases.PRIVATE_CURVE, tmp_path))
+    elements = [part for part in skeleton.parts if isinstance(part, tuple)]
+    assert [tag for tag, _ in elements[:5]] == ["html", "head", "meta", "meta", "meta"]
+    assert elements[2][1] == [("charset", "utf-8")]
+    name, policy = elements[3][1]
+    assert name == ("http-equiv", "Content-Security-Policy")
+    instructions = [value for _, attributes in elements for key, value in attributes if key == "http-equiv"]
+    assert instructions == ["Content-Security-Policy"]
+    rules = dict(rule.split(" ", 1) for rule in policy[1].split("; "))
+    assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == "'none'"
+    assert rules["script-src"].startswith("'sha256-")
+    assert rules["style-src-elem"].startswith("'sha256-")
+    assert "http" not in policy[1]
+
+
+def test_markup_is_made_in_one_place():
+    """No string of the package looks like an element, and nothing but ``own_markup`` calls a text markup."""
+    callers = set()
+    for path in PACKAGE.rglob("*.py"):
+        tree, name = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(PACKAGE).as_posix()
+        texts = [
+            node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)
+        ]
+        assert not [text for text in texts if "</" in text or "<!" in text], name
+        called = {
+            node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        }
+        if "Markup" in called:
+            assert name == "compare/_report/engine.py"
+        if "own_markup" in called:
+            callers.add(name)
+    assert callers == {"compare/_report/charts.py", "compare/_report/page.py"}
+    for path in PACKAGE.rglob("templates/*.html"):
+        text = path.read_text(encoding="utf-8")
+        assert "autoescape" not in text
+        assert "safe" not in text

@@ -1,0 +1,264 @@
+"""Matrix products against NumPy's, in every memory order; what other threads can do meanwhile; how many threads BLAS has."""
+
+import gc
+import itertools
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_limits
+
+from vips._compute import blas, blas_routines, rowwise, threads
+from vips._compute import blas_threads as _blas_threads
+from vips._compute.blas_threads import at_most_threads
+from vips._compute.rowwise import rowwise_product, rowwise_squares, strict_product
+
+
+def in_order(array, order):
+    """As asked, "S" being every second column of a wider array."""
+    if order == "S":
+        return np.repeat(array, 2, axis=1)[:, ::2]
+    return np.array(array, order=order)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    ("n", "k", "m"), [(5, 3, 4), (1, 3, 4), (5, 1, 4), (5, 3, 1), (1, 1, 1), (70, 30, 50), (0, 3, 2), (3, 0, 2)]
+)
+def test_products(n, k, m, dtype):
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (n, k)).astype(dtype), rng.integers(-9, 9, (k, m)).astype(dtype)  # exact in both dtypes
+    for orders in itertools.product("CFS", repeat=2):
+        for multiply in (blas.product, rowwise_product, strict_product):
+            found = multiply(in_order(a, orders[0]), in_order(b, orders[1]))
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found, a @ b)
+
+
+@pytest.mark.parametrize("order", ["C", "F", "S"])
+@pytest.mark.parametrize(("n", "d"), [(9000, 7), (1, 4), (5, 1), (0, 3), (1100, 300), (3, 600)])
+def test_gram_matrix_and_images(n, d, order):
+    rng = np.random.default_rng(0)
+    rows, lower = rng.integers(-9, 9, (n, d)) * 1.0, np.tril(rng.integers(-9, 9, (d, d))) * 1.0
+    np.testing.assert_array_equal(blas.gram(in_order(rows, order)), rows.T @ rows)
+    images = rowwise_squares(in_order(lower, order), in_order(rows, order))
+    np.testing.assert_array_equal(images, np.square(rows @ lower.T).sum(axis=1))
+
+
+def test_other_dtypes_are_converted_and_other_shapes_refused():
+    """BLAS would take their memory for something else."""
+    a, b = np.ones((4, 3), np.float32), np.ones((3, 2))
+    assert blas.product(a, b).dtype == np.float32
+    assert blas.product(b.T, a.T).dtype == np.float64
+    np.testing.assert_array_equal(blas.product(b.T, a.T), blas.product(a, b).T)
+    np.testing.assert_array_equal(blas.product(a.astype(int), b[:, :1]), np.full((4, 1), 3.0))
+    np.testing.assert_array_equal(blas.gram(a), np.full((3, 3), 4.0))
+    for call in (
+        lambda: blas.product(a, b.T),
+        lambda: blas.product(a, b.T[:, :1]),
+        lambda: rowwise_squares(b, a),
+        lambda: rowwise_product(a, b.T),
+        lambda: strict_product(a, b.T),
+    ):
+        with pytest.raises(ValueError, match="shapes"):
+            call()
+
+
+@pytest.mark.parametrize(
+    ("n", "d"), [(5001, 40), (5001, 600), (65, 4000), (257, 300), (2049, 100), (20_001, 20), (9, 700)]
+)
+def test_the_number_of_threads_changes_no_bit(monkeypatch, n, d):
+    rng = np.random.default_rng(0)
+    rows, lower = rng.standard_normal((n, d)), np.tril(rng.standard_normal((d, d)))
+    monkeypatch.setattr(blas, "_LEAST_WORK", 0)
+    found = []
+    for n_threads in (1, 2, 3, 16):
+        monkeypatch.setattr(threads, "n_threads", lambda n_threads=n_threads: n_threads)
+        found.append(
+            [
+                blas.product(rows, lower[:, :80]),
+                blas.product(rows, lower[:, :1]),
+                blas.product(rows.T[:50], rows),
+                blas.gram(rows[:, :300]),
+                rowwise_squares(lower, rows),
+            ]
+        )
+    for other in found[1:]:
+        for one, same in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(one, same)
+
+
+def test_inputs_stay_as_they_are():
+    rows, lower = np.ones((4, 3)), np.tril(np.ones((3, 3)))
+    rowwise_squares(lower, rows)
+    np.testing.assert_array_equal(rows, 1.0)
+
+
+@pytest.mark.parametrize("routine", ["product", "gram", "rowwise_squares", "rowwise_product", "strict_product"])
+def test_other_threads_go_on(routine):
+    """The sums of `executor="threads"` would else be computed in turn."""
+    rows = np.ones((6000, 1500))
+    arguments = {"gram": (rows,), "rowwise_squares": (np.eye(1500), rows)}.get(routine, (rows, rows[:1500]))
+    home = rowwise if hasattr(rowwise, routine) else blas
+    worker, ticks = threading.Thread(target=getattr(home, routine), args=arguments), 0
+    with at_most_threads(1):
+        worker.start()
+        while worker.is_alive():
+            time.sleep(0.001)
+            ticks += 1
+    assert ticks > 10, "BLAS holds the interpreter lock"
+
+
+def blas_threads():
+    return {library.num_threads for library in _blas_threads._libraries(of_threads=False)}
+
+
+def in_another_thread(function):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+@pytest.fixture
+def two_threads():
+    """Of BLAS, whatever the environment says."""
+    with threadpool_limits(2, user_api="blas"):
+        if blas_threads() != {2}:
+            pytest.skip("this BLAS has one thread")
+        yield
+
+
+def test_the_fewest_threads_that_anybody_asks_for(two_threads):
+    first, second = at_most_threads(2), at_most_threads(1)
+    first.__enter__()
+    second.__enter__()
+    assert blas_threads() == {1}
+    first.__exit__(None, None, None)  # who asked first leaves first, as threads do
+    assert blas_threads() == {1}
+    second.__exit__(None, None, None)
+    assert blas_threads() == {2}
+
+
+def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
+    """threadpoolctl would obey the first of them only."""
+    blas.product(np.ones((300, 2)), np.ones((2, 3)))
+
+    def inside():
+        with at_most_threads(1):
+            return blas_threads()
+
+    assert in_another_thread(inside) == {1}
+    asked, left = threading.Event(), threading.Event()
+
+    def stay():
+        with at_most_threads(1):
+            asked.set()
+            left.wait(10.0)
+
+    with ThreadPoolExecutor(1) as pool:
+        with at_most_threads(1):
+            other = pool.submit(stay)
+            assert asked.wait(10.0)
+        assert blas_threads() == {1}
+        left.set()
+        other.result()
+    assert blas_threads() == {2}
+
+    def limited_by_its_user():
+        with threadpool_limits(1, user_api="blas"):
+            return blas_threads()
+
+    assert in_another_thread(limited_by_its_user) == {1}
+
+
+def test_who_is_interrupted_while_leaving_is_not_asked_for_ever(two_threads, monkeypatch):
+    with monkeypatch.context() as patch:
+
+        def interrupt(asker, default):
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt), at_most_threads(1):
+            patch.setattr(_blas_threads._askers, "pop", interrupt)
+    gc.collect()
+    with at_most_threads(2):
+        assert blas_threads() == {2}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
+    asked, left = threading.Event(), threading.Event()
+
+    def stay():
+        with at_most_threads(1):
+            asked.set()
+            left.wait(30.0)
+
+    def in_child(results):
+        with at_most_threads(2):
+            pass
+        results.put(blas_threads())
+
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(stay)
+        assert asked.wait(10.0)
+        child = context.Process(target=in_child, args=(results,))
+        child.start()
+        assert results.get(timeout=30) == {2}  # not what another thread of its parent asked for
+        left.set()
+    child.join(30)
+    with at_most_threads(1):
+        child = context.Process(target=in_child, args=(results,))
+        child.start()
+        assert results.get(timeout=30) == {1}
+        child.join(30)
+
+
+FORKS = """
+import multiprocessing, os, threading
+import numpy as np
+from vips import blas
+rows = np.ones((6000, 200))
+blas.gram(rows[:10])
+def multiply():
+    while True:
+        blas.gram(rows)
+for _ in range(2):
+    threading.Thread(target=multiply, daemon=True).start()
+context = multiprocessing.get_context("fork")
+for _ in range(30):
+    child = context.Process(target=blas.gram, args=(rows,))
+    child.start()
+    child.join(60)
+    assert child.exitcode == 0, child.exitcode
+print("forked", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_forks_while_another_thread_multiplies():
+    """OpenBLAS ends its threads before a fork, and would wait for ever for those that multiply."""
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
+    command = [sys.executable, "-W", "ignore", "-c", FORKS]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "forked\n", done.stderr
+
+
+def test_numbers_that_blas_cannot_take_are_refused(monkeypatch):
+    """But not those that say how many rows a whole table has: its pieces are copied."""
+    monkeypatch.setattr(blas_routines, "_LARGEST", 100)
+    with pytest.raises(ValueError, match="at most 100"):
+        blas.product(np.ones((3, 101)), np.ones((101, 2)))
+    table = np.arange(1000.0).reshape(4, 250)
+    for piece, copied in ((table[:, :3], True), (table.T[:3], True), (table[:, :100].copy()[:, :3], False)):
+        assert (blas_routines._ordered(piece, np.dtype(float))[0] is not piece) == copied
+        other = np.arange(piece.shape[1] * 2.0).reshape(-1, 2)
+        np.testing.assert_array_equal(blas.product(piece, other), piece @ other)

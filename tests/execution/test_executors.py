@@ -1,0 +1,454 @@
+"""Who computes changes nothing: the same posterior from every executor, workers and coordinators that die, and no leaks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from dataclasses import replace
+from pathlib import Path
+
+import dask
+import dask.array as da
+import joblib
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import threadpoolctl
+from distributed import Client, LocalCluster
+
+from tests.laws.cases import CASES, BetaBernoulli, arguments
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
+from vips._compute import threads
+from vips._compute.threads import n_threads
+from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data
+from vips.exceptions import PartitionError
+from vips.execution.resolve import resolve
+from vips.models.belief_networks import posterior as sbn_posterior
+from vips.models.topics import statistics as lda_statistics
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, clip_norm=1.5, reproducible_noise=True)
+COINS = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = LocalCluster(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0")
+    with cluster, Client(cluster) as client:
+        yield client
+
+
+@pytest.fixture(params=["threads", "processes", "dask"])
+def executor(request):
+    return request.getfixturevalue("client") if request.param == "dask" else request.param
+
+
+def in_parts(*records, size=15) -> InMemoryData:
+    data = check_data(*records)
+    return InMemoryData(data._X, data._y, partition_size=size)
+
+
+def arrays_of(model) -> dict[str, np.ndarray]:
+    posterior = model.posterior_
+    return posterior if isinstance(posterior, dict) else posterior.to_arrays()
+
+
+def coins(**settings) -> BetaBernoulli:
+    return BetaBernoulli(**({"privacy": PLAN, "random_state": 0} | settings))
+
+
+# -- the same result ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_every_executor_gives_every_model_the_same_posterior(noise, client):
+    """Bit by bit: partitions, coins and the order of additions are the same, and BLAS has one thread in all of them here."""
+    for case in CASES:
+        plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2)
+        data = in_parts(*arguments(case.make_records(40, np.random.default_rng(1))), size=10)
+        fits = [
+            case.make_model(privacy=plan, random_state=5).fit(data, executor=executor)
+            for executor in (None, "threads", "processes", client)
+        ]
+        first, *others = map(arrays_of, fits)
+        for other in others:
+            for name, value in first.items():
+                np.testing.assert_array_equal(other[name], value, err_msg=f"{case.name}: {name}")
+
+
+def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path):
+    X, y = np.random.default_rng(2).normal(size=(60, 3)), COINS[:, 0]
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    for first in range(0, 60, 15):
+        S, rows = sp.csr_array(X[first : first + 15]), slice(first, first + 15)
+        parts = {"data": S.data, "indices": S.indices, "indptr": S.indptr, "y": y[rows]}
+        np.savez(tmp_path / f"part_{first:02d}.npz", format=b"csr", shape=S.shape, **parts)
+    files = NpySource(tmp_path / "X.npy", tmp_path / "y.npy", partition_size=15)
+    collection = DaskSource(da.from_array(X, chunks=(15, 3)), da.from_array(y, chunks=15))
+
+    def fit(source, executor):
+        model = BayesianLogisticRegression(privacy=PLAN, feature_norm=3.0, random_state=0)
+        return model.fit(source, executor=executor).posterior_.mean
+
+    expected = fit(in_parts(X, y), None)
+    for source in (in_parts(X, y), files, collection):
+        np.testing.assert_array_equal(fit(source, executor), expected)
+    expected = fit(in_parts(sp.csr_array(X), y), None)
+    np.testing.assert_array_equal(fit(CSRShards(tmp_path, labels="y"), executor), expected)
+
+
+def test_more_partitions_than_a_node_of_the_tree_holds(client):
+    rng = np.random.default_rng(0)
+    data = in_parts(
+        rng.normal(size=(300, 2)) * 10.0 ** rng.integers(-3, 3, (300, 1)), (rng.random(300) < 0.5) * 1.0, size=7
+    )
+    assert data.n_partitions == 43
+    fits = [
+        BayesianLogisticRegression(privacy=PLAN, feature_norm=9.0, random_state=0).fit(data, executor=executor)
+        for executor in (None, "threads", client)
+    ]
+    for other in fits[1:]:
+        np.testing.assert_array_equal(other.posterior_.mean, fits[0].posterior_.mean)
+
+
+@pytest.mark.parametrize("records", [COINS[:0], np.full((20, 3), np.nan)], ids=["none", "all defective"])
+def test_no_usable_record_is_ordinary(records, executor):
+    expected = coins().fit(in_parts(records))
+    found = coins().fit(in_parts(records), executor=executor)
+    np.testing.assert_array_equal(found.posterior_["a"], expected.posterior_["a"])
+
+
+def test_fixed_batches_and_non_private_fits(executor):
+    fixed = PrivacyPlan(
+        noise_multiplier=1.0, sampling="fixed", relation="replace_one", batch_size=20, n_records=60, n_steps=2,
+        clip_norm=1.5, reproducible_noise=True,
+    )  # fmt: skip
+    for plan in (fixed, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
+        expected = coins(privacy=plan).fit(in_parts(COINS)).posterior_["a"]
+        found = coins(privacy=plan).fit(in_parts(COINS), executor=executor).posterior_["a"]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_whatever_joblib_reaches(client):
+    expected = coins().fit(in_parts(COINS)).posterior_["a"]
+    for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
+        with joblib.parallel_config(**settings):
+            found = coins().fit(in_parts(COINS), executor="joblib")
+        np.testing.assert_array_equal(found.posterior_["a"], expected)
+
+
+class Strict(BetaBernoulli):
+    def expected_statistics(self, records, posterior):
+        assert set(np.geterr().values()) == {"ignore"}
+        return super().expected_statistics(records, posterior)
+
+
+def test_floating_point_warnings_are_off_in_workers(executor):
+    Strict(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor=executor)
+
+
+# -- losses ---------------------------------------------------------------------------------------------------------------
+
+
+class Dies(BetaBernoulli):
+    """Kills the process of its E-step, as often as there are files in a folder."""
+
+    def __init__(self, folder=None, privacy=None, random_state=None):
+        super().__init__(privacy, random_state)
+        self.folder = folder
+
+    def expected_statistics(self, records, posterior):
+        for file in Path(self.folder).glob("die*"):
+            try:
+                file.unlink()
+            except FileNotFoundError:  # another one takes it
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().expected_statistics(records, posterior)
+
+
+@pytest.mark.parametrize(("executor", "losses"), [("processes", 1), ("dask", 1), ("dask", 2)], indirect=["executor"])
+def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path, monkeypatch):
+    expected = coins().fit(in_parts(COINS)).posterior_["a"]
+    noised, original = [], PrivacyPlan.add_noise
+
+    def add_noise(self, total, blocks, randomness, step):
+        noised.append(step)
+        return original(self, total, blocks, randomness, step)
+
+    def arm(t):
+        if t == 2:
+            for i in range(losses):
+                (tmp_path / f"die{i}").touch()
+        return type(model).__mro__[1].step_size(model, t)
+
+    monkeypatch.setattr(PrivacyPlan, "add_noise", add_noise)
+    model = Dies(str(tmp_path), PLAN, 0)
+    model.step_size = arm
+    found = model.fit(in_parts(COINS), executor=executor)
+    assert not list(tmp_path.glob("die*"))
+    assert noised == [1, 2, 3]  # once in each step, however often its shares were computed
+    np.testing.assert_array_equal(found.posterior_["a"], expected)
+
+
+COORDINATOR = """
+import os, signal, sys
+import numpy as np
+from distributed import Client
+from tests.execution.test_executors import COINS, coins, in_parts
+from vips import PrivacyPlan
+
+original = PrivacyPlan.add_noise
+
+def dies(self, total, blocks, randomness, step):
+    if step == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(self, total, blocks, randomness, step)
+
+PrivacyPlan.add_noise = dies
+address, checkpoint = sys.argv[1:]
+with Client(address) as client:
+    coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
+"""
+
+
+def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, tmp_path):
+    checkpoint = tmp_path / "fit.vips"
+    arguments = [sys.executable, "-c", COORDINATOR, client.scheduler.address, str(checkpoint)]
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+    assert checkpoint.exists()
+    found = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)
+    np.testing.assert_array_equal(found.posterior_["a"], coins().fit(in_parts(COINS)).posterior_["a"])
+
+
+def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
+    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
+    with (
+        LocalCluster(processes=False, n_workers=0, dashboard_address=":0") as cluster,
+        Client(cluster) as nobody,
+        pytest.raises(ValueError, match="has no workers"),
+    ):
+        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=nobody)
+    with pytest.raises(ValueError, match="client is closed"):
+        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=nobody)
+    assert ledger.runs() == []
+
+
+class Slow(BetaBernoulli):
+    def expected_statistics(self, records, posterior):
+        time.sleep(0.5)
+        return super().expected_statistics(records, posterior)
+
+
+def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
+    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
+    with (
+        dask.config.set({"distributed.scheduler.no-workers-timeout": "2s"}),
+        LocalCluster(processes=False, n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster,
+        Client(cluster) as leaving,
+    ):
+        leave = threading.Timer(1.5, lambda: cluster.scale(0))
+        leave.start()
+        with pytest.raises(PartitionError, match=r"no workers|were lost"):
+            Slow(privacy=plan).fit(in_parts(COINS, size=2), ledger=ledger, executor=leaving)
+        leave.join()
+    (run,) = ledger.runs()
+    assert (run.released, run.charged) == (0, 0)
+
+
+# -- what may be raised ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executor", ["threads", "dask"], indirect=True)
+def test_an_invalid_record_stops_who_asked_for_that(executor):
+    bad = COINS.copy()
+    bad[40] = np.nan
+    with pytest.raises(ValueError, match="outside the privacy guarantee"):
+        coins(on_invalid="raise", privacy=replace(PLAN, sampling_rate=1.0)).fit(in_parts(bad), executor=executor)
+
+
+@pytest.mark.parametrize("executor", ["threads", "dask"], indirect=True)
+def test_a_broken_shard_is_named_by_every_executor(executor, tmp_path):
+    for i in range(3):
+        sp.save_npz(tmp_path / f"{i}.npz", sp.csr_array(COINS))
+    (tmp_path / "1.npz").write_bytes(b"PK torn")
+    with pytest.raises(SourceError, match=r"1\.npz cannot be read"):
+        LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(CSRShards(tmp_path), executor=executor)
+
+
+def test_unknown_executors_are_refused_before_anything_is_charged(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 500.0, 1e-5, "coins")
+    plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
+    for wrong, error in (("gpu", ValueError), (3, TypeError), (object(), TypeError)):
+        with pytest.raises(error, match="`executor` must be None"):
+            coins(privacy=plan).fit(COINS, ledger=ledger, executor=wrong)
+    assert ledger.runs() == []
+
+
+# -- threads --------------------------------------------------------------------------------------------------------------
+
+
+class Counts(BetaBernoulli):
+    seen = []
+
+    def expected_statistics(self, records, posterior):
+        blas = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+        self.seen.append((n_threads(), *blas))
+        return super().expected_statistics(records, posterior)
+
+
+@pytest.mark.parametrize("plan", [PLAN, PrivacyPlan.non_private(n_steps=3)], ids=["private", "not private"])
+def test_threads_share_the_processors(plan, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    Counts.seen.clear()
+    with threadpoolctl.threadpool_limits(4, user_api="blas"):
+        Counts(privacy=plan, random_state=0).fit(in_parts(COINS), executor="threads")
+        after = {pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"}
+    assert set(Counts.seen) == {(4, 1)}  # kernels are shared with threads that have nothing else to do
+    assert after == {4}
+    assert n_threads() == 4
+
+
+def test_workers_of_joblib_have_an_equal_part_each(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 4)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 4)
+    Counts.seen.clear()
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        Counts(privacy=PLAN, random_state=0).fit(in_parts(COINS), executor="joblib")
+    assert {kernels for kernels, *_ in Counts.seen} == {2}
+
+
+class Shared(BetaBernoulli):
+    """Each of three partitions is twenty pieces of work for a kernel."""
+
+    lock, running, most, helped, prepared = threading.Lock(), 0, 0, False, 0
+
+    def prepare(self, posterior):
+        type(self).prepared += 1
+
+    def expected_statistics(self, records, posterior):
+        caller = threading.get_ident()
+
+        def kernel(*_):
+            with self.lock:
+                type(self).running += 1
+                type(self).most = max(self.most, self.running)
+            time.sleep(0.02)
+            with self.lock:
+                type(self).running -= 1
+            type(self).helped |= threading.get_ident() != caller
+
+        threads.run_ranges(kernel, np.arange(20))
+        return super().expected_statistics(records, posterior)
+
+
+def test_a_thread_without_a_partition_helps_with_those_of_others(monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 2)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+    monkeypatch.setattr(threads, "_pool", threads._Pool())
+    model = Shared(privacy=replace(PLAN, sampling_rate=1.0), random_state=0).fit(
+        in_parts(COINS, size=20), executor="threads"
+    )
+    np.testing.assert_array_equal(
+        model.posterior_["a"], coins(privacy=model.privacy).fit(in_parts(COINS, size=20)).posterior_["a"]
+    )
+    assert (Shared.most, Shared.helped, Shared.prepared) == (2, True, PLAN.n_steps)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "model"),
+    [
+        (lda_statistics, "fill_word_weights", LatentDirichletAllocation(2, vocabulary=3, document_length=10)),
+        (sbn_posterior, "_FullSpread", SigmoidBeliefNetwork(2, covariance="full")),
+    ],
+)
+def test_what_all_threads_need_of_a_posterior_is_computed_once(owner, name, model, monkeypatch):
+    import numba
+
+    monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", 1)
+    monkeypatch.setattr(joblib, "cpu_count", lambda: 2)
+    original, calls = getattr(owner, name), []
+
+    def slow(*arguments):
+        calls.append(None)
+        time.sleep(0.05)
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, slow)
+    model.set_params(privacy=PrivacyPlan.non_private(n_steps=3)).fit(in_parts(COINS), executor="threads")
+    assert len(calls) == 3
+    with joblib.parallel_config(backend="threading", n_jobs=2):
+        model.fit(in_parts(COINS), executor="joblib")
+    assert len(calls) == 6
+
+
+def test_executors_by_name():
+    names = [type(resolve(name)).__name__ for name in (None, "serial", "threads", "joblib", "processes")]
+    assert names == ["Serial", "Serial", "Threads", "Joblib", "Joblib"]
+
+
+def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):
+    """Joblib sends memory maps by their files, in which such a change is not."""
+    np.save(tmp_path / "X.npy", COINS)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
+    mapped[:30] = 1.0 - mapped[:30]
+    data = InMemoryData(mapped, partition_size=15)
+    expected = coins().fit(in_parts(np.array(mapped))).posterior_["a"]
+    np.testing.assert_array_equal(coins().fit(data, executor=executor).posterior_["a"], expected)
+    assert data.partition(0).__getstate__()["X"].base is None
+
+
+# -- errors, which end joblib's processes: last, so that they are started once ----------------------------------------------
+
+
+class Quotes(BetaBernoulli):
+    def expected_statistics(self, records, posterior):
+        raise ValueError(f"cannot use {records.tolist()}")
+
+
+def test_errors_of_workers_quote_no_record(executor, monkeypatch):
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda *_: pytest.fail("noise was drawn"))
+    records = np.full((30, 3), 1.0)
+    with pytest.raises(PartitionError, match=r"ValueError in expected_statistics \(test_executors.py") as raised:
+        Quotes(privacy=PLAN, random_state=0).fit(in_parts(records), executor=executor)
+    chain, error = [], raised.value
+    while error is not None:
+        chain += [str(error), repr(error.args)]
+        error = error.__cause__ or error.__context__
+    assert "1.0" not in " ".join(chain)
+    assert "cannot use" not in " ".join(traceback.format_exception(raised.value)).replace('f"cannot use', "")
+    if executor == "processes":  # new processes for every error take time
+        return
+    with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
+        Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
+
+
+def test_errors_of_a_collection_quote_no_record(executor):
+    """They are raised where Dask computes a chunk, which is not always inside a share."""
+
+    def parse(block):
+        raise ValueError(f"cannot parse {block.tolist()}")
+
+    lazy = da.from_array(np.full((30, 3), 1.0), chunks=(15, 3)).map_blocks(parse, dtype=float)
+    with pytest.raises(PartitionError, match="ValueError") as raised:
+        coins().fit(lazy, executor=executor)
+    shown = "".join(traceback.format_exception(raised.value))
+    assert raised.value.__context__ is None
+    assert "1.0" not in str(raised.value)
+    assert "[[1.0" not in shown

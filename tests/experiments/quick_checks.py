@@ -1,0 +1,305 @@
+"""What a quick run of each experiment and benchmark must print and write, as far as it is known beforehand.
+
+A check is given what was printed, and the folder of the results.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+from scipy.special import expit
+from scipy.stats import norm
+from sklearn.metrics import roc_auc_score
+
+from experiments import stand_ins
+from experiments.privacy import accounting
+from experiments.regression import stroke as blr_stroke
+from experiments.regression.compare import QUICK_RECORDS, split
+from experiments.results import read_json
+from experiments.scoring import model_of_topics, unigram_perplexity
+from experiments.topics import demo
+from experiments.topics import wikipedia as lda_wikipedia
+from tests.experiments.test_sbn_experiments import CLAIMS
+
+CHECKS: dict[str, Callable] = {}
+
+
+def check(name):
+    """Of a run: what it printed, and the folder that it wrote into."""
+
+    def keep(function):
+        CHECKS[name] = function
+        return function
+
+    return keep
+
+
+def numbers(text):
+    return [float(found) for found in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
+
+
+def after(printed, start, which=0):
+    """Numbers behind these words, in the first line that begins with them or in another."""
+    line = [line.strip() for line in printed.splitlines() if line.strip().startswith(start)][which]
+    return numbers(line.removeprefix(start))
+
+
+def gaussian_delta(mu, epsilon):
+    """δ of Gaussian differential privacy in closed form (Dong, Roth and Su, 2022)."""
+    return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+
+
+def best_auc(probability, target, records):
+    return roc_auc_score(target[records], probability[records])
+
+
+def rows_of(folder):
+    return {row["method"]: row for row in read_json(folder / "results.json")["rows"]}
+
+
+@check("accounting")
+def _(printed, folder):
+    saved = read_json(folder / "curves.json")
+    deltas = np.array(saved["delta"])
+    for title, settings in accounting.SETTINGS.items():
+        curves = saved[title]
+        strong, unsampled, moments, renyi, losses = (np.array(curves[route]) for route in accounting.ROUTES)
+        finite = (
+            deltas > 3e-15 * settings["n_steps"]
+        )  # below, privacy loss distributions say nothing: docs/accounting.md
+        assert np.isinf(losses[~finite]).all()
+        assert (losses < renyi)[finite].all()
+        assert (renyi < moments).all()
+        assert (moments < np.minimum(unsampled, strong)).all()
+        # the smallest of (λ + 1) T/(2σ²) + log(1/δ)/λ over all λ > 0; the accountant takes whole ones
+        n_steps, sigma = settings["n_steps"], settings["noise_multiplier"]
+        least = n_steps / (2 * sigma**2) + np.sqrt(2 * n_steps * np.log(1 / deltas)) / sigma
+        assert (least <= unsampled).all()
+        np.testing.assert_allclose(unsampled, least, rtol=0.02)
+    assert np.isinf(saved["a long fit: q = 0.01, σ = 1, T = 2,000"]["privacy loss distributions (default)"][0])
+    assert after(printed, "privacy loss distributions (default)") == [1.219]  # q = 0.05: docs/accounting.md
+    assert "∞ for δ ≤ 1e-12" in printed
+    assert (folder / "accounting.png").stat().st_size > 10_000
+
+
+@check("demo")
+def _(printed, folder):
+    corpus = demo.documents(quick=True)
+    test = corpus.counts[np.sort(np.random.default_rng(0).permutation(corpus.counts.shape[0])[: demo.N_TEST])]
+    best = model_of_topics(1.0 + 1e6 * corpus.topics).perplexity(test)
+    (unigram,) = after(printed, "word frequencies alone (not private)")
+    private = after(printed, "private, ε = 4    δ = 1e-05")[-1]
+    (plain,) = after(printed, "non-private", -1)
+    assert 0.97 * best < plain < private < unigram < 300
+    sigma = json.loads((folder / "demo.json").read_text(encoding="utf-8"))["privacy"]["noise_multiplier"]
+    assert gaussian_delta(math.sqrt(demo.N_STEPS) / sigma, demo.SHOWN) == pytest.approx(demo.DELTA, rel=0.01)
+    assert "differential privacy with ε = 4 at δ = 1e-05" in printed
+
+
+@check("lda_wikipedia")
+def _(printed, folder):
+    counts = stand_ins.generated_documents(lda_wikipedia.QUICK_TRAIN + lda_wikipedia.QUICK_TEST).counts
+    train, test = counts[: lda_wikipedia.QUICK_TRAIN], counts[-lda_wikipedia.QUICK_TEST :]
+    rows = rows_of(folder)
+    assert rows["unigram"]["perplexity"] == [unigram_perplexity(train, test)]
+    assert 1.0 < rows["non-private"]["perplexity"][0] < rows["unigram"]["perplexity"][0]
+    assert rows["non-private"]["perplexity"] < rows["ours"]["perplexity"]
+    assert rows["paper's recipe, moments"]["noise_multiplier"] == pytest.approx(1.24, rel=5e-3)  # the paper's
+    assert "| ours | 2.44 | 0.0001 | 2.24 |" in printed
+
+
+@check("lda_settings")
+def _(printed, folder):
+    plain, *private = (row["perplexity"][0] for row in read_json(folder / "results.json"))
+    assert len(private) == 3
+    assert all(1.0 < plain < each < stand_ins.N_WORDS for each in private)
+
+
+@check("audit")
+def _(printed, folder):
+    saved = read_json(folder / "results.json")
+    for row in saved["mechanisms"]:
+        assert 0.0 <= row["bound"] <= row["claim"]
+    exact = saved["mechanisms"][0]  # one Gaussian
+    assert gaussian_delta(1.0 / exact["noise_multiplier"], exact["claim"]) == pytest.approx(exact["delta"], rel=1e-3)
+    assert exact["ratio"] > 0.5
+    assert all(not row["failed"] for row in saved["models"])
+    (broken,) = saved["broken"]
+    assert {"noise: size", "canary, all steps"} <= set(broken["failed"])
+    assert "REFUTED" not in printed
+    assert "NOTHING" not in printed
+
+
+@check("blr_adult")
+def _(printed, folder):
+    people = stand_ins.generated_adult()
+    test = split(QUICK_RECORDS, 0)[1]
+    best = best_auc(people.probability, people.target, test)
+    rows = rows_of(folder)
+    assert best - 0.1 < rows["non-private"]["auc"][0] < best + 0.03
+    assert 0.5 < rows["ours"]["auc"][0] < best + 0.03
+    assert {"DP-SGD", "paper's recipe, moments", "paper's recipe, strong composition"} < set(rows)
+    assert "Objective perturbation is left out" in printed
+
+
+@check("blr_diabetes")
+def _(printed, folder):
+    patients = stand_ins.generated_patients()
+    test = split(QUICK_RECORDS, 0)[1]
+    best = best_auc(expit(patients.data @ patients.coef), patients.target, test)  # of all features; fitted are 100
+    rows = rows_of(folder)
+    assert {"non-private, diagonal", "non-private, full", "ours, diagonal", "ours, full", "DP-SGD"} < set(rows)
+    assert all(0.1 < row["auc"][0] < best + 0.1 for row in rows.values())
+
+
+@check("blr_stroke")
+def _(printed, folder):
+    data = blr_stroke.records(quick=True)
+    test = split(QUICK_RECORDS, 0)[1]
+    best = best_auc(expit(data.data @ data.coef), data.target, test)
+    rows = rows_of(folder)
+    assert best - 0.1 < rows["non-private, diagonal"]["auc"][0] < best + 0.05
+    assert 0.3 < rows["ours, diagonal"]["auc"][0] < best + 0.05
+    lines = {line.split("  ")[0] for line in printed.splitlines()}
+    assert {"non-private, diagonal", "ours, diagonal", "DP-SGD"} <= lines
+
+
+@check("blr_posterior")
+def _(printed, folder):
+    (row,) = read_json(folder / "results.json")
+    assert row["mean"] < 0.3  # of draws with an error of 1/√n deviations
+    assert row["draws"] > 100
+    assert all(
+        0.75 < ratio < 1.1 for ratio in row["variational"]
+    )  # never wider than the exact posterior, but for that error
+    np.testing.assert_allclose(row["laplace"], 1.0, atol=0.15)
+    assert "| weak signal | 400, 5 |" in printed
+
+
+@check("blr_settings")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["setting"] for row in rows] == ["default", "clip norm 0.2"]
+    for row in rows:
+        assert set(row["auc"]) == {f"{table}, 1.0" for table in ("digits", "words", "readmission", "sex", "income")}
+        assert all(0.0 < auc < 1.0 for auc in row["auc"].values())
+        assert row["auc"]["digits, 1.0"] > 0.6
+    assert "| setting | digits at ε = 1 |" in printed
+
+
+@check("sbn_mnist")
+def _(printed, folder):
+    saved = read_json(folder / "results.json")
+    images = stand_ins.generated_images()
+    for part in ("table", "figure7"):
+        rows = {row["method"]: row for row in saved[part]}
+        assert all(0.0 < share < 1.0 for row in rows.values() for share in (*row["hidden"], *row["observed"]))
+        majority = rows["majority value of each pixel"]["hidden"][0]
+        assert majority > max(images.data.mean(), 1.0 - images.data.mean())
+        plain = next(row for name, row in rows.items() if name.startswith("non-private"))
+        assert plain["hidden"][0] > majority
+    _, _, claimed = CLAIMS[-1]
+    assert [row["claimed"] for row in saved["figure7"] if "claimed" in row] == pytest.approx([claimed] * 2, abs=1e-4)
+    assert [row["epsilon"] for row in saved["table"] if "epsilon" in row] == pytest.approx([0.5], rel=1e-3)
+    assert "claims 4.83 (no guarantee)" in printed
+
+
+@check("sbn_settings")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["setting"] for row in rows] == ["default", "clip norm × ½"]
+    assert all(0.6 < share < 1.0 for row in rows for share in row["hidden"]["1.0"])
+    assert "| setting | noise of ε = 1 |" in printed
+
+
+@check("polya_gamma")
+def _(printed, folder):
+    for b in (1, 2, 4):
+        at_zero, furthest = after(printed, f"b = {b}: E ω at c = 0")
+        assert at_zero == b / 4
+        assert furthest < 5.0
+    saved = read_json(folder / "results.json")
+    c = np.array(saved["tilt"])
+    away = c != 0.0
+    np.testing.assert_allclose(np.array(saved["b = 2"]["mean"])[away], np.tanh(c[away] / 2) / c[away])
+
+
+@check("coverage")
+def _(printed, folder):
+    rows = {row["model"]: row for row in read_json(folder / "results.json")}
+    assert len(rows) == 5
+    proportions = rows["proportions"]
+    # of 48 intervals at 95 %, eight of each fit
+    assert proportions["coverage"]["noise-aware"][-1] > 0.75
+    assert 0.7 < proportions["width"]["noise-aware ÷ oracle"] < 1.4
+    for row in rows.values():
+        assert all(0.0 <= share <= 1.0 for shares in row["coverage"].values() for share in shares)
+        assert all(np.diff(shares).min() >= 0.0 for shares in row["coverage"].values())  # wider intervals hold more
+    assert printed.count("| proportions | 500 | 4 |") >= 1
+
+
+@check("large_lda")
+def _(printed, folder):
+    saved = read_json(folder / "results.json")
+    assert saved["difference"] == 0.0  # the same bits, whoever computes and whatever is lost
+    assert saved["serial"]["perplexity"] == saved["dask"]["perplexity"] < 300
+    assert saved["dask"]["killed_workers"] in (0, 1)
+    assert "concentration between both fits: 0." in printed
+
+
+@check("benchmarks.lda")
+def _(printed, folder):
+    median = read_json(folder / "lda.json")["median"]
+    ours, theirs = (median[f"{name}, 1 thread"]["perplexity"] for name in ("vips", "scikit-learn"))
+    assert ours == pytest.approx(theirs, rel=0.15)
+    assert ours < 300
+    assert median["vips, 2 threads"]["perplexity"] == ours  # threads change nothing
+    assert ("gensim is left out" in printed) == (find_spec("gensim") is None) == ("gensim, 1 thread" not in median)
+    assert "documents per CPU second, vips / scikit-learn" in printed
+    assert "Two processes side by side are left out" in printed
+
+
+@check("benchmarks.logistic")
+def _(printed, folder):
+    saved = read_json(folder / "logistic.json")
+    assert saved["vips"]["auc"] == pytest.approx(saved["scikit-learn"]["auc"], abs=0.05)
+    assert 1 <= saved["vips"]["full"]["steps_to_target"] <= 20  # those after which the target is set
+    assert "NumPyro is left out: no --numpyro PYTHON." in printed
+    assert "A step, private / non-private:" in printed
+
+
+@check("benchmarks.noise")
+def _(printed, folder):
+    assert "20000 coordinates, σ = 1048576 steps" in printed
+    assert after(printed, "NumPy, default_rng().normal")[-1] == 1.0
+    assert after(printed, "discrete_gaussian(AESCounter)")[0] > 0.0
+    assert "topic model, discrete" in printed
+    assert (folder / "noise.txt").read_text(encoding="utf-8") in printed
+
+
+@check("benchmarks.sbn")
+def _(printed, folder):
+    private, plain = read_json(folder / "sbn.json")["rows"]
+    assert (private["private"], plain["private"]) == (True, False)
+    for row in (private, plain):
+        assert row["n_products"] > 0
+        # its products would take so long at the speed of a large one
+        assert row["least_s"] <= 1.5 * row["step_s"]
+        assert row["best_step_s"] <= row["step_s"]
+    assert "Growth with K:" in printed
+
+
+@check("benchmarks.scaling")
+def _(printed, folder):
+    saved = read_json(folder / "scaling.json")
+    threads = saved["Threads: topics of documents in memory"]["1 thread"]
+    # n q T documents are summed: 400 × 0.2 × 5
+    assert threads["per_second"] * threads["seconds"] == pytest.approx(400)
+    regressions = saved["Sources: logistic regression, 1 thread"]
+    assert all(row["per_second"] * row["seconds"] == pytest.approx(600 * 5) for row in regressions.values())
+    assert "Processes and Dask workers are left out" in printed
+    assert printed.count("| 1.00 |") >= len(saved) - 1  # the first line of every table

@@ -1,0 +1,69 @@
+"""Every experiment and every benchmark has a quick run: the same code on a tiny instance, checked against what is known.
+
+The data sets are hidden from these runs, so that generated ones take their place.
+"""
+
+import importlib
+import json
+import pkgutil
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+from experiments import benchmarks, options, stand_ins
+from experiments.__main__ import EXPERIMENTS
+from tests.experiments.quick_checks import CHECKS
+
+MODULES = {name: f"experiments.{name}.run" for name in EXPERIMENTS}
+MODULES |= {
+    f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
+    def refuse(of):
+        raise AssertionError(f"The quick run of {of} writes into experiments/results.")
+
+    monkeypatch.setenv("VIPS_DATA_HOME", str(tmp_path / "nothing"))
+    monkeypatch.setattr(options, "results_folder", refuse)
+    with threadpool_limits(1):  # matrices are small; threads of a product would wait for each other on a busy machine
+        importlib.import_module(MODULES[name]).main(["--quick", "--out", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert printed.startswith("A quick run on a tiny instance.")
+    assert list((tmp_path / "out").iterdir())
+    for path in (tmp_path / "out").glob("*.json"):
+        json.loads(path.read_text(encoding="utf-8"), parse_constant=lambda constant: pytest.fail(constant))
+    CHECKS[name](printed, tmp_path / "out")
+
+
+def test_every_quick_run_is_checked():
+    assert set(CHECKS) == set(MODULES)
+
+
+def test_a_quick_run_writes_nothing_unless_it_is_told_where(tmp_path, monkeypatch):
+    monkeypatch.setattr(options, "results_folder", lambda name: tmp_path / name)
+    parser = options.parser_of("experiments demo", "Words.")
+    assert options.folder_of("demo", parser.parse_args(["--quick"])) is None
+    assert options.folder_of("demo", parser.parse_args([])) == tmp_path / "demo"
+    for arguments in (["--quick"], []):
+        given = parser.parse_args([*arguments, "--out", str(tmp_path / "a" / "b")])
+        assert options.folder_of("demo", given) == tmp_path / "a" / "b"
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+LOADERS = {
+    "wikipedia": lambda quick: stand_ins.wikipedia(100, quick),
+    "adult": stand_ins.adult,
+    "diabetes": stand_ins.diabetes,
+    "mnist": stand_ins.mnist,
+}
+
+
+@pytest.mark.parametrize("name", LOADERS)
+def test_runs_at_full_size_take_no_stand_in(name, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("VIPS_DATA_HOME", str(tmp_path))
+    with pytest.raises(FileNotFoundError):
+        LOADERS[name](False)
+    LOADERS[name](True)
+    assert "generated ones of the same shape" in capsys.readouterr().out

@@ -1,0 +1,137 @@
+"""What private LDA does about the noise."""
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.special import erfcx, log_ndtr
+from scipy.stats import norm
+
+from vips import LatentDirichletAllocation, PrivacyPlan
+from vips.models.topics import denoising as lda_view
+from vips.models.topics.denoising import denoise_counts, scale_words
+from vips.models.topics.statistics import TopicPosterior
+
+
+def sparse_counts(rng, n_topics=10, n_words=500, total=20_000):
+    words = rng.dirichlet(np.full(n_words, 0.3))
+    return np.array([total * rng.dirichlet(50.0 * words + 1e-3) for _ in range(n_topics)])
+
+
+def test_posterior_mean_against_numerical_integration(monkeypatch):
+    """With the shares held at 1/3 each, cell by cell."""
+    monkeypatch.setattr(lda_view, "_EM_STEPS", 0)
+    noisy = np.array([[-30.0, 0.0, 4.0, 55.0, 400.0]])
+    result = lda_view._posterior_mean(noisy, np.full(5, 10.0), np.ones(1), np.full(5, 20.0))
+    for c, value in zip(noisy[0], result[0], strict=True):
+
+        def weight(mu, c=c):
+            prior = np.mean([np.exp(-mu / (r * 20.0)) / (r * 20.0) for r in (0.1, 1.0, 10.0)])
+            return prior * norm.pdf(c, mu, 10.0)
+
+        points = [max(0.0, c - 60.0), max(0.0, c), max(0.0, c) + 100.0]
+        pieces = [(0.0, points[0]), (points[0], points[1]), (points[1], points[2]), (points[2], points[2] + 2000.0)]
+        mass = sum(quad(weight, a, b)[0] for a, b in pieces)
+        mean = sum(quad(lambda mu: mu * weight(mu), a, b)[0] for a, b in pieces) / mass
+        assert value == pytest.approx(mean, rel=1e-5)
+
+
+def test_components_against_scipy():
+    """Means and likelihoods of truncated normal distributions, from one that is nearly cut off to one that nearly is not."""
+    rng = np.random.default_rng(5)
+    noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
+    means, likelihood = lda_view._components(noisy, prior_mean)
+    component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-3))
+    z = noisy - 1.0 / component_mean
+    ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, 35.0) / -np.sqrt(2.0))
+    np.testing.assert_allclose(means - z, 1.0 / ratio, rtol=1e-12, atol=1e-14)
+    log = np.where(z < 35.0, np.log(ratio), z**2 / 2.0 + log_ndtr(z) + np.log(2.0 * np.pi) / 2.0) - np.log(
+        component_mean
+    )
+    log -= log.max(axis=0)
+    expected, found = np.exp(log), likelihood / likelihood.max(axis=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-300)
+    assert (z > 30.0).any()
+    assert (z < -1000.0).any()
+
+
+@pytest.mark.parametrize("noise", [1.0, 10.0, 100.0])
+def test_denoising_beats_clamping(noise):
+    rng = np.random.default_rng(0)
+    true = sparse_counts(rng)
+    noisy = true + noise * rng.normal(size=true.shape)
+    counts, words = denoise_counts(noisy, np.full(500, noise))
+    clamped = np.maximum(noisy, 0.0)
+    assert np.sum((counts - true) ** 2) < 0.9 * np.sum((clamped - true) ** 2)
+    prior = 0.1
+    cross_entropy = [
+        -np.sum(true * np.log((prior + c) / (prior + c).sum(axis=1, keepdims=True))) for c in (counts, clamped)
+    ]
+    assert cross_entropy[0] < cross_entropy[1]
+    assert np.sum((words - true.sum(axis=0)) ** 2) <= 1.01 * np.sum((noisy.sum(axis=0) - true.sum(axis=0)) ** 2)
+
+
+def test_denoising_vanishes_with_the_noise():
+    true = sparse_counts(np.random.default_rng(1)) + 1.0
+    for noise in (1e-2, 1e-5, 1e-9):
+        counts, _ = denoise_counts(true, np.full(500, noise))
+        np.testing.assert_allclose(counts, true, atol=2.0 * noise)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 50), (6, 1), (5, 40)])
+@pytest.mark.parametrize("noise", [1e-8, 1.0, 1e8])
+def test_anything_gives_valid_counts_without_a_warning(shape, noise):
+    rng = np.random.default_rng(2)
+    for noisy in (np.zeros(shape), np.full(shape, -1e3 * noise), noise * rng.normal(size=shape), np.full(shape, 1e12)):
+        with np.errstate(all="raise", under="ignore"):
+            counts, words = denoise_counts(noisy, np.full(shape[1], noise))
+            scale = scale_words(words)
+        for values in (counts, words, scale):
+            assert np.isfinite(values).all()
+            assert (values >= 0.0).all()
+        assert (scale > 0.0).all()
+
+
+def test_word_scales_keep_the_meaning_of_the_clip_norm():
+    words = np.random.default_rng(3).gamma(0.2, 100.0, 1000)
+    scale = scale_words(words)
+    assert np.average(scale**2, weights=np.maximum(words / words.mean(), 0.1)) == pytest.approx(1.0)
+    order = np.argsort(words)
+    assert (np.diff(scale[order]) <= 1e-12).all()  # rarer words are never scaled down more
+    average = np.interp(words.mean(), words[order], scale[order])
+    assert scale.max() == pytest.approx(
+        10.0**0.25 * average, rel=0.01
+    )  # what is rarest counts as a tenth of the average
+
+
+def test_scaled_totals_are_undone_exactly():
+    """Constant totals, released under a scale that changes from step to step, come back as they are."""
+    rng = np.random.default_rng(4)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=12)
+    model = LatentDirichletAllocation(4, vocabulary=60, privacy=plan)
+    true = rng.gamma(1.0, 1000.0, (4, 60)) + 50.0
+    average = np.zeros((4, 60))
+    posterior = model.to_posterior({"topic_word": average}, {"topic_word": 0.0}, None)
+    scales = []
+    for t in range(1, 13):
+        scales.append(posterior.word_scale)
+        average = (1 - model.step_size(t)) * average + model.step_size(t) * posterior.word_scale * true
+        posterior = model.to_posterior({"topic_word": average}, {"topic_word": 1e-4}, posterior)
+    assert posterior.step == 12
+    assert not np.allclose(scales[1], 1.0)
+    np.testing.assert_allclose(posterior.concentration - 0.25, true, rtol=1e-5)
+
+
+def test_no_noise_means_no_scaling():
+    model = LatentDirichletAllocation(3, privacy=PrivacyPlan.non_private(n_steps=3), random_state=0)
+    model.fit(np.random.default_rng(0).poisson(1.0, (40, 20)))
+    np.testing.assert_array_equal(model.posterior_.word_scale, 1.0)
+    np.testing.assert_array_equal(model.posterior_.average_scale, 1.0)
+
+
+def test_posterior_round_trip():
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=3)
+    model = LatentDirichletAllocation(3, vocabulary=20, privacy=plan).fit(np.ones((5, 20)))
+    arrays = model.posterior_.to_arrays()
+    again = TopicPosterior.from_arrays(arrays).to_arrays()
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(value, again[name])

@@ -1,0 +1,426 @@
+"""Checkpoints, resumed fits, and saved models."""
+
+import json
+import os
+import zipfile
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import vips
+from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
+from vips import (
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    PrivacyWarning,
+)
+from vips.exceptions import CheckpointError
+from vips.persistence.archive import read_archive, write_archive
+
+PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
+COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
+
+
+class Stop(Exception):
+    """Ends a fit."""
+
+
+def stopped_after(model, step):
+    """The model, with a fit that ends before it uses the total of step ``step + 1``."""
+    original = model.to_posterior
+    calls = []
+
+    def to_posterior(average, noise_std, previous):
+        calls.append(1)
+        if len(calls) == step + 2:  # the first posterior is no step
+            raise Stop
+        return original(average, noise_std, previous)
+
+    model.to_posterior = to_posterior
+    return model
+
+
+def arrays_of(model):
+    posterior = model.posterior_
+    return posterior if isinstance(posterior, dict) else posterior.to_arrays()
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible(case, noise, tmp_path):
+    plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True, noise=noise)
+    records = arguments(case.make_records(40, np.random.default_rng(1)))
+    path = tmp_path / "fit.vips"
+    whole = case.make_model(privacy=plan, random_state=3).fit(*records)
+    for step in (0, 1, 4):
+        path.unlink(missing_ok=True)
+        with pytest.raises(Stop):
+            stopped_after(case.make_model(privacy=plan, random_state=3), step).fit(*records, checkpoint=path)
+        assert path.exists() is (step > 0)
+        resumed = case.make_model(privacy=plan, random_state=3).fit(*records, checkpoint=path)
+        for name, value in arrays_of(whole).items():
+            np.testing.assert_array_equal(arrays_of(resumed)[name], value)
+
+
+def test_non_private_fits_can_be_resumed_too(tmp_path):
+    path = tmp_path / "fit.vips"
+    records = CASES[2].make_records(40, np.random.default_rng(1))
+    plan = PrivacyPlan.non_private(sampling_rate=0.5, n_steps=5)
+
+    def make():
+        return LatentDirichletAllocation(3, random_state=0, privacy=plan)
+
+    whole = make().fit(records)
+    with pytest.raises(Stop):
+        stopped_after(make(), 3).fit(records, checkpoint=path)
+    np.testing.assert_array_equal(make().fit(records, checkpoint=path).components_, whole.components_)
+
+
+def test_repeated_steps_of_a_private_fit_are_sampled_and_noised_afresh(tmp_path):
+    path = tmp_path / "fit.vips"
+    empty = COINS[:0]
+    with pytest.raises(Stop):
+        stopped_after(BetaBernoulli(privacy=PLAN), 3).fit(empty, checkpoint=path)
+    kept = path.read_bytes()
+    seen = []
+    for _ in range(2):  # the same checkpoint twice: nothing in common after it
+        path.write_bytes(kept)
+        model = BetaBernoulli(privacy=PLAN)
+        original = model.to_posterior
+        averages = []
+        model.to_posterior = lambda average, *rest, original=original, averages=averages: (
+            averages.append(average["heads"].copy()) or original(average, *rest)
+        )
+        model.fit(empty, checkpoint=path)
+        seen.append(np.array(averages[1:]))
+    assert seen[0].shape == (3, 4)
+    assert not np.isin(seen[0], seen[1]).any()
+
+
+def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
+    path = tmp_path / "fit.vips"
+    plan = replace(PLAN, reproducible_noise=False)
+    model = BetaBernoulli(privacy=plan, random_state=5).fit(COINS, checkpoint=path)
+    with zipfile.ZipFile(path) as archive:
+        arrays = ["average/heads", "average/count", "noisy/heads", "noisy/count", "posterior/a", "posterior/b"]
+        assert sorted(archive.namelist()) == sorted(["header.json", *(f"{name}.npy" for name in arrays)])
+        header = json.loads(archive.read("header.json"))
+    assert set(header) == {
+        "format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std", "repeated",
+        "arrays",
+    }  # fmt: skip
+    assert header["step"] == 6
+    assert header["parameters"] == {"random_state": 5, "on_invalid": "drop"}
+    assert "key" not in json.dumps(header)
+    assert "60" not in json.dumps(header)  # nor the number of records
+    np.testing.assert_array_equal(
+        model.posterior_["a"],
+        1.0 + np.maximum(vips.persistence.archive.read_archive(path, "checkpoint")[1]["average/heads"], 0),
+    )
+
+
+def test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it(tmp_path, monkeypatch):
+    """sum → noise → ledger → checkpoint → next step, in this order and durably."""
+    from vips import engine
+    from vips.persistence import checkpoint
+    from vips.privacy.ledger import ledger as ledger_module
+
+    log = []
+    for owner, name, word in (
+        (engine, "clipped_sum", "sum"),
+        (PrivacyPlan, "add_noise", "noise"),
+        (ledger_module.PrivacyLedger, "release", "ledger"),
+        (checkpoint, "write_archive", "checkpoint"),
+    ):
+        original = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *a, original=original, word=word, **k: (original(*a, **k), log.append(word))[0]
+        )
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=tmp_path / "fit.vips")
+    assert log == ["sum", "noise", "ledger", "checkpoint"] * 6
+
+
+def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(tmp_path, monkeypatch):
+    from vips.persistence import checkpoint
+
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    path = tmp_path / "fit.vips"
+    original = checkpoint.write_archive
+    monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, *rest: (
+        original(p, kind, header, *rest) if header["step"] < 3 else exec("raise Stop", globals())
+    ))  # fmt: skip
+    with pytest.raises(Stop):
+        BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+    monkeypatch.undo()
+    run = ledger.runs()[0]
+    assert (run.last_step, run.returned, run.charged) == (3, 3, 3)
+    model = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+    run = ledger.runs()[0]
+    assert (run.released, run.charged, run.state) == (7, 7, "complete")
+    assert model.privacy_.to_dict()["ledger"]["charged_steps"] == 7
+    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5) > PLAN.epsilon(1e-5)
+    assert model.privacy_.event() == replace(PLAN, n_steps=7).event()
+
+
+def test_a_finished_checkpoint_gives_its_posterior_and_costs_nothing(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    path = tmp_path / "fit.vips"
+    model = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+    spent = ledger.spent()
+    with pytest.warns(PrivacyWarning, match="finished fit"):
+        again = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+    np.testing.assert_array_equal(again.posterior_["a"], model.posterior_["a"])
+    assert ledger.spent() == spent
+
+
+def begun(tmp_path, ledger=None, model=None):
+    path = tmp_path / "fit.vips"
+    with pytest.raises(Stop):
+        stopped_after(model or BetaBernoulli(privacy=PLAN, random_state=0), 2).fit(
+            COINS, checkpoint=path, ledger=ledger
+        )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("model", "columns", "message"),
+    [
+        (SecondMoments(privacy=PLAN, random_state=0), 4, "model"),
+        (BetaBernoulli(privacy=replace(PLAN, noise_multiplier=5.0), random_state=0), 4, "plan"),
+        (BetaBernoulli(privacy=replace(PLAN, clip_norm=1.0), random_state=0), 4, "plan"),
+        (BetaBernoulli(privacy=PLAN, random_state=1), 4, "parameter 'random_state'"),
+        (BetaBernoulli(privacy=PLAN, random_state=0), 3, "n_features"),
+    ],
+)
+def test_a_checkpoint_of_another_fit_is_refused_and_not_touched(tmp_path, model, columns, message):
+    path = begun(tmp_path)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=message):
+        model.fit(COINS[:, :columns], checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_foreign_and_torn_checkpoints_are_refused_and_not_touched(tmp_path):
+    path = begun(tmp_path)
+    whole = path.read_bytes()
+    saved = tmp_path / "model.vips"
+    BetaBernoulli(privacy=PLAN).fit(COINS).save(saved)
+    header = zipfile.ZipFile(path).read("header.json").decode()
+    newer = tmp_path / "newer"
+    with zipfile.ZipFile(newer, "w") as archive:
+        archive.writestr("header.json", header.replace('"version": 1', '"version": 2'))
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 1
+    for content in (b"", b"hello", whole[:-30], bytes(damaged), saved.read_bytes(), newer.read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="not touched"):
+            BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+        assert path.read_bytes() == content
+    with pytest.raises(CheckpointError, match="folder"):
+        BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "missing" / "fit.vips")
+
+
+def test_ledger_and_checkpoint_belong_together(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    other = PrivacyLedger(tmp_path / "b.ledger", 5.0, 1e-5, "coins")
+    path = begun(tmp_path, ledger)
+    for wrong, says in ((None, "was begun with a ledger"), (other, "knows of no run")):
+        with pytest.raises(ValueError, match=says):
+            BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=wrong)
+    path.unlink()
+    begun(tmp_path)
+    with pytest.raises(CheckpointError, match="without a ledger"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+    assert len(ledger.runs()) == 1
+    assert other.runs() == []
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+    import os
+
+    path = begun(tmp_path)
+    before = path.read_bytes()
+
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert path.read_bytes() == before
+    monkeypatch.undo()
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert model.privacy_.repeated_steps == 1  # what was written of it could be seen
+    assert [p.name for p in tmp_path.iterdir()] == ["fit.vips"]
+
+
+def rewritten(path, **changes):
+    """The file with another header, and arrays cut to one column."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"]) | changes
+    members["header.json"] = json.dumps(header).encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+
+
+@pytest.mark.parametrize("step", [0, -1, 7, 2.0, "2", None])
+def test_a_checkpoint_with_an_impossible_step_is_refused(tmp_path, step):
+    path = begun(tmp_path)
+    rewritten(path, step=step)
+    with pytest.raises(CheckpointError, match="names step"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+
+
+def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    cheap = ledger.charge(replace(PLAN, noise_multiplier=1e3))
+    path = begun(tmp_path)
+    rewritten(path, run=cheap.run, step=1)
+    with pytest.raises(ValueError, match=r"another plan"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"noise_std": None},
+        {"noise_std": {"heads": "0", "count": 1.0}},
+        {"noise_std": {"heads": float("nan"), "count": 1.0}},
+        {"noise_std": {"heads": -1.0, "count": 1.0}},
+        {"noise_std": {"heads": 1e300, "count": 1.0}},
+        {"repeated": -1},
+        {"repeated": True},
+        {"run": 7},
+        {"parameters": [1]},
+        {"plan": None},
+        {"n_features": []},
+        {"model": {"a": 1}},
+        {"arrays": ["average/heads"]},
+        {"arrays": 3},
+        {"arrays": None},
+    ],
+    ids=str,
+)
+def test_forged_checkpoints_are_refused_in_one_way_and_not_touched(tmp_path, changes):
+    path = begun(tmp_path)
+    rewritten(path, **changes)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"not touched"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("average/heads", value) for value in (1j, "a", np.nan, np.inf, 1e300)]
+    + [("posterior/a", value) for value in (1j, "a", np.nan)],
+)
+def test_forged_arrays_are_refused_in_one_way_and_not_touched(tmp_path, name, value):
+    path = begun(tmp_path)
+    header, arrays = read_archive(path, "checkpoint")
+    arrays[name] = np.full(arrays[name].shape, value)
+    fields = {key: header[key] for key in header.keys() - {"format", "version", "kind", "arrays"}}
+    write_archive(path, "checkpoint", fields, arrays)
+    before = path.read_bytes()
+    with pytest.raises(CheckpointError, match=r"not touched"):
+        BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+# -- what a kill leaves beside a checkpoint ---------------------------------------------------------------------
+
+
+def killed_while_writing(path, monkeypatch, step, ledger=None):
+    """A fit that dies when the checkpoint of that step has been written and not yet renamed; its partial file is left."""
+    original = os.replace
+
+    def replace_or_die(partial, target):
+        if read_archive(partial, "checkpoint")[0]["step"] == step:
+            raise Stop
+        original(partial, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", replace_or_die)
+        with pytest.raises(Stop):
+            BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+
+
+def names_in(folder):
+    return sorted(each.name for each in folder.iterdir())
+
+
+@pytest.mark.parametrize("step", [1, 3])
+def test_steps_that_were_left_beside_a_checkpoint_are_counted_and_removed(tmp_path, monkeypatch, step):
+    path = tmp_path / "fit.vips"
+    totals = set()
+    for _ in range(3):
+        killed_while_writing(path, monkeypatch, step)
+        assert set(names_in(tmp_path)) - {"fit.vips"} == {".fit.vips.partial"}
+        totals.add(read_archive(tmp_path / ".fit.vips.partial", "checkpoint")[1]["noisy/heads"].tobytes())
+    assert len(totals) == 3  # three releases of one step, none of which the finished fit uses
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert names_in(tmp_path) == ["fit.vips"]
+    assert model.privacy_.repeated_steps == 3
+    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=9).epsilon(1e-5) > PLAN.epsilon(1e-5)
+    assert model.privacy_.event() == replace(PLAN, n_steps=9).event()
+    assert "3 steps were released twice" in str(model.privacy_)
+    model.save(tmp_path / "m")
+    assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
+
+
+def test_a_folder_or_a_link_where_checkpoints_are_written_first(tmp_path):
+    """Before a step is released, not after it."""
+    partial = tmp_path / ".fit.vips.partial"
+    partial.mkdir()
+    with pytest.raises(CheckpointError, match="is a folder"):
+        BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")
+    partial.rmdir()
+    partial.symlink_to(tmp_path / "nowhere")
+    BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")
+    assert names_in(tmp_path) == ["fit.vips"]
+
+
+def test_a_kill_while_what_was_left_is_counted_loses_no_count(tmp_path, monkeypatch):
+    path = tmp_path / "fit.vips"
+    killed_while_writing(path, monkeypatch, 2)
+    for name in ("replace", "unlink"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, lambda *_, **__: exec("raise Stop", globals()))
+            with pytest.raises(Stop):
+                BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    for each in tmp_path.glob(".fit.vips.?*.partial"):  # of the count, which was not renamed: nothing new in it
+        each.unlink()
+    assert BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.repeated_steps in (1, 2)
+
+
+def test_with_a_ledger_what_was_left_is_counted_there(tmp_path, monkeypatch):
+    path, ledger = tmp_path / "fit.vips", PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
+    killed_while_writing(path, monkeypatch, 3, ledger)
+    assert ledger.runs()[0].released == 3  # the entry came first
+    model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
+    assert names_in(tmp_path) == ["a.ledger", "fit.vips"]
+    assert model.privacy_.repeated_steps == 0
+    assert model.privacy_.ledger["charged_steps"] == 7
+    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5)
+
+
+def test_a_second_fit_over_one_checkpoint_does_not_mix_with_the_first(tmp_path):
+    """Whoever comes second removes what the first is writing; the first stops, and neither leaves a torn file."""
+    path = tmp_path / "fit.vips"
+
+    class Disturbed(BetaBernoulli):
+        def to_posterior(self, average, noise_std, previous):
+            if previous is not None and path.exists() and not seen:
+                seen.append(1)
+                (tmp_path / ".fit.vips.partial").write_bytes(b"of the other fit")
+            return super().to_posterior(average, noise_std, previous)
+
+    seen = []
+    with pytest.raises(FileExistsError):
+        Disturbed(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
+    assert read_archive(path, "checkpoint")[0]["step"] == 1

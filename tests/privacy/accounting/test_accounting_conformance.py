@@ -1,0 +1,431 @@
+"""One suite for all accountants: every pair of accountant and plan that the registry allows, against what is known exactly."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from vips import PrivacyPlan
+from vips.privacy import accounting
+from vips.privacy.accounting import ACCOUNTANTS, gaussian, pld, stepwise
+
+POISSON = PrivacyPlan(noise_multiplier=1.5, sampling_rate=0.1, n_steps=12)
+FULL = PrivacyPlan(noise_multiplier=6.0, sampling="full", n_steps=12)
+PLANS = {
+    "poisson": POISSON,
+    "full": FULL,
+    "poisson, replace one": replace(POISSON, relation="replace_one"),
+    "full, replace one": replace(FULL, relation="replace_one"),
+    "fixed": PrivacyPlan(
+        noise_multiplier=3.0, n_steps=12, sampling="fixed", relation="replace_one", batch_size=100, n_records=1000
+    ),
+    "discrete": replace(POISSON, noise="discrete"),
+    "discrete, full": replace(FULL, noise="discrete"),
+    "discrete, full, replace one": replace(FULL, noise="discrete", relation="replace_one"),
+}  # fmt: skip
+ALLOWED = {
+    "poisson": {"pld", "rdp", "moments", "strong", "basic"},
+    "full": {"pld", "rdp", "moments", "strong", "basic"},
+    "poisson, replace one": {"pld"},
+    "full, replace one": {"pld"},
+    "fixed": {"rdp"},
+    "discrete": {"rdp"},
+    "discrete, full": {"rdp"},
+    "discrete, full, replace one": {"rdp"},
+}
+PAIRS = [(plan, name) for plan, names in ALLOWED.items() for name in sorted(names)]
+every_pair = pytest.mark.parametrize(("plan", "name"), PAIRS, ids=[f"{name}-{plan}" for plan, name in PAIRS])
+DELTA = 1e-5
+
+
+# -- what each analyses -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("plan", "name"), [*itertools.product(PLANS, ACCOUNTANTS)])
+def test_every_other_pair_is_refused(plan, name):
+    if name in ALLOWED[plan]:
+        assert 0.0 < PLANS[plan].epsilon(DELTA, name) < math.inf
+        return
+    for call in (
+        lambda: PLANS[plan].epsilon(DELTA, name),
+        lambda: PLANS[plan].delta(1.0, name),
+        lambda: accounting.calibrate_noise(ACCOUNTANTS[name], PLANS[plan], 1.0, DELTA),
+        lambda: accounting.largest_n_steps(ACCOUNTANTS[name], PLANS[plan], 1.0, DELTA),
+    ):
+        with pytest.raises(ValueError, match=f"{name!r} covers .*: use "):
+            call()
+
+
+def test_plans_that_nobody_analyses_do_not_exist():
+    with pytest.raises(ValueError, match="No accountant covers"):
+        replace(PLANS["discrete"], relation="replace_one")
+    with pytest.raises(ValueError, match="No accountant covers"):
+        replace(PLANS["fixed"], noise="discrete")
+
+
+def test_fractional_orders_are_refused_for_discrete_noise():
+    with pytest.raises(ValueError, match="whole"):
+        PLANS["discrete"].epsilon(DELTA, orders=[2.0, 2.5])
+    with pytest.raises(ValueError, match="whole"):
+        accounting.renyi_divergence(PLANS["discrete"], 2.5)
+    assert PLANS["discrete"].epsilon(DELTA, orders=[4, 8, 16]) < math.inf
+
+
+# -- order ------------------------------------------------------------------------------------------------------
+
+
+@every_pair
+def test_monotone_in_noise_steps_rate_and_delta(plan, name):
+    plan = PLANS[plan]
+
+    def epsilon(delta=DELTA, **changes):
+        return replace(plan, **changes).epsilon(delta, name)
+
+    base = epsilon()
+    assert (
+        epsilon(noise_multiplier=plan.noise_multiplier * 1.5)
+        < base
+        < epsilon(noise_multiplier=plan.noise_multiplier / 1.5)
+    )
+    assert epsilon(n_steps=6) < base < epsilon(n_steps=24)
+    assert epsilon(1e-3) < base < epsilon(1e-8)
+    if plan.sampling == "poisson":
+        assert epsilon(sampling_rate=0.05) < base < epsilon(sampling_rate=0.2)
+    if plan.sampling == "fixed":
+        less = replace(plan, batch_size=50, sampling_rate=None)
+        assert less.epsilon(DELTA, name) < base
+
+
+@pytest.mark.parametrize("plan", ["poisson", "full"])
+def test_the_tight_one_is_smallest_and_nobody_exceeds_the_loosest_bound(plan):
+    for delta, steps in itertools.product((1e-3, 1e-8), (1, 12, 200)):
+        found = {name: replace(PLANS[plan], n_steps=steps).epsilon(delta, name) for name in ALLOWED[plan]}
+        assert all(found["pld"] <= value * (1.0 + 1e-3) for value in found.values()), found
+        assert all(value <= max(found["strong"], found["basic"]) * (1.0 + 1e-3) for value in found.values()), found
+
+
+@every_pair
+def test_delta_inverts_epsilon(plan, name):
+    plan = PLANS[plan]
+    for delta in (1e-2, 1e-7):
+        assert plan.delta(plan.epsilon(delta, name), name) == pytest.approx(delta, rel=0.02)
+
+
+@every_pair
+def test_calibration_is_never_under_and_close(plan, name):
+    for epsilon in (0.5, 4.0):
+        sigma = accounting.calibrate_noise(ACCOUNTANTS[name], PLANS[plan], epsilon, DELTA)
+        reached = replace(PLANS[plan], noise_multiplier=sigma).epsilon(DELTA, name)
+        assert 0.998 * epsilon <= reached <= epsilon
+
+
+@every_pair
+def test_number_of_steps_is_the_largest(plan, name):
+    plan = replace(PLANS[plan], noise_multiplier=8.0)
+    steps = accounting.largest_n_steps(ACCOUNTANTS[name], plan, 8.0, DELTA)
+    assert (
+        replace(plan, n_steps=steps).epsilon(DELTA, name) <= 8.0 < replace(plan, n_steps=steps + 1).epsilon(DELTA, name)
+    )
+
+
+# -- closed forms -----------------------------------------------------------------------------------------------
+
+
+def hockey_stick(level, p, q, points):
+    """∫ (p - e^level q)₊, piecewise between points."""
+    pieces = itertools.pairwise(points)
+    return sum(quad(lambda z: max(p(z) - math.exp(level) * q(z), 0.0), a, b, epsabs=1e-13)[0] for a, b in pieces)
+
+
+def one_step_delta(plan, level):
+    """δ of one (sampled) Gaussian step by integration of its worst pair; the larger of both directions."""
+    q, sigma = plan.sampling_rate, plan.noise_multiplier
+
+    def mixture(shift):
+        return lambda z: (1.0 - q) * norm.pdf(z, scale=sigma) + q * norm.pdf(z, loc=shift, scale=sigma)
+
+    with_it = mixture(1.0)
+    without = mixture(-1.0) if plan.relation == "replace_one" else mixture(0.0)
+    points = np.linspace(-12.0 * sigma - 1.0, 12.0 * sigma + 1.0, 200)
+    return max(hockey_stick(level, with_it, without, points), hockey_stick(level, without, with_it, points))
+
+
+@pytest.mark.parametrize("plan", ["poisson", "full", "poisson, replace one", "full, replace one"])
+@pytest.mark.parametrize("level", [0.05, 0.4, 1.2])
+def test_one_step_against_integration(plan, level):
+    plan = replace(PLANS[plan], n_steps=1, noise_multiplier=1.5)
+    exact = one_step_delta(plan, level)
+    for name in ACCOUNTANTS:
+        if ACCOUNTANTS[name].can_analyse(plan):
+            delta = plan.delta(level, name)
+            assert delta >= exact * (1.0 - 1e-6)
+            if name == "pld":
+                assert delta == pytest.approx(exact, rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("steps", [1, 25])
+def test_without_sampling_the_gaussian_is_exact(relation, steps):
+    """Theorem 8 of Balle and Wang (2018), for one Gaussian of σ / √T and sensitivity 1 or 2."""
+    plan = PrivacyPlan(noise_multiplier=7.0, sampling="full", n_steps=steps, relation=relation)
+    mu = (1.0 if relation == "add_or_remove" else 2.0) * math.sqrt(steps) / 7.0
+    for epsilon in (0.01, 0.3, 2.0):
+        exact = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+        if exact > 1e-14:
+            assert plan.delta(epsilon) == pytest.approx(exact, rel=1e-9)
+            assert plan.epsilon(plan.delta(epsilon)) == pytest.approx(epsilon, rel=1e-9)
+
+
+def test_exact_gaussian_against_dp_accounting():
+    from dp_accounting import get_epsilon_gaussian
+
+    for mu, delta in itertools.product((1e-4, 0.03, 1.0, 20.0), (1e-12, 1e-5, 0.2)):
+        assert gaussian.gaussian_epsilon(mu, delta) == pytest.approx(
+            get_epsilon_gaussian(1.0 / mu, delta), rel=1e-4, abs=1e-9
+        )
+
+
+def test_rounding_of_the_transform_is_on_the_safe_side():
+    """At tiny δ and many steps, dp_accounting's sums of losses are off by more than δ (by simulation: 3 · 10⁻¹⁶ T)."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1e-3, n_steps=100_000)
+    assert plan.epsilon(1e-10, "pld") == math.inf
+    assert plan.delta(30.0, "pld") >= 3e-10
+    assert plan.epsilon(1e-10, "rdp") < 10.0
+    short = replace(plan, n_steps=20)
+    assert short.epsilon(1e-12, "pld") < short.epsilon(1e-12, "rdp")
+
+
+def test_discrete_noise_is_accounted_as_a_gaussian_with_room_for_rounding():
+    plan = PLANS["discrete, full"]
+    s = plan.noise_multiplier / (1.0 + 2.0**-9)
+    order = 9
+    assert accounting.renyi_divergence(plan, order) == pytest.approx(order / (2.0 * s**2), rel=1e-12)
+    assert plan.epsilon(DELTA) > FULL.epsilon(DELTA, "rdp")
+    assert plan.epsilon(DELTA) == pytest.approx(FULL.epsilon(DELTA, "rdp"), rel=0.02)
+
+
+def test_renyi_divergence_of_a_step_is_that_of_both_directions():
+    """Against integration, for sampled Gaussians; the larger of D(P‖Q) and D(Q‖P)."""
+    q, sigma = 0.1, 1.5
+    for order in (2, 7, 19):
+
+        def density(z, shift):
+            return norm.logpdf(z, loc=shift, scale=sigma)
+
+        def log_ratio(z):
+            return np.logaddexp(math.log1p(-q), math.log(q) + density(z, 1.0) - density(z, 0.0))
+
+        points = np.linspace(-14.0 * sigma, order + 14.0 * sigma, 100)
+        moments = [
+            sum(
+                quad(lambda z, p=p: math.exp(density(z, 0.0) + p * log_ratio(z)), a, b)[0]
+                for a, b in itertools.pairwise(points)
+            )
+            for p in (order, 1 - order)
+        ]
+        exact = max(math.log(moment) / (order - 1) for moment in moments)
+        assert accounting.renyi_divergence(POISSON, order) == pytest.approx(exact, rel=1e-6)
+        assert accounting.renyi_divergence(PLANS["discrete"], order) >= exact
+    assert accounting.renyi_divergence(PLANS["full, replace one"], 5) == pytest.approx(5 * 4 / (2 * 36.0))
+    with pytest.raises(ValueError, match="Poisson samples"):
+        accounting.renyi_divergence(PLANS["poisson, replace one"], 5)
+
+
+def test_fixed_batches_have_the_sensitivity_of_replacement():
+    """All records in the batch: the Gaussian of sensitivity 2C, in Rényi divergence; a bound that σ ÷ C would halve."""
+    plan = replace(PLANS["fixed"], batch_size=1000, sampling_rate=None)
+    for order in (2, 6):
+        assert accounting.renyi_divergence(plan, order) >= order * 4.0 / (2.0 * 9.0) * (1.0 - 1e-9)
+    lower = replace(plan, sampling="full", batch_size=None, n_records=None).epsilon(DELTA)
+    assert plan.epsilon(DELTA) >= lower
+    # and sampling without replacement is at least as private as its Poisson counterpart's exact replace-one bound is not:
+    one = replace(PLANS["fixed"], n_steps=1)
+    assert one.delta(0.5) >= one_step_delta(replace(POISSON, relation="replace_one", noise_multiplier=3.0), 0.5)
+
+
+@every_pair
+def test_against_dp_accounting_directly(plan, name):
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    plan = PLANS[plan]
+    kinds = dp_accounting.NeighboringRelation
+    relation = kinds.REPLACE_ONE if plan.relation == "replace_one" else kinds.ADD_OR_REMOVE_ONE
+    if name == "pld":
+        reference = PLDAccountant(relation).compose(plan.event("pld")).get_epsilon(DELTA)
+        assert plan.epsilon(DELTA, name) == pytest.approx(reference, rel=2e-3)
+    if name == "rdp" and (plan.noise == "gaussian" or plan.sampling == "full"):
+        reference = RdpAccountant(None, relation).compose(plan.event("rdp")).get_epsilon(DELTA)
+        assert plan.epsilon(DELTA, name) == pytest.approx(reference, rel=0.02)
+    if (
+        plan.noise == "discrete" and plan.sampling == "poisson"
+    ):  # no event describes it: nobody must analyse a wrong one
+        for composer in (PLDAccountant(relation), RdpAccountant(None, relation)):
+            assert not composer.supports(plan.event())
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
+    """An event that an accountant would take for something else is refused by it, whichever of the two it was made for.
+
+    The truth: exact where nothing is sampled, else what the plan's own accountant proves, which for Gaussian noise is tight;
+    for fixed batches the Poisson sample at the same rate, below which no bound of theirs is.
+    """
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    plan, kinds = PLANS[plan], dp_accounting.NeighboringRelation
+    relation = kinds.REPLACE_ONE if plan.relation == "replace_one" else kinds.ADD_OR_REMOVE_ONE
+    plain = replace(plan, noise="gaussian", sampling="poisson", batch_size=None, n_records=None)
+    truth, answers = plain.epsilon(DELTA), 0
+    for name in (None, "pld", "rdp"):
+        try:
+            event = plan.event(name)
+        except ValueError as error:
+            assert "covers" in str(error)  # noqa: PT017
+            continue
+        for composer in (PLDAccountant(relation), RdpAccountant(None, relation)):
+            if composer.supports(event):
+                answers += 1
+                assert composer.compose(event).get_epsilon(DELTA) >= truth * (1.0 - 1e-3)
+    assert answers > 0 or (plan.noise == "discrete" and plan.sampling == "poisson")
+    with pytest.raises(ValueError, match="no accountant 'moments'"):
+        plan.event("moments")
+
+
+def test_a_gaussian_under_replacement_has_an_event_for_each_accountant():
+    """σ = 2: the Gaussian of sensitivity 2C, μ = 1, in closed form; half of it is what an event of σ = 2 gives to "rdp"."""
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", relation="replace_one", n_steps=1)
+    relation = dp_accounting.NeighboringRelation.REPLACE_ONE
+    exact = brentq(lambda e: norm.sf(e - 0.5) - math.exp(e) * norm.sf(e + 0.5) - DELTA, 0.0, 20.0)
+    found = PLDAccountant(relation).compose(plan.event("pld")).get_epsilon(DELTA)
+    assert found == pytest.approx(exact, rel=1e-3)
+    assert exact < RdpAccountant(None, relation).compose(plan.event("rdp")).get_epsilon(DELTA) < 1.2 * exact
+    assert not RdpAccountant(None, relation).supports(plan.event())
+    assert not PLDAccountant(relation).supports(plan.event("rdp"))
+
+
+# -- Monte Carlo ------------------------------------------------------------------------------------------------
+
+
+def simulated_losses(plan, n, rng):
+    """Privacy losses of the whole fit under either side of the worst pair, both directions: two arrays."""
+    q, sigma = plan.sampling_rate, plan.noise_multiplier
+
+    def loss(z):
+        up = np.logaddexp(math.log1p(-q), math.log(q) + (2.0 * z - 1.0) / (2.0 * sigma**2))
+        if plan.relation == "add_or_remove":
+            return up
+        return up - np.logaddexp(math.log1p(-q), math.log(q) + (-2.0 * z - 1.0) / (2.0 * sigma**2))
+
+    with_it, without = np.zeros(n), np.zeros(n)
+    for _ in range(plan.n_steps):
+        with_it += loss(rng.normal(scale=sigma, size=n) + (rng.random(n) < q))
+        other = -(rng.random(n) < q).astype(float) if plan.relation == "replace_one" else 0.0
+        without -= loss(rng.normal(scale=sigma, size=n) + other)
+    return with_it, without
+
+
+@pytest.mark.parametrize("plan", ["poisson", "poisson, replace one"])
+def test_no_accountant_is_below_a_simulated_hockey_stick(plan):
+    plan = PLANS[plan]
+    rng = np.random.default_rng(0)
+    losses = simulated_losses(plan, 1_000_000, rng)
+    for epsilon in (0.3, 1.0):
+        estimates = [np.maximum(-np.expm1(epsilon - loss), 0.0) for loss in losses]
+        means = [estimate.mean() for estimate in estimates]
+        error = max(5.0 * estimate.std() / 1e3 for estimate in estimates)
+        assert max(means) > 3.0 * error  # the simulation sees something
+        for name in ACCOUNTANTS:
+            if ACCOUNTANTS[name].can_analyse(plan):
+                assert plan.delta(epsilon, name) >= max(means) - error
+        assert plan.delta(epsilon) == pytest.approx(max(means), rel=0.02, abs=error)
+
+
+# -- edges ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["pld", "rdp", "moments", "strong", "basic"])
+@pytest.mark.parametrize(("q", "steps"), [(1e-6, 1), (1e-6, 100_000), (1.0, 1), (1.0, 100_000)])
+@pytest.mark.parametrize("epsilon", [0.01, 100.0])
+def test_edges_are_answered_soundly_or_refused_clearly(name, q, steps, epsilon):
+    slow = name == "pld" and q < 1.0
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=q, n_steps=steps)
+    values = [replace(plan, noise_multiplier=s).epsilon(1e-8, name) for s in ((0.5, 4.0) if slow else (0.2, 1.0, 50.0))]
+    assert all(0.0 <= value < math.inf for value in values)
+    assert values == sorted(values, reverse=True)
+    if not slow:
+        try:
+            sigma = accounting.calibrate_noise(ACCOUNTANTS[name], plan, epsilon, 1e-8)
+        except ValueError as error:
+            assert "noise" in str(error)  # noqa: PT017
+            return
+        assert replace(plan, noise_multiplier=sigma).epsilon(1e-8, name) <= epsilon
+
+
+# -- the suite can fail -----------------------------------------------------------------------------------------
+
+
+def replacement_analysed_with_sensitivity_one(patch):
+    patch.setattr(PrivacyPlan, "sensitive_noise_multiplier", lambda self: self.noise_multiplier)
+
+
+def strong_composition_without_its_slack(patch):
+    patch.setattr(
+        stepwise.StrongAccountant,
+        "epsilon",
+        lambda self, plan, delta, orders=None: (
+            plan.n_steps * (e := self._step(plan, delta / plan.n_steps)) * math.expm1(e)
+        ),
+    )
+
+
+def noise_doubled_in_the_event(patch):
+    original = pld.fit_event
+    patch.setattr(
+        pld, "fit_event", lambda plan, name: original(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), name)
+    )
+
+
+def rate_squared_in_the_step(patch):
+    original = stepwise.StepwiseAccountant._step
+    patch.setattr(
+        stepwise.StepwiseAccountant,
+        "_step",
+        staticmethod(lambda plan, delta: original(replace(plan, sampling_rate=plan.sampling_rate**2), delta)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check"),
+    [
+        (replacement_analysed_with_sensitivity_one, test_fixed_batches_have_the_sensitivity_of_replacement),
+        (
+            replacement_analysed_with_sensitivity_one,
+            lambda: test_without_sampling_the_gaussian_is_exact("replace_one", 25),
+        ),
+        (strong_composition_without_its_slack, lambda: test_one_step_against_integration("poisson", 0.4)),
+        (noise_doubled_in_the_event, lambda: test_one_step_against_integration("poisson", 0.4)),
+        (noise_doubled_in_the_event, lambda: test_one_step_against_integration("poisson, replace one", 0.4)),
+        (rate_squared_in_the_step, lambda: test_one_step_against_integration("poisson", 0.05)),
+    ],
+)
+def test_mutants_are_noticed(mutant, check, monkeypatch):
+    mutant(monkeypatch)
+    pld._compose_pld.cache_clear()
+    with pytest.raises(AssertionError):
+        check()
+    pld._compose_pld.cache_clear()

@@ -1,0 +1,210 @@
+"""Processes with threads that share ledgers, killed at random if asked to, with a log beside the ledgers.
+
+``python -m tests.privacy.ledger.ledger_crowd FOLDER --seconds 60 --processes 4 --threads 6 [--kill]`` prints what was
+counted as JSON.
+
+Every thread charges, releases, closes and resumes runs, its own and those of others, and fits models, in a ledger until that
+refuses, then in the next. What a call granted is written to the log once the call has returned, by one ``write`` of the system,
+so that a kill leaves it whole. A granted charge or release that the ledger does not know, or more released steps than the
+budget pays for, is a failure: both are computed from the log, SQLite's own reading of the file, and the formula of the filter.
+So is any error but two: that the budget is used up, and that somebody else resumed the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+
+from tests.laws.cases import BetaBernoulli
+from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+
+EPSILON, DELTA = 1.0, 1e-5
+PLAN = PrivacyPlan(noise_multiplier=40.0, sampling="full", n_steps=6, clip_norm=1.5)
+COINS = np.random.default_rng(0).integers(0, 2, (20, 3)).astype(float)
+
+
+def worker(folder: Path, n_threads: int) -> None:
+    """One process of the crowd, until it is told to stop."""
+    log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def note(**what) -> None:
+        os.write(log, (json.dumps(what) + "\n").encode())
+
+    def work() -> None:
+        number, shared = 0, None
+        while not (folder / "stop").exists():
+            path = folder / f"{number}.ledger"
+            try:
+                if shared is None or shared.path != path:
+                    shared = ledger_of_process(path)
+                ledger = shared if random.random() < 0.5 else PrivacyLedger.open(path)
+                one_round(ledger, note)
+            except PrivacyBudgetError:
+                note(did="refused", ledger=path.name)
+                number += 1
+            except BaseException as error:
+                overtaken = isinstance(error, LedgerError) and "resumed elsewhere" in str(error)
+                note(
+                    did="overtaken" if overtaken else "failed",
+                    ledger=path.name,
+                    error=f"{type(error).__name__}: {error}",
+                )
+
+    ledgers, lock = {}, threading.Lock()
+
+    def ledger_of_process(path: Path) -> PrivacyLedger:
+        """One instance that all threads share."""
+        with lock:
+            if path not in ledgers:
+                ledgers[path] = PrivacyLedger(path, EPSILON, DELTA, "crowd")
+            return ledgers[path]
+
+    threads = [threading.Thread(target=work) for _ in range(n_threads)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def one_round(ledger: PrivacyLedger, note) -> None:
+    """A run, to its end or not."""
+    name = ledger.path.name
+    kind = random.choice(["charge", "charge and close", "resume", "fit", "take over"])
+    if kind == "fit":
+        model = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger)
+        run = model.privacy_.ledger["run"]
+        note(did="charge", ledger=name, run=run)
+        note(did="release", ledger=name, run=run, steps=PLAN.n_steps)
+        return
+    if kind == "take over":  # as after a kill, also if nobody was killed
+        unfinished = [run for run in ledger.runs() if run.last_step < PLAN.n_steps]
+        if unfinished:
+            before = random.choice(unfinished)
+            run = ledger.resume(before.run, before.last_step, PLAN)
+            run.release(before.last_step + 1)
+            note(did="release", ledger=name, run=run.run, steps=1)
+            run.close()
+        return
+    run = ledger.charge(PLAN)
+    note(did="charge", ledger=name, run=run.run)
+    for step in (1, 2):
+        run.release(step)
+        note(did="release", ledger=name, run=run.run, steps=1)
+    if kind == "resume":
+        run = ledger.resume(run.run, 1, PLAN)  # step 2 is released again
+        run.release(2)
+        note(did="release", ledger=name, run=run.run, steps=1)
+    if kind != "charge":
+        run.close()
+        note(did="close", ledger=name, run=run.run)
+    ledger.spent()
+
+
+def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, kill: bool) -> int:
+    """Run the crowd for that long at least, and until much has happened; the number of kills."""
+    begun, kills, seen = time.monotonic(), 0, -1
+
+    def started() -> subprocess.Popen:
+        command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(folder), "--worker"]
+        return subprocess.Popen([*command, "--threads", str(n_threads)])
+
+    def much_has_happened() -> bool:
+        done = Counter(line["did"] for line in log_of(folder))
+        return done["charge"] > 20 and (kills >= 3 if kill else done["refused"] > 0)
+
+    children = [started() for _ in range(n_processes)]
+    while time.monotonic() < begun + seconds or not much_has_happened():
+        time.sleep(random.uniform(0.0, 1.0))
+        assert time.monotonic() < begun + seconds + 300.0, "the crowd gets nowhere"
+        written = len(log_of(folder)) if kill else seen
+        if written > seen:  # else those who were started last are not at work yet
+            victim, seen = random.randrange(n_processes), written
+            if children[victim].poll() is None:
+                children[victim].send_signal(signal.SIGKILL)
+                kills += 1
+            children[victim].wait()
+            children[victim] = started()
+    (folder / "stop").touch()
+    for child in children:
+        assert child.wait(timeout=120.0) == 0, "a process of the crowd failed"
+    return kills
+
+
+def log_of(folder: Path) -> list[dict]:
+    log = folder / "log"
+    lines = log.read_text().splitlines(keepends=True) if log.exists() else []
+    return [json.loads(line) for line in lines if line.endswith("\n")]
+
+
+def entries_of(path: Path) -> list[dict]:
+    """As SQLite itself reads them, after its own check of the file."""
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",), f"{path} is destroyed"
+    bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
+    connection.close()
+    return bodies
+
+
+def check(folder: Path) -> Counter:
+    """Compare ledgers with the log."""
+    log = log_of(folder)
+    counts = Counter(line["did"] for line in log)
+    failures = [line["error"] for line in log if line["did"] == "failed"]
+    assert not failures, (len(failures), failures[:3])
+    for path in sorted(folder.glob("*.ledger")):
+        own = [line for line in log if line["ledger"] == path.name]
+        known = Counter()
+        for body in entries_of(path):
+            known[body["kind"], body.get("run")] += 1
+        granted = Counter()
+        for line in own:
+            granted[line["did"], line.get("run")] += line.get("steps", 1)
+        missing = {key: n for key, n in granted.items() if key[0] in ("charge", "release") and known[key] < n}
+        assert not missing, (
+            f"{path.name}: {len(missing)} things that were granted are missing: {list(missing.items())[:3]}"
+        )
+        # proposition 12 of Canonne, Kamath and Steinke (2020), and the Rényi divergence of a Gaussian: α / 2σ²
+        order = entries_of(path)[0]["order"]
+        budget = EPSILON - math.log1p(-1.0 / order) + (math.log(DELTA) + math.log(order)) / (order - 1.0)
+        cost = order / (2.0 * PLAN.noise_multiplier**2)
+        released = sum(n for (did, _), n in granted.items() if did == "release")
+        assert released * cost <= budget, (
+            f"{path.name}: {released} steps were released, {budget / cost:.1f} are paid for"
+        )
+        counts["budgets reached"] += granted["refused", None] > 0
+        counts["ledgers"] += 1
+        PrivacyLedger.open(path).verify()
+    return counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--processes", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=6)
+    parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        worker(options.folder, options.threads)
+        return
+    kills = supervise(options.folder, options.processes, options.threads, options.seconds, options.kill)
+    print(json.dumps({"kills": kills, **check(options.folder)}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Deliberately broken ledgers and checkpoints. Each must be noticed by the test named beside it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.persistence import test_checkpoint
+from tests.privacy.ledger import test_ledger
+from vips import PrivacyLedger
+from vips.persistence.checkpoint import Journal
+from vips.privacy.ledger import chain_file
+from vips.privacy.ledger.book import Book, Run
+
+
+def changed_entry(patch, action, **changes):
+    """An action whose entry says something else."""
+    original = getattr(Book, action)
+    patch.setattr(Book, action, lambda self, *arguments: [entry | changes for entry in original(self, *arguments)])
+
+
+def close_returns_released_steps(patch):
+    changed_entry(patch, "closing", returned=5)
+
+
+def repeated_steps_are_free(patch):
+    changed_entry(patch, "resuming", further=0)
+
+
+def a_resume_leaves_the_old_process_running(patch):
+    original = Book.releasing
+    patch.setattr(Book, "releasing", lambda self, run, attempt, step: original(self, run, self.run(run).attempt, step))
+
+
+def the_filter_forgets_what_its_order_costs(patch):
+    patch.setattr(Book, "filter_budget", property(lambda self: self.filter_epsilon))
+
+
+def one_step_charged_instead_of_all(patch):
+    patch.setattr(Run, "filter_steps", property(lambda self: 1))
+
+
+def hashes_are_not_checked(patch):
+    patch.setattr(chain_file, "_hash", lambda number, previous, text: "0" * 64)
+
+
+def the_checkpoint_comes_before_the_ledger(patch):
+    released, commit = Journal.released, Journal.commit
+    patch.setattr(Journal, "released", lambda self, step: None)
+    patch.setattr(Journal, "commit", lambda self, step, *rest: (commit(self, step, *rest), released(self, step)))
+
+
+def a_checkpoint_holds_the_noise(patch):
+    original = Journal.commit
+
+    def commit(self, step, noisy, average, noise_std, posterior):
+        return original(self, step, noisy | {"noise": noisy["heads"]}, average, noise_std, posterior)
+
+    patch.setattr(Journal, "commit", commit)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "test"),
+    [
+        (close_returns_released_steps, test_ledger.test_only_a_close_gives_unreleased_steps_back),
+        (repeated_steps_are_free, test_ledger.test_a_resume_is_charged_for_steps_that_it_repeats),
+        (a_resume_leaves_the_old_process_running, test_ledger.test_two_resumes_of_one_run_do_not_both_go_on),
+        (
+            the_filter_forgets_what_its_order_costs,
+            test_ledger.test_plans_chosen_after_the_first_result_cannot_beat_the_ledger,
+        ),
+        (one_step_charged_instead_of_all, test_ledger.test_fits_are_admitted_while_the_filter_has_room),
+        (
+            the_checkpoint_comes_before_the_ledger,
+            test_checkpoint.test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it,
+        ),
+        (a_checkpoint_holds_the_noise, test_checkpoint.test_a_checkpoint_holds_released_values_and_nothing_else),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_mutant_is_noticed(mutant, test, tmp_path, monkeypatch):
+    arguments = {"tmp_path": tmp_path, "monkeypatch": monkeypatch, "path": tmp_path / "letters.ledger"}
+    mutant(monkeypatch)
+    names = test.__code__.co_varnames[: test.__code__.co_argcount]
+    if "ledger" in names:
+        arguments["ledger"] = PrivacyLedger(arguments["path"], epsilon=3.0, delta=1e-5, dataset="letters")
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        test(**{name: arguments[name] for name in names})
+
+
+def test_unchecked_hashes_are_noticed(tmp_path, monkeypatch):
+    hashes_are_not_checked(monkeypatch)
+    path = tmp_path / "letters.ledger"
+    ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
+    edit = "UPDATE entries SET body = replace(body, '\"steps\":5', '\"steps\":1') WHERE number = 1"
+    with pytest.raises(pytest.fail.Exception):
+        test_ledger.test_edits_inside_the_file_are_noticed(path, ledger, edit)

@@ -1,0 +1,168 @@
+"""A ledger in odd moments: forks that are interrupted, finalisers, exits of several threads at once, files of two names."""
+
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import textwrap
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.privacy.ledger.test_ledger_blocks import PLAN, fit
+from vips import PrivacyLedger
+from vips.privacy.ledger import LedgerError, clerk, current_ledger, open_ledger
+
+needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+FROM_OUTSIDE = pickle.dumps(PLAN)
+
+
+def fit_received():
+    return fit(pickle.loads(FROM_OUTSIDE)).privacy_.ledger
+
+
+@needs_fork
+def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
+    """As the process is that forked it."""
+    with ledger:
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert pool.apply(fit_received) is not None
+        assert fit_received() is not None
+    assert len(ledger.runs()) == 2
+
+
+@needs_fork
+def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside(ledger, other):
+    with ledger:
+        pool = multiprocessing.get_context("fork").Pool(1)
+    with pool:
+        assert pool.apply(fit_received) is None
+        with other:
+            assert pool.apply(fit, (PLAN,)).privacy_.ledger["dataset"] == "other"
+    assert not ledger.runs()
+
+
+@needs_fork
+def test_no_python_runs_between_the_lock_and_the_fork():
+    """A Ctrl-C there would leave the lock held, and hang whoever uses a ledger next."""
+    lines = []
+
+    def trace(frame, event, _):
+        if Path(frame.f_code.co_filename).name == "_fork.py":
+            lines.append(frame.f_lineno)
+        return trace
+
+    sys.settrace(trace)
+    try:
+        child = os.fork()
+        if not child:
+            os._exit(bool(lines))
+    finally:
+        sys.settrace(None)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not lines
+
+
+@needs_fork
+def test_a_child_whose_hook_was_interrupted_has_a_clerk_of_its_own(ledger, monkeypatch):
+    ledger.spent()
+    monkeypatch.setattr(clerk._clerk, "process", os.getpid() + 1)  # as a child sees that of its parent
+    before = clerk._clerk
+    assert ledger.spent() == 0.0
+    assert clerk._clerk is not before
+
+
+def test_a_finaliser_in_the_clerks_thread_gets_an_error(ledger):
+    """The garbage collector runs in any thread. To wait for oneself is to wait for ever."""
+    with pytest.raises(RuntimeError, match="finaliser"):
+        clerk.ask(ledger.spent)
+    assert ledger.spent() == 0.0
+
+
+def test_a_finaliser_after_all_threads_does_not_hang(tmp_path):
+    code = textwrap.dedent(f"""
+        import builtins
+        from tests.privacy.ledger.test_ledger_blocks import PLAN, PrivacyLedger
+        ledger = PrivacyLedger({str(tmp_path / "a.ledger")!r}, epsilon=6.0, delta=1e-5, dataset="letters")
+        def closing():
+            run = ledger.charge(PLAN)
+            try:
+                yield
+            finally:
+                run.close()
+        builtins.kept = closing()  # until the very end
+        next(builtins.kept)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2]
+    )
+    assert "after Python has stopped its threads" in done.stderr
+    (run,) = PrivacyLedger.open(tmp_path / "a.ledger").runs()
+    assert run.charged == PLAN.n_steps
+
+
+def test_threads_that_leave_at_once_leave_a_block_each(ledger, monkeypatch):
+    inside, leaving, original = threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60), open_ledger.leave
+
+    def leave(key):
+        original(key)
+        leaving.wait()
+
+    def work():
+        with ledger:
+            inside.wait()
+
+    monkeypatch.setattr(open_ledger, "leave", leave)
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert current_ledger() is None
+
+
+class Late:
+    async def __call__(self):
+        return fit(replace(PLAN))
+
+
+async def a_stream():
+    yield fit(replace(PLAN))
+
+
+@pytest.mark.parametrize("function", [Late(), a_stream])
+def test_what_runs_after_the_call_is_refused(ledger, function):
+    with pytest.raises(TypeError, match="after the call"):
+        ledger.inside(function)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: map(fit, [PLAN]), lambda: (fit(plan) for plan in [PLAN]), lambda: Late()(), lambda: a_stream()],
+    ids=["map", "generator", "coroutine", "stream"],
+)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+def test_results_that_still_have_something_to_do_are_refused(ledger, function):
+    with pytest.raises(TypeError, match="Return a list"):
+        ledger.inside(function)()
+    assert not ledger.runs()
+
+
+def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path):
+    """A kill leaves SQLite's journal beside one of the names: by the other, what it should undo stays."""
+    os.link(ledger.path, tmp_path / "second")
+    for use in (lambda: fit(ledger=ledger), lambda: PrivacyLedger.open(tmp_path / "second"), ledger.spent):
+        with pytest.raises(LedgerError, match="has hard links"):
+            use()
+    (tmp_path / "second").unlink()
+    fit(ledger=ledger)
+    assert len(ledger.runs()) == 1
+
+
+def test_a_second_name_that_a_kill_left_is_removed(ledger, tmp_path):
+    os.link(ledger.path, tmp_path / f".{ledger.path.name}.0123.partial")
+    assert ledger.spent() == 0.0
+    assert [each.name for each in tmp_path.iterdir()] == [ledger.path.name]

@@ -1,0 +1,74 @@
+from . import data, datasets, expfam, models, preprocessing, privacy, reference
+from ._compute.rowwise import rowwise_product
+from .auditing.audit import audit
+from .auditing.report import AuditReport
+from .comparison.compare import compare
+from .comparison.comparison import Comparison
+from .comparison.curve import UtilityCurve, privacy_utility_curve
+from .data import Records
+from .exceptions import (
+    CheckpointError,
+    InvalidRecordError,
+    LedgerError,
+    PartitionError,
+    PrivacyBudgetError,
+    PrivacyWarning,
+    SourceError,
+)
+from .model import ConjugateExponentialModel
+from .models import (
+    BayesianBinomialRegression,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    SigmoidBeliefNetwork,
+)
+from .privacy import PrivacyPlan, PrivacyReport
+from .privacy.ledger import PrivacyLedger
+from .saving import load
+from .statistics import Block, DenseStatistics, RecordStatistics
+from .step_size import PolynomialAveraging, RobbinsMonro
+
+__version__: str
+
+__all__ = [
+    "AuditReport",
+    "BayesianBinomialRegression",
+    "BayesianLogisticRegression",
+    "BayesianNegativeBinomialRegression",
+    "Block",
+    "CheckpointError",
+    "Comparison",
+    "ConjugateExponentialModel",
+    "DenseStatistics",
+    "DirichletMultinomial",
+    "InvalidRecordError",
+    "LatentDirichletAllocation",
+    "LedgerError",
+    "PartitionError",
+    "PolynomialAveraging",
+    "PrivacyBudgetError",
+    "PrivacyLedger",
+    "PrivacyPlan",
+    "PrivacyReport",
+    "PrivacyWarning",
+    "RecordStatistics",
+    "Records",
+    "RobbinsMonro",
+    "SigmoidBeliefNetwork",
+    "SourceError",
+    "UtilityCurve",
+    "audit",
+    "compare",
+    "data",
+    "datasets",
+    "expfam",
+    "load",
+    "models",
+    "preprocessing",
+    "privacy",
+    "privacy_utility_curve",
+    "reference",
+    "rowwise_product",
+]

@@ -1,0 +1,175 @@
+"""Matrix products and factorisations, all from SciPy's BLAS.
+
+Products are shared among threads of our own, each of which calls BLAS with one thread, in pieces that do not depend on their
+number. BLAS has threads too (NumPy's and SciPy's wheels bring a BLAS each), but they spin for a while after each product and
+keep others from the processors: a step of a belief network took longer with two of them than with one. Factorisations of small
+matrices use one thread: more of them wait for each other longer than they compute.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
+
+from vips._compute import blas_routines as routines
+from vips._compute.blas_threads import at_most_threads
+from vips._compute.threads import run_ranges
+
+__all__ = [
+    "cholesky",
+    "eigh",
+    "gram",
+    "inverse_from_factor",
+    "lower_inverse",
+    "mirrored",
+    "product",
+    "share_rows",
+]
+
+
+_SMALL = 400  # columns
+# Each call of BLAS has so many rows (or columns), whoever makes it: its choice of a kernel depends on their number, and the
+# rounding on the kernel.
+_PIECE, _LARGE_PIECE = 256, 512
+# Rows of a sum come in blocks that stay in the cache, and its columns, if there are more than a few panels, in panels.
+_BLOCK, _PANEL = 1024, 128
+_LEAST_WORK = 20_000_000  # multiplications
+
+
+def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """A B, shape (n, m), arrays of shape (n, k) and (k, m), in single precision if A is."""
+    (n, k), m = a.shape, b.shape[1]
+    dtype = np.float32 if a.dtype == np.float32 else np.float64
+    if not (a.size and b.size):
+        return np.zeros((n, m), dtype)
+    out, by_rows = np.empty((n, m), dtype), n >= _PIECE or m == 1
+    length, size = (n, _LARGE_PIECE if n > 8 * _PIECE else _PIECE) if by_rows else (m, _PIECE)
+    size = 8 * size if m == 1 else size
+
+    def multiply(first: int, last: int) -> None:
+        for start in range(first * size, min(last * size, length), size):
+            part = slice(start, start + size)
+            if m == 1:
+                routines.gemv(a[part], b[:, 0], out[part, 0])
+            elif by_rows:
+                routines.gemm(a[part], b, out[part])
+            else:
+                routines.gemm(a, b[:, part], out[:, part])
+
+    _share(multiply, np.arange(-(-length // size) + 1) * (n * k * m // length * size))
+    return out
+
+
+def gram(rows: np.ndarray) -> np.ndarray:
+    """XᵀX, shape (d, d), for rows of shape (n, d): half the work of a product."""
+    n, d = rows.shape
+    total = np.zeros((d, d))
+    if d > 2 * _PANEL:
+        ends = np.minimum(np.arange(-(-d // _PANEL) + 1) * _PANEL, d)
+
+        def fill(first: int, last: int) -> None:
+            for start, stop in itertools.pairwise(ends[first : last + 1]):
+                for block in _blocks(rows):
+                    own = block[:, start:stop]
+                    routines.syrk(own, total[start:stop, start:stop])
+                    routines.gemm(own.T, block[:, :start], total[start:stop, :start], beta=1.0)
+
+        _share(fill, n * ends**2 // 2)
+    else:
+        blocks = _blocks(rows)
+        shares = np.zeros((len(blocks), d, d))
+
+        def add(first: int, last: int) -> None:
+            for i in range(first, last):
+                routines.syrk(blocks[i], shares[i])
+
+        _share(add, np.arange(len(blocks) + 1) * (_BLOCK * d * d // 2))
+        for share in shares:
+            total += share
+    return mirrored(total)
+
+
+def share_rows(compute: Callable[[slice], None], n_rows: int, size: int, work_of_row: int) -> None:
+    """Call ``compute`` on slices of ``size`` rows, but for the last, in several threads if the work is worth it."""
+
+    def compute_some(first: int, last: int) -> None:
+        for start in range(first * size, min(last * size, n_rows), size):
+            compute(slice(start, min(start + size, n_rows)))
+
+    _share(compute_some, np.arange(-(-n_rows // size) + 1) * (size * work_of_row))
+
+
+def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray) -> None:
+    def compute_alone(first: int, last: int) -> None:
+        with at_most_threads(1):
+            compute(first, last)
+
+    with at_most_threads(1):
+        run_ranges(compute_alone, cumulative_work, parts_per_thread=4, least_work=_LEAST_WORK)
+
+
+def _blocks(rows: np.ndarray) -> list[np.ndarray]:
+    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+
+
+def cholesky(matrix: np.ndarray) -> np.ndarray:
+    """Lower triangular L with LLᵀ the matrix.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the matrix is not positive definite to rounding.
+    """
+    with _threads_for(matrix):
+        upper, info = dpotrf(matrix.T, lower=0)
+    if info != 0:
+        raise np.linalg.LinAlgError("The matrix is not positive definite.")
+    return upper.T
+
+
+def lower_inverse(factor: np.ndarray) -> np.ndarray:
+    """L⁻¹ for lower triangular L."""
+    with _threads_for(factor):
+        return _checked(dtrtri(factor.T, lower=0)).T
+
+
+def inverse_from_factor(factor: np.ndarray) -> np.ndarray:
+    """(LLᵀ)⁻¹ for lower triangular L."""
+    with _threads_for(factor):
+        return mirrored(_checked(dpotri(factor.T, lower=0)).T)
+
+
+def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues, ascending, and eigenvectors by columns of a symmetric matrix."""
+    with _threads_for(matrix):
+        values, vectors, info = dsyevd(matrix)
+    if info != 0:
+        raise np.linalg.LinAlgError("The eigenvalues did not converge.")
+    return values, vectors
+
+
+def mirrored(lower: np.ndarray) -> np.ndarray:
+    """A symmetric matrix from its lower triangle, in place."""
+    for i in range(1, len(lower)):
+        lower[:i, i] = lower[i, :i]
+    return lower
+
+
+@contextmanager
+def _threads_for(matrix: np.ndarray) -> Iterator[None]:
+    if len(matrix) > _SMALL:
+        yield
+    else:
+        with at_most_threads(1):
+            yield
+
+
+def _checked(answer: tuple[np.ndarray, int]) -> np.ndarray:
+    matrix, info = answer
+    if info != 0:
+        raise np.linalg.LinAlgError("The matrix is singular to working precision.")
+    return matrix

@@ -1,0 +1,250 @@
+"""Does a model keep its promises, and does a plan keep its own? Checks that can find a leak, and cannot prove there is none.
+
+records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (_audit_search, _audit_chunks)
+        ─▶ fits with fixed noisy totals: nothing else may differ               (_audit_replay, _audit_compare)
+plan    ─▶ noise and samples: size, law, fresh every time                      (_audit_noise)
+        ─▶ canaries: a lower bound on ε from real runs, against the claim      (_audit_canaries)
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
+from vips.auditing.canaries import canary_bound
+from vips.auditing.chunks import compare_large_chunk
+from vips.auditing.compare import SAME, replay_findings
+from vips.auditing.memory import memory_finding
+from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
+from vips.auditing.records import Table, for_records, hostile_records
+from vips.auditing.replay import KINDS, Replay, frozen, replay
+from vips.auditing.report import AuditReport, Finding
+from vips.auditing.samples import event_finding, sample_finding
+from vips.auditing.search import Search, lattice_findings, sum_findings
+from vips.auditing.sums import ClippedSum
+from vips.auditing.surroundings import Surroundings
+from vips.privacy.ledger.ledger import current_ledger
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["AuditReport", "Finding", "audit"]
+
+# A model without fault fails by chance with at most this probability, shared among all statistical checks.
+FALSE_ALARM, N_CHECKS = 1e-6, 40
+LEVEL = FALSE_ALARM / N_CHECKS
+LARGEST_TABLE = 200
+REPLAYED = 15
+TRIALS_PER_DRAW = 5  # noise on a model's own sums is slower to draw
+LARGEST_BATCHED = 4000
+
+
+def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = None) -> AuditReport:
+    """Look for ways in which a private fit of ``model`` would break its guarantee.
+
+    Neighbouring data sets are made from ``X`` and from records that are built to hurt; the model's clipped sums, whole
+    fits, noise and samples are compared with what its plan states; and canaries give a lower bound on ε, which must not
+    exceed the plan's claim. An audit looks at records, so that its report is **not private**: use public or synthetic
+    records of the right shape.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        With a private plan as ``privacy``. It is cloned, never changed.
+    X : array or CSR matrix of shape (n_records, n_features)
+        At least two records; at most 200 are used. Whole numbers are attacked as floats, too, where the model takes them.
+    y : array of shape (n_records, ...), optional
+    n_runs : int
+        Trials of the plan's mechanism with and without a canary. 0 leaves out everything statistical.
+    random_state : None, int or Generator
+        Seeds the search for records. Samples and noise come from the operating system, as in a fit.
+
+    Returns
+    -------
+    AuditReport
+        One finding for each thing that was checked; ``passed`` if none failed.
+
+    Raises
+    ------
+    ValueError
+        If the model has no private plan, its noise is reproducible, or a ledger is open (an audit makes many fits).
+
+    Guarantees
+    ----------
+    - A model and plan that keep their promises, and say nothing by chance, fail with probability at most 1e-6.
+    - A lower bound on ε above the claim refutes the claim with that confidence: trials are what the claim says they are,
+      independent, or else it is wrong already.
+    - A passed audit proves nothing: it looked at some records, some posteriors, and one implementation at work. What it
+      cannot find is listed in docs/audit.md.
+    - Classes and modules of the model's author, the environment and global generators are put back.
+
+    Examples
+    --------
+    >>> from vips import LatentDirichletAllocation, PrivacyPlan, audit
+    >>> from vips.datasets import make_lda_corpus
+    >>> plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+    >>> model = LatentDirichletAllocation(n_components=3, vocabulary=20, privacy=plan)
+    >>> counts = make_lda_corpus(50, n_topics=3, n_words=20, document_length=30, random_state=0).counts
+    >>> audit(model, counts, n_runs=1000, random_state=0).passed
+    True
+    """
+    plan = model.privacy
+    if not isinstance(plan, PrivacyPlan) or not plan.is_private:
+        raise ValueError("There is nothing to audit without noise: give the model a PrivacyPlan as `privacy`.")
+    if plan.reproducible_noise:
+        raise ValueError(
+            "With reproducible_noise=True there is no guarantee to audit: whoever knows the seed knows the noise."
+        )
+    if current_ledger(plan.sent_from) is not None:
+        raise ValueError(
+            "A ledger is open: an audit makes many fits, which should not be charged to it. Close it first."
+        )
+    if n_runs != 0 and n_runs < 1000:
+        raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
+    table = Table.of(X, y)
+    surroundings = Surroundings(model)
+    try:
+        return _Audit.of(model, table, np.random.default_rng(random_state), surroundings).report(n_runs)
+    finally:
+        surroundings.put_back()
+
+
+@dataclass
+class _Audit:
+    """One audit: the model, its plan with the clip norm filled in, records to start from, and what is around."""
+
+    model: object
+    plan: PrivacyPlan
+    table: Table
+    rng: np.random.Generator
+    surroundings: Surroundings
+
+    @classmethod
+    def of(cls, model, table: Table, rng: np.random.Generator, surroundings: Surroundings) -> _Audit:
+        table = table.take(np.sort(rng.permutation(len(table))[:LARGEST_TABLE]))
+        audit = cls(model, model.privacy, table.as_float(), rng, surroundings)
+        shown, fitted, _ = audit.fit(audit.table)
+        if shown.error is not None:  # perhaps the model takes whole numbers only
+            audit.table = table
+            shown, fitted, _ = audit.fit(table)
+        if shown.error is not None:
+            raise ValueError(f"{type(model).__name__} cannot be fitted to X. {shown.error}")
+        audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
+        return audit
+
+    def report(self, n_runs: int) -> AuditReport:
+        search, findings = self.sums()
+        findings += [*self.replays(), event_finding(self.plan)]
+        if n_runs:
+            few = self.table.take(slice(8))
+            findings += [
+                sample_finding(self.plan, LEVEL),
+                fresh_finding(self.make, for_records(self.plan, len(few)), few, LEVEL),
+            ]
+            findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
+        return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
+
+    def make(self, plan: PrivacyPlan):
+        """An unfitted clone with another plan."""
+        from sklearn.base import clone
+
+        return clone(self.model).set_params(privacy=plan, random_state=0)
+
+    def fit(self, table: Table, kind: str = "noisy", surroundings: Surroundings | None = None):
+        """A fit with fixed totals: what it showed, the fitted model, its posteriors."""
+        plan = frozen(self.plan, len(table), n_steps=min(self.plan.n_steps, 3), kind=kind)
+        return replay(self.make(plan), plan, table, surroundings)
+
+    def sums(self) -> tuple[Search, list[Finding]]:
+        """The search that matters to the plan, and the findings of both."""
+        everyone = {"sampling": "full", "sampling_rate": 1.0, "batch_size": None, "n_records": None, "n_steps": 1}
+        plan = replace(self.plan, noise="gaussian", **everyone)
+        plain, exact = Search("gaussian"), Search("discrete")
+        ends = []
+        for kind in KINDS:
+            _, fitted, posteriors = self.fit(self.table, kind)
+            ends += [posteriors[0], posteriors[-1]] if kind == "noisy" else [posteriors[-1]]
+        for posterior in ends:
+            plain.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
+        compare_large_chunk(plain, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
+        used = self.plan.noise == "discrete"
+        try:
+            plan = replace(plan, noise="discrete")
+            plan.lattice(fitted.blocks())
+        except ValueError:  # too much noise, or too many coordinates, for a lattice
+            return plain, sum_findings(plain)
+        for posterior in ends[1::2] if used else ends[-1:]:
+            exact.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
+        if used:
+            compare_large_chunk(exact, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
+        return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
+
+    def replays(self) -> list[Finding]:
+        """Fits to neighbours; each starts from the surroundings that were there before the audit."""
+        neighbours = self.neighbours()
+
+        def fit(table: Table):
+            self.surroundings.put_back()
+            return self.fit(table, surroundings=self.surroundings)
+
+        @functools.cache
+        def shown(name: str, i: int) -> Replay:
+            return fit(neighbours[name])[0]
+
+        fit(self.table)  # what only a first fit does to other modules is not of interest
+        reference, fitted, _ = fit(self.table)
+        n_steps = fitted.privacy_.plan.n_steps
+        others = {name: shown(name, 0) for name in neighbours}
+        findings = replay_findings(reference, n_steps, others, lambda name, i: shown(name, i + 1))
+        plan = frozen(self.plan, len(self.table), n_steps)
+        return [*findings, memory_finding(self.make(plan), plan, self.table)]
+
+    def neighbours(self) -> dict[str, Table]:
+        table = self.table
+        hostile = list(hostile_records(table, self.rng).items())
+        hostile = hostile[:: max(1, len(hostile) // REPLAYED)]
+        neighbours = {SAME: table}
+        for i, (name, record) in enumerate(hostile):
+            if i % 2 and self.plan.relation == "add_or_remove":
+                neighbours[f"{name}, added"] = table.joined(record)
+            else:
+                neighbours[f"{name}, replacing record 0"] = record.joined(table.take(slice(1, None)))
+        if self.plan.relation == "add_or_remove":
+            neighbours["a record removed"] = table.take(slice(-1))
+            neighbours["one record"], neighbours["no record"] = table.take([0]), table.take(slice(0))
+        return neighbours
+
+    def one_step(self, search: Search, n_runs: int) -> list[Finding]:
+        """Noise on the model's own sums, and how well it hides the worst record that was found."""
+        replaced = self.plan.relation == "replace_one"
+        pair = search.worst_replaced if replaced else search.worst_added
+        checked = "the model's clipped sums of the worst pair of neighbours, with noise"
+        if pair is None or not np.isfinite(pair.moved):
+            measured = "the sums did not differ" if pair is None else "the sums differ without bound"
+            return [Finding("one step of the model", checked, measured, "a finite difference", None)]
+        draws = draw_noise(pair, n_runs // TRIALS_PER_DRAW, self.rng)
+        plan = pair.clipped_sum.plan
+        ratios = log_likelihood_ratio(draws.scores[:, None] - replaced, plan)  # replaced: 0 and 2 become -1 and 1
+        bound = lower_bound(ratios, draws.in_world_a, plan, 1.0 - LEVEL)
+        advice = "one step releases more than is accounted for: see sensitivity and noise."
+        return [
+            *noise_findings(draws, plan, LEVEL),
+            canary_finding("one step of the model", checked, bound, advice),
+        ]
+
+    def canaries(self, n_runs: int) -> list[Finding]:
+        """The plan's mechanism, without the model."""
+        findings = []
+        plan = self.plan
+        if plan.sampling == "fixed":
+            plan = for_records(plan, min(plan.n_records, LARGEST_BATCHED))
+        for n_steps in sorted({1, plan.n_steps}):
+            name = "canary, one step" if n_steps == 1 else "canary, all steps"
+            checked = f"records of norm C or more along one direction, {n_steps} steps of the engine"
+            bound = canary_bound(replace(plan, n_steps=n_steps), n_runs, self.rng, 1.0 - LEVEL)
+            advice = (
+                "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
+            )
+            findings.append(canary_finding(name, checked, bound, advice))
+        return findings

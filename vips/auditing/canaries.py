@@ -1,0 +1,155 @@
+"""Canaries: records that move the sum by exactly C, along a direction that no other record touches.
+
+A canary's statistics have norm 10 C along one coordinate, so that the clip is at work. World A holds it; world B does not (or,
+under replace-one, holds its opposite). Many canaries share one run of the engine, each along a coordinate of its own:
+coordinates have independent noise, and rows independent coins, so that they are independent trials of one mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["CanaryModel", "canary_bound", "canary_totals", "run_engine"]
+
+N_OTHERS = 5
+CANARIES_PER_RUN, STEPS_IN_ALL_RUNS = 1000, 5000
+
+
+class _CanaryStatistics:
+    """Row (j, s, id): s × 10 C along coordinate j of block ``canary``; row (-1, s, id): s C along one of block ``other``."""
+
+    sums_are_new = True
+
+    def __init__(self, rows: np.ndarray, blocks: Mapping[str, object], clip_norm: float) -> None:
+        self._is_canary = rows[:, 0] >= 0
+        self._place = np.where(self._is_canary, rows[:, 0], 0).astype(np.int64)
+        self._scaled = rows[:, 1] * clip_norm * np.where(self._is_canary, 10.0, 1.0)
+        self._scale = np.where(self._is_canary, blocks["canary"].scale, blocks["other"].scale)
+        self._n_canaries = blocks["canary"].shape[0]
+
+    def norms(self, blocks) -> np.ndarray:
+        return np.abs(self._scaled)
+
+    def weighted_sum(self, weights) -> dict[str, np.ndarray]:
+        values = weights * self._scaled * self._scale
+        canaries = np.bincount(self._place, values * self._is_canary, minlength=self._n_canaries)
+        return {"canary": canaries, "other": np.array([values[~self._is_canary].sum(), 0.0])}
+
+    def rounded_sum(self, weights, blocks, lattice) -> dict[str, np.ndarray]:
+        values = weights * self._scaled * self._scale
+        canary = lattice.rounded(values, blocks["canary"]) * self._is_canary
+        other = lattice.rounded(values, blocks["other"]) * ~self._is_canary
+        canaries = np.zeros(self._n_canaries, np.int64)
+        np.add.at(canaries, self._place, canary)
+        return {"canary": canaries, "other": np.array([other.sum(), 0])}
+
+
+class CanaryModel:
+    """What the engine needs of a model, with canaries as records. Its posterior is nothing.
+
+    Attributes
+    ----------
+    samples : list of ndarray
+        The id of every record in each step's sample; filled by a run.
+    """
+
+    chunk_size = 1 << 20
+    exact_rows = True
+    random_state = 0  # that sampling and noise depend on it would be seen
+
+    def __init__(self, n_canaries: int, clip_norm: float) -> None:
+        from vips.statistics import Block
+
+        self._clip_norm = clip_norm
+        self._blocks = {"canary": Block((n_canaries,), scale=2.0), "other": Block((2,), scale=0.5)}
+        self._sample: list[np.ndarray] = []
+        self.samples: list[np.ndarray] = []
+
+    def blocks(self):
+        return self._blocks
+
+    def initial(self, rng):
+        return {name: np.zeros(block.shape) for name, block in self._blocks.items()}
+
+    def step_size(self, t):
+        return 1.0
+
+    def valid_records(self, rows):
+        return np.ones(len(rows), dtype=bool)
+
+    def expected_statistics(self, rows, posterior):
+        self._sample.append(rows[:, 2])
+        return _CanaryStatistics(rows, self._blocks, self._clip_norm)
+
+    def to_posterior(self, average, noise_std, previous):
+        if previous is not None:
+            self.samples.append(np.concatenate([np.zeros(0), *self._sample]).astype(np.int64))
+            self._sample = []
+        return {}
+
+
+class _Recorder:
+    """Stands where a fit has its journal, and keeps what is released."""
+
+    start = None
+
+    def __init__(self) -> None:
+        self.totals: list[Mapping[str, np.ndarray]] = []
+
+    def released(self, step) -> None:
+        pass
+
+    def commit(self, step, noisy, average, noise_std, posterior) -> None:
+        self.totals.append({name: np.array(value) for name, value in noisy.items()})
+
+
+def run_engine(model, rows: np.ndarray, plan: PrivacyPlan) -> list[Mapping[str, np.ndarray]]:
+    """The noisy totals of every step of one run."""
+    from vips import engine
+    from vips.data import InMemoryData
+
+    recorder = _Recorder()
+    engine.run(model, InMemoryData(rows), plan, recorder)
+    return recorder.totals
+
+
+def canary_totals(plan: PrivacyPlan, n_canaries: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy totals of every step along canaries, from one run of the engine with the plan's own randomness.
+
+    Returns
+    -------
+    totals : ndarray of shape (n_canaries, n_steps)
+        In units of C.
+    in_world_a : ndarray of bool, shape (n_canaries,)
+    """
+    world = rng.integers(0, 2, n_canaries).astype(bool)
+    signs = np.where(world, 1.0, -1.0 if plan.relation == "replace_one" else 0.0)
+    place = np.flatnonzero(signs)
+    n_others = N_OTHERS if plan.sampling != "fixed" else plan.n_records - len(place)
+    others = np.column_stack([np.full(n_others, -1.0), np.resize([1.0, -1.0, 0.5], n_others)])
+    rows = rng.permutation(np.concatenate([np.column_stack([place, signs[place]]), others]))
+    model = CanaryModel(n_canaries, plan.clip_norm)
+    released = run_engine(model, np.column_stack([rows, np.arange(len(rows))]), plan)
+    scale = plan.clip_norm * model.blocks()["canary"].scale
+    return np.array([total["canary"] / scale for total in released]).T, world
+
+
+def canary_bound(
+    plan: PrivacyPlan, n_trials: int, rng: np.random.Generator, confidence: float, canaries_per_run: int | None = None
+) -> CanaryBound:
+    """A lower bound on ε of a plan (with its clip norm) from runs of the engine."""
+    if canaries_per_run is None:
+        canaries_per_run = max(CANARIES_PER_RUN, n_trials * plan.n_steps // STEPS_IN_ALL_RUNS)
+    if plan.sampling == "fixed":
+        canaries_per_run = max(1, min(canaries_per_run, plan.n_records - N_OTHERS))
+    ratios, worlds = [], []
+    for _ in range(-(-n_trials // canaries_per_run)):
+        totals, world = canary_totals(plan, canaries_per_run, rng)
+        ratios.append(log_likelihood_ratio(totals, plan))
+        worlds.append(world)
+    return lower_bound(np.concatenate(ratios), np.concatenate(worlds), plan, confidence)

@@ -1,0 +1,223 @@
+"""Is the noise what the plan says: its size, its law, and fresh every time?"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from vips.auditing.records import Table
+from vips.auditing.report import Finding
+from vips.auditing.sums import WorstPair, coordinates
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings"]
+
+COORDINATES_HELD = 200
+COORDINATES_HEARD = 100_000
+COORDINATES_DRAWN = 2e7  # in all draws together
+
+
+@dataclass
+class Draws:
+    """Noise on the sums of two neighbouring data sets.
+
+    Attributes
+    ----------
+    scores, in_world_a : ndarray of shape (n_draws,)
+        Noisy sums along the neighbours' difference, in units of C; 0 is the sum without the record.
+    held : ndarray of shape (n_draws, at most 200)
+        Noise of some coordinates, divided by the standard deviation that the plan states.
+    squares : dict of str to (sum of squares, number of values)
+        Of all coordinates so divided, by block.
+    """
+
+    scores: np.ndarray
+    in_world_a: np.ndarray
+    held: np.ndarray
+    squares: Mapping[str, tuple[float, int]]
+
+
+def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws:
+    """Noise by the plan, ``n_draws`` times, half of them on each of two neighbouring sums."""
+    sums = pair.clipped_sum
+    plan, blocks = sums.plan, sums.blocks
+    totals = [sums.arrays(pair.without), sums.arrays(pair.with_record)]
+    lattice = plan.lattice(blocks)
+    values = [
+        coordinates({k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total, blocks)
+        for total in totals
+    ]
+    shift = values[1] - values[0]
+    length = float(np.linalg.norm(shift))
+    direction = shift / length
+    n_draws = int(min(n_draws, max(400, COORDINATES_DRAWN // len(direction))))
+    held = rng.permutation(len(direction))[:COORDINATES_HELD]
+    scores, noises, squares = np.empty(n_draws), np.empty((n_draws, len(held))), np.zeros(len(direction))
+    randomness = plan.randomness(0)
+    world = np.arange(n_draws) % 2
+    for i in range(n_draws):
+        noise = coordinates(plan.add_noise(totals[world[i]], blocks, randomness, i + 1), blocks) - values[world[i]]
+        scores[i] = (noise @ direction + world[i] * length) / plan.clip_norm
+        noises[i] = noise[held] / plan.noise_std()
+        squares += (noise / plan.noise_std()) ** 2
+    sizes = [coordinates({name: np.zeros(b.shape)}, {name: b}).size for name, b in blocks.items()]
+    parts = np.split(squares, np.cumsum(sizes)[:-1])
+    by_block = {name: (float(part.sum()), part.size * n_draws) for name, part in zip(blocks, parts, strict=True)}
+    return Draws(scores, world.astype(bool), noises, by_block)
+
+
+def law_of(held: np.ndarray) -> dict[str, float]:
+    """p-values of standard normals, independent from coordinate to coordinate and from draw to draw."""
+    n, k = held.shape
+    some = held.ravel()[:200_000]
+    beyond = int(np.sum(np.abs(some) > 2.5))
+    found = {
+        "not normal": stats.kstest(some, "norm").pvalue,
+        "tails": stats.binomtest(beyond, some.size, 2.0 * stats.norm.sf(2.5)).pvalue,
+        "draws are dependent": _no_correlation(held[1:].ravel(), held[:-1].ravel()),
+    }
+    if k > 1 and n > 20:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            correlation = np.nan_to_num(np.corrcoef(held, rowvar=False)[np.triu_indices(k, 1)], nan=1.0)
+            z = np.arctanh(np.clip(correlation, -1.0, 1.0)) * np.sqrt(n - 3.0)
+        found["coordinates are dependent"] = min(1.0, 2.0 * stats.norm.sf(np.abs(z).max()) * len(z))
+        # Σ z² has mean and variance of a χ², and shared noise makes it far larger
+        found["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
+    return {name: float(p) for name, p in found.items()}
+
+
+def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    z = np.mean(first * second) * np.sqrt(len(first))  # products of independent normals have variance 1
+    return float(min(1.0, 2.0 * stats.norm.sf(0.9 * abs(z))))
+
+
+# -- sharing ----------------------------------------------------------------------------------------------------
+
+
+def _listening(plan: PrivacyPlan, heard: list[np.ndarray]) -> PrivacyPlan:
+    """The plan in two steps, which puts the noise it adds into ``heard``, in units of its standard deviation."""
+    plan = replace(plan, n_steps=2)
+    add_noise = plan.add_noise
+
+    def listening(total, blocks, randomness, step):
+        noisy = add_noise(total, blocks, randomness, step)
+        lattice = plan.lattice(blocks)
+        exact = {k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total
+        noise = coordinates(noisy, blocks) - coordinates(exact, blocks)
+        heard.append(noise[:COORDINATES_HEARD] / plan.noise_std())
+        return noisy
+
+    object.__setattr__(plan, "add_noise", listening)
+    return plan
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Size of differences of noise that should be independent, relative to √2 standard deviations; 0 if it is shared."""
+
+    ratio: float
+    p_value: float
+
+
+def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, Sharing]:
+    """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``.
+
+    Parameters
+    ----------
+    make_model : callable
+        ``make_model(plan)`` is an unfitted clone.
+    """
+    heard, heard_louder = [], []
+    quiet = _listening(plan, heard)
+    louder = _listening(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), heard_louder)
+    model = make_model(quiet)
+    with _same_global_seed() as reseed:
+        for _ in range(n_fits):
+            reseed()
+            model.fit(*table.fit_arguments)
+        for each in (quiet, louder):
+            for _ in range(n_fits):
+                reseed()
+                make_model(each).fit(*table.fit_arguments)
+    refits, clones = np.split(np.array(heard).reshape(2 * n_fits, 2, -1), 2)
+    others = np.array(heard_louder).reshape(n_fits, 2, -1)
+    return {
+        "two steps": _difference(clones[:, 0], clones[:, 1]),
+        "two fits of one object": _difference(refits[0::2], refits[1::2]),
+        "two clones": _difference(clones[0::2], clones[1::2]),
+        "two noise levels": _difference(clones, others),
+    }
+
+
+def _difference(first: np.ndarray, second: np.ndarray) -> Sharing:
+    squares = (first - second).ravel() ** 2 / 2.0
+    total, n = float(squares.sum()), squares.size
+    return Sharing(
+        float(np.sqrt(total / n)), float(min(1.0, 2.0 * min(stats.chi2.cdf(total, n), stats.chi2.sf(total, n))))
+    )
+
+
+@contextlib.contextmanager
+def _same_global_seed() -> Iterator:
+    """Noise must not come from a generator that anybody can seed. The states are put back."""
+    states = np.random.get_state(), random.getstate()  # noqa: NPY002
+
+    def reseed() -> None:
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+
+    try:
+        yield reseed
+    finally:
+        np.random.set_state(states[0])  # noqa: NPY002
+        random.setstate(states[1])
+
+
+# -- findings ---------------------------------------------------------------------------------------------------
+
+
+def noise_findings(draws: Draws, plan: PrivacyPlan, level: float) -> list[Finding]:
+    """Size and law of the noise; each check fails by chance with probability ``level``."""
+    ratios, passed = {}, True
+    for name, (squares, n) in draws.squares.items():
+        ratios[name] = float(np.sqrt(squares / n))
+        passed &= bool(min(stats.chi2.cdf(squares, n), stats.chi2.sf(squares, n)) >= level / (2.0 * len(draws.squares)))
+    p_values = law_of(draws.held)
+    words = "; ".join(name for name, p in p_values.items() if p < level) or f"smallest p {min(p_values.values()):.2g}"
+    return [
+        Finding(
+            "noise: size", f"standard deviation of {len(draws.scores)} draws by block, relative to σ C scale",
+            ", ".join(f"{name} {ratio:.4f}" for name, ratio in ratios.items()), "1 up to chance", passed,
+            "the noise has another size than the one that is accounted for.", ratios,
+        ),
+        Finding(
+            "noise: law", "normal (Kolmogorov-Smirnov, tails), independent between coordinates and draws", words,
+            f"p ≥ {level:.2g}", min(p_values.values()) >= level,
+            "the noise is not independent normals in every isometric coordinate.", p_values,
+        ),
+    ]  # fmt: skip
+
+
+def fresh_finding(make_model, plan: PrivacyPlan, table: Table, level: float) -> Finding:
+    """Whether any draw is used twice; arguments as of :func:`fresh_noise`."""
+    name, checked = (
+        "noise: fresh",
+        "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ",
+    )
+    try:
+        found = fresh_noise(make_model, plan, table)
+    except Exception as error:  # of a fit to ordinary records: samples decide whether it comes
+        measured = f"a fit raised {type(error).__name__}: {error}"
+        return Finding(name, checked, measured, "no error", False, "whether a fit raises may not depend on the sample.")
+    ratios = {name: sharing.ratio for name, sharing in found.items()}
+    return Finding(
+        name, checked, ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()), "about 1; 0 for a draw used twice",
+        min(sharing.p_value for sharing in found.values()) >= level,
+        "noise is used twice: two releases with one draw can be subtracted. It must come from the operating system, in "
+        "every step of every fit.", ratios,
+    )  # fmt: skip

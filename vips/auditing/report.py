@@ -1,0 +1,110 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from dataclasses import asdict, dataclass, field
+
+from vips.privacy.plan import PrivacyPlan
+from vips.privacy.report_fields import plan_fields
+
+__all__ = ["AuditReport", "Finding"]
+
+_WIDTH = 118
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was checked.
+
+    Attributes
+    ----------
+    name : str
+        Short and stable.
+    checked, measured, allowed : str
+        What was looked at, what came out, and what would have been in order.
+    passed : bool or None
+        None: it does not apply to this model and plan, or nothing that the plan uses depends on it.
+    advice : str
+        What to do about it, if it failed.
+    values : dict of str to float
+        The numbers behind ``measured``.
+    """
+
+    name: str
+    checked: str
+    measured: str
+    allowed: str
+    passed: bool | None
+    advice: str = ""
+    values: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "passed", None if self.passed is None else bool(self.passed))
+        object.__setattr__(self, "values", {name: float(value) for name, value in self.values.items()})
+
+    def to_dict(self) -> dict:
+        """Plain numbers and strings."""
+        values = {name: value if math.isfinite(value) else None for name, value in self.values.items()}
+        return asdict(self) | {"values": values}
+
+    def __str__(self) -> str:
+        verdict = {True: "passed", False: "FAILED", None: "noted"}[self.passed]
+        text = f"{self.checked}: {self.measured} (allowed: {self.allowed})"
+        lines = [f"{verdict}  {self.name}", *textwrap.wrap(text, _WIDTH - 8)]
+        if self.passed is False and self.advice:
+            lines += textwrap.wrap(f"→ {self.advice}", _WIDTH - 8)
+        return "\n        ".join(lines)
+
+
+@dataclass(frozen=True)
+class AuditReport:
+    """The outcome of :func:`vips.audit`. It is computed from records without protection: it is not private.
+
+    ``str()`` lists every finding, ``to_dict()`` gives plain numbers and strings.
+
+    Attributes
+    ----------
+    model : str
+        Name of its class.
+    plan : PrivacyPlan
+        With the clip norm that was used.
+    findings : tuple of Finding
+    """
+
+    model: str
+    plan: PrivacyPlan
+    findings: tuple[Finding, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing was found to be wrong. This is no proof of privacy."""
+        return not self.failed
+
+    @property
+    def failed(self) -> tuple[Finding, ...]:
+        """Findings that a private model cannot have."""
+        return tuple(finding for finding in self.findings if finding.passed is False)
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of that name."""
+        for finding in self.findings:
+            if finding.name == name:
+                return finding
+        raise KeyError(f"{name!r} was not checked; there are {', '.join(finding.name for finding in self.findings)}.")
+
+    def to_dict(self) -> dict:
+        """Plain numbers, strings and lists, ready for JSON: what is not finite becomes None."""
+        return {
+            "model": self.model,
+            "plan": plan_fields(self.plan),
+            "passed": self.passed,
+            "findings": [finding.to_dict() for finding in self.findings],
+        }
+
+    def __str__(self) -> str:
+        failed = [finding.name for finding in self.failed]
+        verdict = f"failed: {'; '.join(failed)}" if failed else "nothing wrong was found, which is no proof"
+        heading = f"Audit of {self.model}: {verdict}. Computed without protection; not for publication if records are private."
+        return "\n".join([*textwrap.wrap(heading, _WIDTH), *(str(finding) for finding in self.findings)])

@@ -1,0 +1,273 @@
+"""Does one record move the clipped sum by more than it may? A search over neighbouring data sets.
+
+Every law here is a statement about S(D), the engine's clipped sum of a data set D at a fixed posterior:
+
+    sensitivity     |S(D + r) - S(D)| ≤ C,  |S(D + r) - S(D + r')| ≤ 2C
+    additivity      S(D + r) - S(D) = S({r}), S({}) = 0: nothing is divided by an observed count
+    independence    a record's statistics are the same alone and in a chunk, in any order and any chunks
+    memory          S(D) is the same again after other records were seen
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from vips.auditing.records import Table, hostile_records, mutated
+from vips.auditing.report import Finding
+from vips.auditing.sums import ClippedSum, WorstPair
+from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
+
+__all__ = ["Search", "each_statistics", "lattice_findings", "sum_findings"]
+
+TOLERANCE = 1e-9
+BASE_SIZE = 8
+MUTATIONS = 20
+LARGEST_MATRIX = 4e6  # entries held to compare all pairs of sums
+UNUSABLE = 1e150  # a record with such a norm, or none, is left out
+
+
+@dataclass
+class Search:
+    """Largest movements found so far, over posteriors and data sets; all relative to C.
+
+    Attributes
+    ----------
+    added, replaced : float
+        Most that adding (or removing), and replacing one record moved the sum.
+    not_additive, not_independent, remembered, inexact : float
+        Largest violation of each law; ``inexact`` is of the sums on the lattice, in any order and any chunks.
+    norm_ratio : float
+        Largest (true norm) / (reported norm).
+    largest_chunk : int
+        Records in the largest chunk.
+    problems : list of str
+        Errors, warnings and infinite sums because of a record.
+    """
+
+    noise: str
+    added: float = 0.0
+    replaced: float = 0.0
+    not_additive: float = 0.0
+    not_independent: float = 0.0
+    remembered: float = 0.0
+    inexact: float = 0.0
+    norm_ratio: float = 0.0
+    largest_chunk: int = 0
+    n_pairs: int = 0
+    culprit: str = "none"
+    misreported: str = "none"
+    problems: list[str] = field(default_factory=list)
+    worst_added: WorstPair | None = None
+    worst_replaced: WorstPair | None = None
+
+    @property
+    def allowed(self) -> float:
+        """Of one added record; twice that of a replaced one."""
+        return SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0 + TOLERANCE
+
+    def run(self, sums: ClippedSum, table: Table, rng: np.random.Generator, n_mutations: int = MUTATIONS) -> None:
+        """Attack one posterior with records made from ``table``, then with mutations of the most successful ones."""
+        records = hostile_records(table, rng)
+        base = table.take(np.sort(rng.permutation(len(table))[:BASE_SIZE]))
+        reference = sums(base, "the given records")
+        empty = sums(base.take(slice(0)), "no record at all")
+        self.not_additive = max(
+            self.not_additive, sums.distance(empty, np.zeros_like(empty)) if empty is not None else 0.0
+        )
+        bases = {"": (base, reference)}
+        if not self.n_pairs:
+            equal = base.take(np.zeros(5, int))
+            bases[", among equal records"] = (equal, sums(equal, "equal records"))
+        moves: list[tuple[float, np.ndarray, Table]] = []
+        given, best = list(records.items()), (0.0, base.take([0]))
+        for i in range(len(given) + n_mutations):
+            if i < len(given):
+                name, record = given[i]
+            else:  # half of them of the record that moved the sum most
+                parent = best[1] if i % 2 else given[rng.integers(len(given))][1]
+                name, record = "a mutated record", mutated(parent, rng)
+            alone = sums(record, name)
+            for where, (others, before) in bases.items():
+                joined = others.joined(record) if rng.integers(2) else record.joined(others)
+                after = sums(joined, name + where)
+                moved = self._note_added(sums, name + where, others, joined, before, after)
+                if alone is None or not np.isfinite(moved):
+                    continue
+                self.not_additive = max(self.not_additive, sums.distance(after - before, alone) / len(joined))
+                if where == "":
+                    moves.append((moved, after, joined))
+                    if len(moves) * len(after) > LARGEST_MATRIX:
+                        del moves[int(np.argmin([move[0] for move in moves]))]
+                    best = max(best, (moved, record), key=lambda pair: pair[0])
+        self._note_replaced(sums, moves)
+        self._orders_and_chunks(sums, base.joined(*records.values()), rng)
+        again = sums(base, "the given records")
+        if again is not None and reference is not None:
+            self.remembered = max(self.remembered, sums.distance(again, reference) / len(base))
+        if self.noise == "gaussian":
+            self._statistics(sums, base, records)
+        self.problems += sums.problems
+
+    def _note_added(self, sums, name, others, joined, before, after) -> float:
+        self.n_pairs += 1
+        if after is None or before is None:
+            return np.inf
+        moved = sums.distance(after, before)
+        if moved > self.added:
+            self.added, self.culprit = moved, name
+            self.worst_added = WorstPair(sums, others, joined, moved)
+        return moved
+
+    def _note_replaced(self, sums, moves) -> None:
+        if len(moves) < 2:
+            return
+        self.n_pairs += len(moves) * (len(moves) - 1) // 2
+        distances = pdist(np.array([after for _, after, _ in moves], dtype=float))
+        pair = int(np.argmax(distances))
+        moved = float(distances[pair]) * sums.unit / sums.plan.clip_norm
+        if moved > self.replaced:
+            first, second = (int(side[pair]) for side in np.triu_indices(len(moves), 1))
+            self.replaced = moved
+            self.worst_replaced = WorstPair(sums, moves[first][2], moves[second][2], moved)
+
+    def _orders_and_chunks(self, sums, everything, rng) -> None:
+        together = sums(everything, "all hostile records together")
+        order = rng.permutation(len(everything))
+        for rows, chunk_size in ((order, None), (order, 3), (np.arange(len(everything)), 1)):
+            other = sums(everything.take(rows), "all hostile records together", chunk_size)
+            if other is None or together is None:  # an error, which has been noted
+                continue
+            gap = sums.distance(other, together) / len(everything)
+            if self.noise == "discrete":
+                self.inexact = max(self.inexact, gap)
+            self.not_independent = max(self.not_independent, gap)
+
+    def _statistics(self, sums, base, records) -> None:
+        """Norms and sums of single records, in one chunk and alone."""
+        names = [f"record {i} of the chunk" for i in range(len(base))] + list(records)
+        everything = base.joined(*records.values())
+        try:
+            with np.errstate(all="ignore"):
+                valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))
+                usable = everything.take(valid)
+                for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
+                    for own_norm, own in each_statistics(sums, usable.take([i]), [0]):
+                        self.note_statistics(names[valid[i]], norm, vector, own_norm, own)
+        except Exception as error:
+            sums.problems.append(f"statistics: {type(error).__name__}: {error}")
+
+    def note_statistics(self, name, norm, vector, own_norm, own) -> None:
+        """Compare norm and statistics of a record in a chunk with those that it has alone."""
+        if norm < UNUSABLE or own_norm < UNUSABLE:  # else the record is left out of the sum
+            gap = max(np.linalg.norm(vector - own), abs(norm - own_norm)) / max(np.linalg.norm(own), 1e-150)
+            self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
+        for reported, statistics in ((norm, vector), (own_norm, own)):
+            true = np.linalg.norm(statistics)
+            if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
+                ratio = true / reported if reported > 0.0 and np.isfinite(true) else np.inf
+                if ratio > self.norm_ratio:
+                    self.norm_ratio, self.misreported = float(ratio), name
+
+
+def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
+    """Reported norm and scaled statistics of some records of one chunk; no statistics where the norm is unusable."""
+    statistics = sums.model.expected_statistics(table.as_chunk(), sums.posterior)
+    norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
+    for i in rows:
+        arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
+        # the Frobenius norm of an array as it is, symmetric or not, is what the clip must cover
+        vector = [np.ravel(arrays[name]) / block.scale for name, block in sums.blocks.items()]
+        yield norms[i], np.concatenate(vector)
+
+
+def sum_findings(search: Search) -> list[Finding]:
+    """What a search found on sums in floating point."""
+    return [
+        _sensitivity("sensitivity", search),
+        Finding(
+            "norms",
+            "norms that the model reports, against the norms of what it sums",
+            f"at most {search.norm_ratio:.9g} of the norm reported ({search.misreported})",
+            f"1 + {TOLERANCE:g}",
+            search.norm_ratio <= 1.0 + TOLERANCE,
+            "norms under-report: `norms` must be at least the joint L2 norm, over all blocks divided by their scales, of what "
+            "`weighted_sum` sums. Multiply by 1 + 1e-9 to cover rounding.",
+            {"ratio": search.norm_ratio},
+        ),
+        _law(
+            "independence",
+            search.not_independent,
+            "statistics and norms of a record alone and among others, sums in another order and in other chunks, of up to "
+            f"{search.largest_chunk} records",
+            "a record's statistics depend on other records in its chunk: compute row i from row i and the posterior alone, "
+            "with no maximum, mean or scale over the rows.",
+        ),
+        _law(
+            "additivity",
+            search.not_additive,
+            "what a record adds to a sum, against what it gives alone",
+            "the total is not a plain sum: nothing may be divided by the number of records or the size of the sample, and a "
+            "record of weight 0 must be absent, not multiplied by 0.",
+        ),
+        _law(
+            "memory",
+            search.remembered,
+            "the same sum before and after other records were seen",
+            "something of earlier records survives a step: keep no latent variables from batch to batch.",
+        ),
+        _no_problems("defective records", search, "records with NaN, infinite, huge, tiny or negative entries"),
+    ]
+
+
+def lattice_findings(search: Search, used: bool) -> list[Finding]:
+    """What a search found on integer sums; of no consequence unless they are ``used`` by the plan."""
+    findings = [
+        _sensitivity("sensitivity on the lattice", search),
+        _law(
+            "sums on the lattice",
+            max(search.inexact, search.not_additive, search.remembered),
+            "integer sums in any order and in any chunks, and what a record adds to them",
+            'with noise="discrete" a record\'s rounded share must be a function of that record alone, to the last bit: in '
+            "`rounded_sum`, hold no sum over records in floating point, and let no product over a chunk decide a last bit.",
+            allowed=0.0,
+        ),
+        _no_problems("defective records on the lattice", search, "the same records, rounded"),
+    ]
+    return [finding if used or finding.passed else replace(finding, passed=None) for finding in findings]
+
+
+def _sensitivity(name: str, search: Search) -> Finding:
+    added, replaced, allowed = search.added, search.replaced, search.allowed
+    return Finding(
+        name,
+        f"movement of the clipped sum over {search.n_pairs} pairs of neighbours, relative to the clip norm",
+        f"{added:.6g} when a record is added or removed ({search.culprit}), {replaced:.6g} when one is replaced",
+        f"{allowed:.10g} and {2.0 * allowed:.10g}",
+        added <= allowed and replaced <= 2.0 * allowed,
+        "one record moves the sum further than the noise is scaled to: one clip for all blocks jointly, by norms that are "
+        "never too small.",
+        {"added": added, "replaced": replaced, "tightness": max(added, replaced / 2.0) / allowed},
+    )
+
+
+def _law(name: str, gap: float, checked: str, advice: str, allowed: float = TOLERANCE) -> Finding:
+    measured = f"a difference of {gap:.3g}" if gap else "no difference"
+    return Finding(name, checked, measured, f"{allowed:g}", gap <= allowed, advice, {"gap": gap})
+
+
+def _no_problems(name: str, search: Search, checked: str) -> Finding:
+    problems = list(dict.fromkeys(search.problems))
+    measured = "; ".join(problems[:3]) + (f"; and {len(problems) - 3} more" if len(problems) > 3 else "")
+    return Finding(
+        name,
+        checked,
+        measured or "no error, no warning, finite sums",
+        "no error, no warning, finite sums",
+        not problems,
+        "a record can be noticed by what it breaks: let `valid_records` drop it, or give it a norm that is not finite.",
+        {"problems": float(len(problems))},
+    )

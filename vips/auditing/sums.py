@@ -1,0 +1,110 @@
+"""The engine's clipped sum as a function of a data set, with its errors and warnings written down."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vips.auditing.records import Table
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["ClippedSum", "WorstPair", "coordinates"]
+
+
+def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
+    """All blocks as one vector of scaled, isometric coordinates; shape (..., n_coordinates).
+
+    ``arrays`` may have further axes in front. Of a symmetric block: the upper triangle, √2 times what is off the diagonal.
+    """
+    parts = []
+    for name, block in blocks.items():
+        array = np.asarray(arrays[name]) / block.scale
+        leading = array.ndim - len(block.shape)
+        if block.symmetric:
+            rows, columns = np.triu_indices(block.shape[-1])
+            array = array[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
+        parts.append(array.reshape(*array.shape[:leading], -1))
+    return np.concatenate(parts, axis=-1)
+
+
+def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
+    """Sums on the lattice as one vector of integers, which are isometric coordinates already."""
+    parts = [
+        arrays[name][(..., *np.triu_indices(block.shape[-1]))] if block.symmetric else arrays[name]
+        for name, block in blocks.items()
+    ]
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+@dataclass
+class ClippedSum:
+    """S(D) at one posterior; remembers what went wrong instead of raising it.
+
+    ``plan`` takes every record (q = 1). With ``noise="discrete"`` sums are integers, to be multiplied by ``unit``.
+    """
+
+    model: object
+    plan: PrivacyPlan
+    posterior: object
+    problems: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.blocks = self.model.blocks()
+        lattice = self.plan.lattice(self.blocks)
+        self.unit = 1.0 if lattice is None else lattice.unit
+        self._randomness = self.plan.randomness(0)
+        self._ordinary: frozenset[str] | None = None  # warnings that come whatever the records
+
+    def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
+        """By block, as the engine gives them."""
+        from vips import engine
+        from vips.data import InMemoryData
+
+        data = InMemoryData(table.X, table.y)
+        usual = self.model.chunk_size
+        self.model.chunk_size = chunk_size or usual
+        try:
+            return engine.clipped_sum(self.model, self.blocks, data, self.posterior, self.plan, self._randomness, 1)
+        finally:
+            self.model.chunk_size = usual
+
+    def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
+        """As one vector; None if an error was raised, which is noted under ``what``."""
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                arrays = self.arrays(table, chunk_size)
+        except Exception as error:  # whatever it is, it depends on a record
+            self.problems.append(f"{what}: {type(error).__name__}: {error}")
+            return None
+        said = frozenset(str(warning.message) for warning in caught)
+        if self._ordinary is None:
+            self._ordinary = said
+        if said - self._ordinary:
+            self.problems.append(f"{what}: warning: {min(said - self._ordinary)}")
+        vector = (
+            _whole_units(arrays, self.blocks) if self.plan.noise == "discrete" else coordinates(arrays, self.blocks)
+        )
+        if not np.isfinite(vector).all():
+            self.problems.append(f"{what}: the sum is not finite any more")
+            return None
+        return vector
+
+    def distance(self, first: np.ndarray | None, second: np.ndarray | None) -> float:
+        """L2, relative to C; infinite if either could not be computed."""
+        if first is None or second is None:
+            return np.inf
+        return float(np.linalg.norm((first - second).astype(float))) * self.unit / self.plan.clip_norm
+
+
+@dataclass(frozen=True)
+class WorstPair:
+    """Two neighbouring data sets, and the sum's state in which they are furthest apart."""
+
+    clipped_sum: ClippedSum
+    without: Table
+    with_record: Table
+    moved: float

@@ -1,0 +1,20 @@
+"""A private posterior beside another one: how far apart, why, and what that costs in predictions."""
+
+from vips.comparison.alignment import Alignment, align
+from vips.comparison.compare import compare
+from vips.comparison.comparison import Comparison, Divergences, Mover, Row
+from vips.expfam.divergences import kl, marginals, total_variation_bound, wasserstein
+
+__all__ = [
+    "Alignment",
+    "Comparison",
+    "Divergences",
+    "Mover",
+    "Row",
+    "align",
+    "compare",
+    "kl",
+    "marginals",
+    "total_variation_bound",
+    "wasserstein",
+]

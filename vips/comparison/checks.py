@@ -1,0 +1,118 @@
+"""What must hold before two models are compared: public facts, looked at before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vips._validation import check_level
+from vips.comparison.bootstrap import needs_labels
+from vips.model import ConjugateExponentialModel
+from vips.privacy.ledger.ledger import current_ledger
+
+__all__ = ["check_models", "check_private_data", "check_scores"]
+
+# Arguments that say what the parameters are parameters of.
+_MEANING = ("n_components", "fit_intercept", "n_trials", "dispersion")
+
+
+def check_models(private, baseline) -> tuple:
+    """The two models, the private one first.
+
+    Raises
+    ------
+    TypeError
+        If they are not two models of one class.
+    ValueError
+        If they are not fitted, of different shapes or different words, or neither is private.
+    """
+    for name, model in (("private", private), ("baseline", baseline)):
+        if not isinstance(model, ConjugateExponentialModel):
+            raise TypeError(f"`{name}` must be a fitted model of vips, got {type(model).__name__}.")
+    if type(private) is not type(baseline):
+        raise TypeError(
+            f"`private` is a {type(private).__name__} and `baseline` a {type(baseline).__name__}: their parameters mean "
+            "different things. Compare two models of one class."
+        )
+    for name, model in (("private", private), ("baseline", baseline)):
+        if not hasattr(model, "posterior_"):
+            raise ValueError(f"`{name}` is not fitted: call {name}.fit(...) first.")
+    if not private.privacy_.plan.is_private:
+        private, baseline = baseline, private
+    if not private.privacy_.plan.is_private:
+        raise ValueError(
+            "Neither fit added noise, so that there is nothing private in them to compare. Fit one of them with a plan, e.g. "
+            "privacy=PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)."
+        )
+    _check_alike(private, baseline)
+    return private, baseline
+
+
+def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
+    """Raise ValueError if these cannot be test records, or the settings of the bootstrap cannot work."""
+    if X_test is None and y_test is not None:
+        raise ValueError("`y_test` was given without `X_test`.")
+    if X_test is not None and np.shape(X_test)[:1] == (0,):
+        raise ValueError("`X_test` holds no records.")
+    if X_test is not None and needs_labels(private):
+        if y_test is None:
+            raise ValueError(
+                f"Predictions of a {type(private).__name__} are scored against labels: pass `y_test`, too."
+            )
+        if np.shape(y_test)[:1] != np.shape(X_test)[:1]:
+            raise ValueError("`X_test` and `y_test` have different numbers of rows.")
+    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or n_bootstrap < 1:
+        raise ValueError(f"`n_bootstrap` must be an integer ≥ 1, got {n_bootstrap!r}.")
+    check_level(level)
+
+
+def check_private_data(private, X, y, may_use_private_data: bool) -> None:
+    """Raise ValueError if training data are given without permission, or the other way round."""
+    if X is None and y is None:
+        if may_use_private_data:
+            raise ValueError("`may_use_private_data=True` does nothing without the training data: pass `X` (and `y`).")
+        return
+    if not may_use_private_data:
+        raise ValueError(
+            "`X` holds training data. To tell clipping from noise the model is fitted to it again without noise, which no "
+            "privacy budget pays for: the numbers are private data and must not leave the people who may see the records. If "
+            "you are one of them, write may_use_private_data=True; otherwise leave `X` and `y` out."
+        )
+    if X is None:
+        raise ValueError("`y` was given without `X`.")
+    if needs_labels(private) and y is None:
+        raise ValueError(f"A {type(private).__name__} is fitted to labels: pass `y`, too.")
+    if current_ledger() is not None:
+        raise ValueError(
+            "Fits without noise cannot be charged to a ledger, and one is open here. Compare with training data outside of "
+            "its `with` block, if these records may be looked at without a budget at all."
+        )
+
+
+def _check_alike(private, baseline) -> None:
+    for name in ("n_features_in_", *_MEANING):
+        ours, theirs = (getattr(model, name, None) for model in (private, baseline))
+        if ours != theirs:
+            raise ValueError(
+                f"The private model has {name} = {ours} and the baseline {name} = {theirs}: there is no parameter by parameter "
+                "comparison. Fit the baseline with the private model's."
+            )
+    for what, names in (("words", _words), ("features", _features), ("classes", _classes)):
+        ours, theirs = names(private), names(baseline)
+        if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
+            raise ValueError(
+                f"The models have different {what} (or an other order of them), so that column i of one is not column i of the "
+                "other. Fit the baseline on the private model's."
+            )
+
+
+def _words(model) -> np.ndarray | None:
+    vocabulary = getattr(model, "vocabulary", None)
+    return None if vocabulary is None or isinstance(vocabulary, int | np.integer) else np.asarray(vocabulary)
+
+
+def _features(model) -> np.ndarray | None:
+    return getattr(model, "feature_names_in_", None)
+
+
+def _classes(model) -> np.ndarray | None:
+    return getattr(model, "classes_", None)

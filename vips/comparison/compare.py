@@ -1,0 +1,182 @@
+"""``vips.compare``: checks, matching, divergences, scores, arms, in this order."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+
+import numpy as np
+
+from vips.comparison.arms import fit_arms
+from vips.comparison.checks import check_models, check_private_data, check_scores
+from vips.comparison.comparison import Comparison, Divergences
+from vips.comparison.matching import NO_DIVERGENCE, Part, match, parts_of
+from vips.comparison.movement import Movement
+from vips.comparison.rows import Sources, alignment_rows, arm_rows, arm_score_rows, posterior_rows, score_rows
+from vips.exceptions import PrivacyWarning
+from vips.expfam.divergences import kl, wasserstein
+
+__all__ = ["compare"]
+
+
+def compare(
+    private,
+    baseline,
+    X_test=None,
+    y_test=None,
+    *,
+    X=None,
+    y=None,
+    may_use_private_data: bool = False,
+    n_bootstrap: int = 1000,
+    level: float = 0.95,
+    random_state: object = 0,
+) -> Comparison:
+    """How far a private posterior is from another one, parameter by parameter and in predictions, and why.
+
+    Parameters
+    ----------
+    private, baseline : fitted models of one class
+        With the same columns and components. The private one may be either; both may be private, at two ε say.
+    X_test, y_test : array or CSR matrix of shape (n_records, n_features), array of shape (n_records,); optional
+        Records that were not fitted, to score both models on. Passing them says that they may be looked at.
+    X, y : optional
+        The training data, to tell clipping from noise: the private model is fitted again without noise, and without clip.
+    may_use_private_data : bool
+        Must be True if ``X`` is given: what is computed from it has no guarantee.
+    n_bootstrap, level : int, float
+        Resamples of the test records, and the level of the intervals.
+    random_state : None, int or Generator
+        Of the resamples.
+
+    Returns
+    -------
+    Comparison
+        ``str()`` in words; ``rows``; ``divergences``; ``movers()``; ``to_frame()``; ``plot()``.
+
+    Privacy
+    -------
+    Nothing is added to what the arguments reveal, and nothing is taken from it. A comparison of two private fits is
+    post-processing of what they released. **One with a baseline that was fitted without noise is private data**, as is the
+    baseline: vips cannot know that its records were public. What is computed from ``X_test`` or ``X`` is not protected. Every
+    number says which of these it is.
+
+    Raises
+    ------
+    TypeError
+        For models of different classes, or with a posterior whose distributions are not known.
+    ValueError
+        For models that are not fitted, have different shapes, words, features or classes, or of which neither is private; for
+        training data without permission; for test records that lack labels. All of it before any work is done.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import BayesianLogisticRegression, PrivacyPlan, compare
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, (20_000, 3))
+    >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-4.0 * X[:, 0]))
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
+    >>> private = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> baseline = BayesianLogisticRegression(feature_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> comparison = compare(private, baseline, X[15_000:], y[15_000:])
+    >>> abs(comparison["log-loss (lower is better)"].value) < 0.05
+    True
+    >>> comparison.source, comparison["log-loss (lower is better)"].private_source
+    ('private data', 'X_test: not protected')
+    """
+    private, baseline = check_models(private, baseline)
+    check_scores(private, X_test, y_test, n_bootstrap, level)
+    check_private_data(private, X, y, may_use_private_data)
+    alignment = match(private, private.posterior_, baseline.posterior_)
+    order = None if alignment is None else alignment.order
+    pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
+    rng, sources = np.random.default_rng(random_state), Sources.of(private, baseline)
+    names, notes = (_described(private, "private fit"), _described(baseline, "private baseline")), []
+    divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
+    movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
+
+    rows = alignment_rows(alignment, sources) + posterior_rows(pairs, divergences, movements, sources)
+    aware = _noise_aware_pairs(private, baseline, order, notes)
+    aware_movements = tuple(Movement(*pair) for pair in aware)
+    if aware:
+        own = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
+        rows += posterior_rows(aware, own, aware_movements, sources, ", noise-aware")
+        divergences |= {name: found for name, found in own.items() if found is not None}
+    if X_test is not None:
+        scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
+        rows += scores
+        if not scores:
+            notes.append(f"predictions of a {type(private).__name__} have no score here: X_test was not used.")
+    if X is not None:
+        if alignment is not None and private.random_state is None:
+            notes.append(
+                "the private fit started at random (random_state=None), the arms without noise somewhere else: what comes of "
+                "that is counted as noise."
+            )
+        arms = fit_arms(private, X, y)
+        rows += arm_rows(private, baseline, arms, X, X_test)
+        if X_test is not None:
+            rows += arm_score_rows(private, arms, X_test, y_test, (n_bootstrap, level, rng))
+    return Comparison(
+        model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
+        divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
+        privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes), aware_movements=aware_movements,
+    )  # fmt: skip
+
+
+def _summary(model) -> str:
+    return (inspect.getdoc(type(model)) or "").split("\n")[0]
+
+
+def _described(model, name: str) -> str:
+    plan, report = model.privacy_.plan, model.privacy_
+    if not plan.is_private:
+        return "a baseline without noise"
+    if not report.has_guarantee:
+        return f"a {name} without a guarantee (noise multiplier {plan.noise_multiplier:.3g})"
+    if plan.report_delta is None:
+        return f"a {name} (noise multiplier {plan.noise_multiplier:.3g})"
+    return f"a {name} (ε = {report.epsilon():.3g} at δ = {plan.report_delta:g})"
+
+
+def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
+    """Parts that both have: scales of a prior may exist on one side only."""
+    by_name = {part.name: part for part in theirs}
+    return [(part, by_name[part.name]) for part in ours if part.name in by_name]
+
+
+def _divergences(ours: Part, theirs: Part) -> Divergences | None:
+    """None for distributions that have none in closed form."""
+    p, q = ours.distribution, theirs.distribution
+    if isinstance(p, NO_DIVERGENCE) or isinstance(q, NO_DIVERGENCE):
+        return None
+    return Divergences(kl(p, q), kl(q, p), wasserstein(p, q))
+
+
+def _noise_aware_pairs(private, baseline, order, notes: list[str]) -> list[tuple[Part, Part]]:
+    """Parameters of the noise-aware posterior, beside those of the baseline's, or of its ordinary posterior."""
+    posterior = _noise_aware(private, notes)
+    if posterior is None:
+        return []
+    theirs = _noise_aware(baseline, notes)
+    theirs = baseline.posterior_ if theirs is None else theirs
+    try:
+        pairs = _pairs(parts_of(private, posterior), parts_of(baseline, theirs, order))
+    except TypeError:
+        notes.append(f"the noise-aware posterior is a {type(posterior).__name__}, which is not compared.")
+        return []
+    return [pair for pair in pairs if pair[0].are_parameters]
+
+
+def _noise_aware(model, notes: list[str]):
+    """None if there is none. What it warns of becomes a note."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        posterior = getattr(model, "noise_aware_posterior_", None)
+    for warning in caught:
+        if not issubclass(warning.category, PrivacyWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif str(warning.message) not in notes:
+            notes.append(str(warning.message))
+    return posterior

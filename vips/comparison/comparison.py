@@ -1,0 +1,281 @@
+"""The result of a comparison: rows of numbers that say where they come from, in words, as a table, as a figure."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+import numpy as np
+
+from vips._html import html_table
+from vips._printable import printable
+from vips.comparison.alignment import Alignment
+from vips.comparison.curve import UtilityCurve
+from vips.comparison.movement import Movement, Mover, largest
+from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
+from vips.expfam.divergences import bound_from_kl
+from vips.privacy import PrivacyReport
+
+__all__ = ["Comparison", "Divergences", "Mover", "Row"]
+
+_NAN = float("nan")
+_NO_INTERVAL = (_NAN, _NAN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One quantity. Numbers that do not exist are NaN.
+
+    Attributes
+    ----------
+    quantity : str
+    private, baseline : float
+        Of each model, where it is a number of one model.
+    value : float
+        Private less baseline; or a divergence, or a share.
+    private_interval, baseline_interval, interval : (float, float)
+        Bootstrap intervals.
+    private_source, baseline_source, source : str
+        What each of the three was computed from: ``"released"`` values, ``"X_test: not protected"``, ``"private data"``, or
+        the last two together; empty where there is no number.
+    is_detail : bool
+        Left out by ``str()``.
+    """
+
+    quantity: str
+    private: float = _NAN
+    baseline: float = _NAN
+    value: float
+    private_interval: tuple[float, float] = _NO_INTERVAL
+    baseline_interval: tuple[float, float] = _NO_INTERVAL
+    interval: tuple[float, float] = _NO_INTERVAL
+    private_source: str = ""
+    baseline_source: str = ""
+    source: str
+    is_detail: bool = False
+
+
+@dataclass(frozen=True)
+class Divergences:
+    """Of one part of the posterior, for each leading index (each topic, each visible unit, …).
+
+    Attributes
+    ----------
+    kl_private_baseline, kl_baseline_private : ndarray
+        KL(private ‖ baseline) and the other way round.
+    wasserstein : ndarray or None
+        2-Wasserstein distance; None where there is no closed form.
+    """
+
+    kl_private_baseline: np.ndarray
+    kl_baseline_private: np.ndarray
+    wasserstein: np.ndarray | None
+
+    @property
+    def total_variation_bound(self) -> np.ndarray:
+        """At most this, of each."""
+        return bound_from_kl(np.minimum(self.kl_private_baseline, self.kl_baseline_private))
+
+    @property
+    def total(self) -> tuple[float, float, float, float]:
+        """Of all together, which are independent: both KL, Wasserstein distance (NaN for None), bound on total variation."""
+        forward, backward = float(np.sum(self.kl_private_baseline)), float(np.sum(self.kl_baseline_private))
+        distance = _NAN if self.wasserstein is None else float(np.sqrt(np.sum(np.square(self.wasserstein))))
+        return forward, backward, distance, float(bound_from_kl(min(forward, backward)))
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two posteriors of one model; what :func:`vips.compare` returns.
+
+    Attributes
+    ----------
+    model : str
+        Name of the class.
+    summary : str
+        What that class is: the first line of its docstring.
+    private, baseline : str
+        What the two fits are, in words.
+    rows : tuple of Row
+        Everything that was found.
+    divergences : dict of Divergences
+        By part of the posterior; those of the noise-aware posterior under ``"…, noise-aware"``.
+    alignment : Alignment or None
+        Which topic or hidden unit of the baseline goes with which of the private model.
+    movements : tuple of Movement
+        Means and standard deviations of all parameters, by part.
+    source : str
+        What divergences and movers were computed from.
+    level : float
+        Of bootstrap intervals.
+    privacy : (PrivacyReport, PrivacyReport)
+        The privacy statements of the private fit and of the baseline.
+    notes : tuple of str
+    aware_movements : tuple of Movement
+        As ``movements``, of the private fit's noise-aware posterior; empty without one.
+    """
+
+    model: str
+    summary: str
+    private: str
+    baseline: str
+    rows: tuple[Row, ...]
+    divergences: dict[str, Divergences]
+    alignment: Alignment | None
+    movements: tuple[Movement, ...]
+    source: str
+    level: float
+    privacy: tuple[PrivacyReport, PrivacyReport]
+    notes: tuple[str, ...] = ()
+    aware_movements: tuple[Movement, ...] = ()
+
+    def __getitem__(self, quantity: str) -> Row:
+        """The row of a quantity."""
+        for row in self.rows:
+            if row.quantity == quantity:
+                return row
+        raise KeyError(f"There is no {quantity!r}. There are: {', '.join(repr(row.quantity) for row in self.rows)}.")
+
+    def movers(self, n: int = 10, by: str = "standardized") -> list[Mover]:
+        """The parameters whose posterior means moved most.
+
+        Parameters
+        ----------
+        n : int
+        by : {"standardized", "absolute"}
+            In units of the pooled posterior standard deviation, or of the parameter.
+
+        Returns
+        -------
+        list of Mover
+            Largest first.
+
+        Raises
+        ------
+        ValueError
+        """
+        chosen = largest(self.movements, n, by)
+        found = {}
+        for movement in self.movements:
+            own = [place for place, (other, _) in enumerate(chosen) if other is movement]
+            if own:
+                indices = np.array([chosen[place][1] for place in own])
+                found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
+        return [found[place] for place in range(len(chosen))]
+
+    def to_frame(self, which: str = "summary"):
+        """A table.
+
+        Parameters
+        ----------
+        which : {"summary", "parameters"}
+            One line for each of :attr:`rows`; or one for each parameter, in the columns of :class:`Mover`.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        ImportError
+            Without pandas.
+        """
+        if which not in ("summary", "parameters"):
+            raise ValueError(f'`which` must be "summary" or "parameters", got {which!r}.')
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError(
+                "to_frame() needs pandas: pip install pandas. `rows` and `movers()` do without."
+            ) from error
+        if which == "parameters":
+            frames = [pandas.DataFrame(movement.columns()) for movement in self.movements]
+            return pandas.concat(frames, ignore_index=True).assign(source=self.source)
+        columns = {}
+        for field in fields(Row):
+            values = [getattr(row, field.name) for row in self.rows]
+            if field.name.endswith("interval"):
+                stem = field.name.removesuffix("interval")
+                columns |= {f"{stem}lower": [v[0] for v in values], f"{stem}upper": [v[1] for v in values]}
+            elif field.name != "is_detail":
+                columns[field.name] = values
+        return pandas.DataFrame(columns)
+
+    def plot(self, n: int = 30, ax=None):
+        """The largest movers: what their means moved by, with an interval for the difference of two independent posteriors.
+
+        Parameters
+        ----------
+        n : int
+        ax : matplotlib.axes.Axes, optional
+            None makes a new figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        """
+        from vips.comparison.plot import plot_movers
+
+        return plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
+
+    def to_html(self, path: str | os.PathLike, *, curve: UtilityCurve | None = None) -> None:
+        """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
+
+        What was fitted, the privacy statements and what ε means in plain words, ε against δ, all rows, both posteriors side by
+        side. Every number says what it was computed from, and the report says first of all whether any is not protected.
+
+        Parameters
+        ----------
+        path : str or path
+            A file that is there is replaced, once the new one is whole.
+        curve : UtilityCurve, optional
+            From :func:`vips.privacy_utility_curve`: scores at other ε, to be shown, too.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib or Jinja2.
+        TypeError
+            If ``curve`` is something else.
+        OSError
+            If the file cannot be written; what was there before is still there.
+
+        Privacy
+        -------
+        The file holds what the comparison holds, no less private and no more.
+        """
+        if curve is not None and not isinstance(curve, UtilityCurve):
+            raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
+        try:
+            import jinja2  # noqa: F401
+            import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise ImportError(
+                "to_html() draws with matplotlib and fills templates of Jinja2: pip install 'vips[plot]'. Nothing was written."
+            ) from error
+        from vips.comparison.report import write_report
+
+        write_report(self, path, curve)
+
+    @cached_property
+    def largest_shift(self) -> float:
+        """Of any parameter's mean, in pooled posterior standard deviations."""
+        return max(float(np.abs(movement.standardized).max()) for movement in self.movements)
+
+    def __str__(self) -> str:
+        sections = [paragraph(self), table([row for row in self.rows if not row.is_detail])]
+        return "\n\n".join([*sections, *notes(self)])
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [table_cells(row) for row in self.rows if not row.is_detail]
+        return html_table(paragraph(self), HEADS, rows, notes(self))
+
+    def __repr__(self) -> str:
+        return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")

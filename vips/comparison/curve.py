@@ -1,0 +1,192 @@
+"""What a model is worth at every ε: fits over ε and repetitions, scored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from joblib import Parallel, delayed
+from sklearn.base import clone
+
+from vips._html import html_table
+from vips._printable import printable
+from vips.comparison.plot import PLAIN_TEXT
+from vips.model import ConjugateExponentialModel
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import current_ledger
+
+__all__ = ["UtilityCurve", "privacy_utility_curve"]
+
+PUBLIC = "public test data, private fits"
+PRIVATE = "PRIVATE: computed without noise, not to be released"
+NO_GUARANTEE = "PRIVATE: fits without a guarantee, not to be released"
+
+
+@dataclass(frozen=True)
+class UtilityCurve:
+    """Scores of fits at several ε.
+
+    Parameters
+    ----------
+    epsilons : tuple of float
+    delta : float
+    scores : ndarray of shape (n_epsilons, n_repeats)
+    baseline : ndarray of shape (n_repeats,) or None
+        Of non-private fits; only there if scores are private.
+    source : str
+        What the scores were computed from, and hence whether they may be shown.
+    """
+
+    epsilons: tuple[float, ...]
+    delta: float
+    scores: np.ndarray
+    baseline: np.ndarray | None
+    source: str
+
+    def __str__(self) -> str:
+        lines = [f"Scores at δ = {self.delta:g} ({printable(self.source)})"]
+        lines += [
+            f"  ε = {epsilon:<8g} {_spread(row)}" for epsilon, row in zip(self.epsilons, self.scores, strict=True)
+        ]
+        if self.baseline is not None:
+            lines.append(f"  not private  {_spread(self.baseline)}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        rows = [(f"ε = {epsilon:g}", _spread(row)) for epsilon, row in zip(self.epsilons, self.scores, strict=True)]
+        rows += [] if self.baseline is None else [("not private", _spread(self.baseline))]
+        return html_table(f"Scores at δ = {self.delta:g} ({printable(self.source)})", ("", "mean (range)"), rows)
+
+    def to_frame(self):
+        """One row for each fit: ``epsilon`` (inf for a non-private one), ``repeat``, ``score``, ``source``; needs pandas."""
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("to_frame() makes a data frame and needs pandas: pip install pandas.") from error
+        rows = dict(zip(self.epsilons, self.scores, strict=True))
+        rows |= {} if self.baseline is None else {np.inf: self.baseline}
+        records = [
+            {"epsilon": epsilon, "repeat": repeat, "score": float(score), "source": self.source}
+            for epsilon, scores in rows.items()
+            for repeat, score in enumerate(scores)
+        ]
+        return pd.DataFrame(records)
+
+    def plot(self, axes=None):
+        """Means and ranges against ε, with the non-private line if there is one; needs matplotlib. Returns the axes."""
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'.") from error
+        axes = plt.subplots(layout="constrained")[1] if axes is None else axes
+        mean = self.scores.mean(axis=1)
+        spread = np.abs(np.stack([self.scores.min(axis=1), self.scores.max(axis=1)]) - mean)
+        axes.errorbar(self.epsilons, mean, spread, marker="o", capsize=3, label="private, mean and range")
+        if self.baseline is not None:
+            axes.axhline(self.baseline.mean(), color="black", linestyle=":", label="not private")
+        axes.set(xscale="log", xlabel=f"ε (δ = {self.delta:g})", ylabel="score")
+        axes.set_title(self.source, **PLAIN_TEXT)
+        axes.legend()
+        return axes
+
+
+def privacy_utility_curve(
+    model: ConjugateExponentialModel,
+    X,
+    epsilons: Sequence[float],
+    y=None,
+    *,
+    delta: float,
+    X_public_test=None,
+    y_public_test=None,
+    n_repeats: int = 3,
+    score: Callable | None = None,
+    scores_are_private: bool = False,
+    n_jobs: int | None = None,
+) -> UtilityCurve:
+    """Fit clones of a model at several ε and score them.
+
+    Every fit is a release of its own: together they cost far more than the largest ε. A ledger that is open around the call
+    (``with ledger:``) is charged for each.
+
+    Parameters
+    ----------
+    model : ConjugateExponentialModel
+        With a private plan, of which sampling rate, number of steps, clip and the rest are kept.
+    X, y : array or CSR matrix, array
+        Private records.
+    epsilons : sequence of float
+    delta : float
+    X_public_test, y_public_test : optional
+        Public records to score on.
+    n_repeats : int
+        Fits at each ε, each with noise of its own.
+    score : callable, optional
+        ``score(model, X, y)``; by default ``model.score``.
+    scores_are_private : bool
+        Score on the private records where there are no public ones, and add non-private fits. Both release what depends on the
+        records without noise: such a curve is for the eyes of those who may see the records, and says so wherever it is shown.
+    n_jobs : int, optional
+        Processes, as in joblib.
+
+    Returns
+    -------
+    UtilityCurve
+
+    Raises
+    ------
+    ValueError
+        Before any fit: if there is no public test data and the scores were not said to be private; if a ledger is open and they
+        were; if the model's plan is not private.
+    """
+    if model.privacy is None or not model.is_private:
+        raise ValueError(
+            "`model` needs a private plan, e.g. privacy=PrivacyPlan(noise_multiplier=1.0, ...), whose noise is replaced."
+        )
+    if X_public_test is None and not scores_are_private:
+        raise ValueError(
+            "Scores on private records are released without noise. Pass public ones as `X_public_test`, or say that the curve "
+            "will stay with those who may see the records: scores_are_private=True."
+        )
+    if scores_are_private and current_ledger() is not None:
+        raise ValueError(
+            "A ledger is open, but private scores and non-private fits are releases that no budget could pay for."
+        )
+    if n_repeats < 1 or len(epsilons) < 1:
+        raise ValueError("`epsilons` and `n_repeats` must name one fit at least.")
+    tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
+    plans = [_plan_at(model.privacy, float(epsilon), delta) for epsilon in epsilons]
+    if scores_are_private:
+        plan = model.privacy
+        plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))
+    jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
+    scores = np.reshape(Parallel(n_jobs=n_jobs)(jobs), (len(plans), n_repeats))
+    baseline = scores[-1] if scores_are_private else None
+    # as ``PrivacyReport.has_guarantee``: seeded noise can be taken off again, and errors may depend on records
+    has_guarantee = model.privacy.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
+    source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
+    return UtilityCurve(tuple(float(e) for e in epsilons), float(delta), scores[: len(epsilons)], baseline, source)
+
+
+def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
+    """The same plan with the noise that ε takes."""
+    kept = ["n_steps", "clip_norm", "sampling", "relation", "batch_size", "n_records", "noise", "reproducible_noise"]
+    kept += ["sampling_rate"] if plan.sampling == "poisson" else []
+    found = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
+    return replace(found, sent_from=plan.sent_from)
+
+
+def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> float:
+    fitted = clone(model)
+    fitted.privacy = plan
+    fitted.fit(X) if y is None else fitted.fit(X, y)
+    test, labels = tested
+    if score is not None:
+        return float(score(fitted, test, labels))
+    return float(fitted.score(test) if labels is None else fitted.score(test, labels))
+
+
+def _spread(scores: np.ndarray) -> str:
+    return f"{scores.mean():.4g} ({scores.min():.4g} to {scores.max():.4g})"

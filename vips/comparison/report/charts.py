@@ -1,0 +1,159 @@
+"""Figures as SVG inside the page, in its colours and letters, with a description for those who cannot see them.
+
+Matplotlib draws in colours that stand for something; they become CSS variables, which differ in light and dark. Names from
+outside never go through Matplotlib, which would read dollar signs as formulas: they stand in captions.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+import matplotlib
+import numpy as np
+from markupsafe import Markup
+from matplotlib.figure import Figure
+from matplotlib.image import imsave
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from vips.comparison.curve import UtilityCurve
+from vips.comparison.report.densities import curve, is_positive
+from vips.comparison.report.engine import own_markup
+from vips.expfam.divergences import Family
+
+__all__ = ["draw_epsilon", "draw_marginals", "draw_utility", "image"]
+
+_COLOURS = {"text": "#010101", "line": "#020202", "private": "#030303", "baseline": "#040404", "aware": "#050505"}
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "vips",
+    "font.size": 8.0,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "text.color": _COLOURS["text"],
+    "axes.labelcolor": _COLOURS["text"],
+    "axes.edgecolor": _COLOURS["text"],
+    "xtick.color": _COLOURS["text"],
+    "ytick.color": _COLOURS["text"],
+    "grid.color": _COLOURS["line"],
+    "grid.linewidth": 0.5,
+}
+_DASHES = {"private": "-", "baseline": (0, (4, 2)), "aware": (0, (1, 1.5))}
+_HREF = "{http://www.w3.org/1999/xlink}href"
+
+
+def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> Markup:
+    """Two marginals, or three with the noise-aware one, over one axis."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        drawn = {"baseline": baseline, "private": private} | ({} if aware is None else {"aware": aware})
+        curves = [curve(marginal) for marginal in drawn.values()]
+        for kind, (x, y) in zip(drawn, curves, strict=True):
+            axes.fill_between(x, y, color=_COLOURS[kind], alpha=0.18, linewidth=0.0)
+            axes.plot(x, y, color=_COLOURS[kind], linestyle=_DASHES[kind], linewidth=1.4)
+        lower, upper = min(x.min() for x, _ in curves), max(x.max() for x, _ in curves)
+        if is_positive(private) and upper > 3.0 * lower:
+            axes.set_xscale("log")
+            _plain_log(axes.xaxis, 4, (1.0,) if upper > 30.0 * lower else (1.0, 2.0, 5.0))
+        else:
+            axes.xaxis.set_major_locator(MaxNLocator(4))
+        axes.set_ylim(0.0, 1.08)
+        axes.yaxis.set_major_locator(NullLocator())
+        axes.spines["left"].set_visible(False)
+
+    return _svg(draw, (3.0, 1.35), description, identity)
+
+
+def draw_epsilon(lines: dict[str, Sequence[float]], deltas: Sequence[float], marks, description: str) -> Markup:
+    """ε against δ of private fits; ``marks`` holds (kind, δ, ε) where a plan was calibrated."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        for kind, epsilons in lines.items():
+            axes.plot(deltas, epsilons, color=_COLOURS[kind], linestyle=_DASHES[kind], linewidth=1.6)
+        for kind, delta, epsilon in marks:
+            axes.plot([delta], [epsilon], "o", color=_COLOURS[kind], markersize=5)
+        axes.set(xscale="log", xlabel="δ", ylabel="ε", ylim=(0.0, None))
+        _plain_log(axes.xaxis, 6)
+        axes.grid(True)
+
+    return _svg(draw, (4.6, 2.4), description, "epsilon")
+
+
+def draw_utility(utility: UtilityCurve, description: str) -> Markup:
+    """Scores against ε: means and ranges."""
+
+    def draw(figure: Figure) -> None:
+        axes = figure.subplots()
+        mean = utility.scores.mean(axis=1)
+        spread = np.abs(np.stack([utility.scores.min(axis=1), utility.scores.max(axis=1)]) - mean)
+        axes.errorbar(utility.epsilons, mean, spread, color=_COLOURS["private"], marker="o", markersize=4, capsize=3)
+        if utility.baseline is not None:
+            axes.axhline(utility.baseline.mean(), color=_COLOURS["baseline"], linestyle=_DASHES["baseline"])
+        axes.set(xscale="log", xlabel="ε", ylabel="score")
+        _plain_log(axes.xaxis, 6, (1.0, 2.0, 5.0))
+        axes.grid(True)
+
+    return _svg(draw, (4.6, 2.4), description, "utility")
+
+
+def image(values: np.ndarray, largest: float) -> str:
+    """A square of signed numbers as the URL of a PNG: the colour is the sign, its strength the size, up to ``largest``."""
+    size = np.clip(np.abs(values) / largest if largest > 0.0 else np.zeros(values.shape), 0.0, 1.0)
+    pixels = np.empty((*values.shape, 4), dtype=np.uint8)
+    pixels[..., :3] = np.where(values[..., None] < 0.0, (200, 60, 130), (0, 145, 125))
+    pixels[..., 3] = 17 * np.rint(15.0 * size)  # 16 levels: eyes see no more, and files stay small
+    file = io.BytesIO()
+    imsave(file, pixels, format="png", metadata={"Software": None})
+    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
+
+
+def _plain_log(axis, n_ticks: int, steps=(1.0,)) -> None:
+    """Ticks as numbers, not as formulas with small exponents."""
+    axis.set_major_locator(LogLocator(subs=steps, numticks=n_ticks))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Markup:
+    """What ``draw`` draws on a figure, under default settings whatever the caller's are."""
+    file = io.BytesIO()
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure)
+        nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+    root = ET.fromstring(file.getvalue())
+    used = {element.attrib[_HREF] for element in root.iter() if _HREF in element.attrib}
+    for element in list(root.iter()):
+        for rules in element.findall("{*}style"):
+            element.remove(rules)  # they would hold in the whole page
+        _adopt(element, identity, used)
+    width, height = (float(number) for number in root.attrib["viewBox"].split()[2:])
+    root.attrib = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "aria-label": description}
+    text = ET.tostring(root, encoding="unicode")
+    for role, colour in _COLOURS.items():
+        text = text.replace(colour, f"var(--{role})")
+    return own_markup(text)
+
+
+def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:
+    """One element as part of a page of HTML: no namespaces, no names that other figures have, no fonts of its own."""
+    element.tag = element.tag.rpartition("}")[2]
+    own = element.attrib.pop("id", None)
+    if own is not None and (f"#{own}" in used or element.tag == "clipPath"):
+        element.attrib["id"] = f"{identity}-{own}"
+    if _HREF in element.attrib:
+        element.attrib["href"] = f"#{identity}-{element.attrib.pop(_HREF)[1:]}"
+    if "clip-path" in element.attrib:
+        element.attrib["clip-path"] = element.attrib["clip-path"].replace("url(#", f"url(#{identity}-")
+    if element.tag == "text":
+        # Matplotlib measures in its own font; the page's is near enough
+        rules = [rule for rule in element.attrib.get("style", "").split(";") if not rule.strip().startswith("font")]
+        element.attrib["style"] = ";".join([*rules, "font: 8px var(--font)"])

@@ -1,0 +1,148 @@
+"""Both posteriors side by side: the parameters that moved most, topics by their words, hidden units by their weights.
+
+Each function gives what the template of the section shows, or None where the model has no such section.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vips.comparison.movement import Movement, largest
+from vips.comparison.report.charts import draw_marginals, image
+from vips.comparison.report.densities import with_moments
+from vips.comparison.report.text import Cell, number
+from vips.comparison.sources import PRIVATE, RELEASED
+
+if TYPE_CHECKING:
+    from vips.comparison.comparison import Comparison
+
+__all__ = ["marginals_view", "movers_view", "topics_view", "weights_view"]
+
+_N_MARGINALS, _N_MOVERS, _N_WORDS, _N_UNITS = 12, 50, 10, 40
+
+
+def movers_view(comparison: Comparison) -> dict:
+    """A table of the parameters that moved most."""
+    movers = comparison.movers(_N_MOVERS)
+    rows = [
+        (
+            mover.name,
+            [
+                Cell(value)
+                for value in (
+                    mover.private, mover.private_std, mover.baseline, mover.baseline_std, mover.difference,
+                    mover.standardized, mover.wasserstein,
+                )
+            ],
+        )
+        for mover in movers
+    ]  # fmt: skip
+    n_all = sum(len(movement.difference) for movement in comparison.movements)
+    are_all = n_all == len(movers)
+    which = f"All {n_all} parameters" if are_all else f"The {len(movers)} of {n_all:,} parameters that moved most"
+    return _sources(comparison) | {"rows": rows, "which": which}
+
+
+def marginals_view(comparison: Comparison) -> dict:
+    """Overlaid marginals of the parameters that moved most."""
+    figures = [
+        _marginal(comparison, movement, index, place)
+        for place, (movement, index) in enumerate(largest(comparison.movements, _N_MARGINALS))
+    ]
+    return _sources(comparison) | {"figures": figures, "has_aware": bool(comparison.aware_movements)}
+
+
+def topics_view(comparison: Comparison) -> dict | None:
+    """Matched topics by their most probable words; None for other models."""
+    topics = _part(comparison, "topics")
+    if topics is None or comparison.alignment is None:
+        return None
+    words = topics.private.columns
+    ours, theirs = (_top(part.distribution.mean, words) for part in (topics.private, topics.baseline))
+    distances, divergence = comparison.alignment.distances, comparison.divergences["topics"].kl_private_baseline
+    rows = [
+        {
+            "number": int(k),
+            "private": [(word, word in theirs[k]) for word in ours[k]],
+            "baseline": [(word, word in ours[k]) for word in theirs[k]],
+            "cells": [Cell(len(set(ours[k]) & set(theirs[k]))), Cell(distances[k]), Cell(divergence[k])],
+        }
+        for k in np.argsort(-distances, kind="stable")
+    ]
+    return _sources(comparison) | {"topics": rows, "n_words": len(ours[0])}
+
+
+def weights_view(comparison: Comparison) -> dict | None:
+    """Weights of matched hidden units as images; None for other models, and where columns make no square."""
+    weights = _part(comparison, "weights")
+    side = 0 if weights is None else math.isqrt(len(weights.private.columns))
+    if weights is None or comparison.alignment is None or side < 2 or side**2 != len(weights.private.columns):
+        return None
+    ours, theirs = (part.distribution.mean.T for part in (weights.private, weights.baseline))
+    columns, distances = weights.private.columns, comparison.alignment.distances
+    chosen = np.argsort(-distances, kind="stable")[:_N_UNITS]
+    # a few extreme weights would leave the rest invisible
+    largest = float(np.quantile(np.abs([ours, theirs]), 0.99))
+    units = [
+        {
+            "number": int(k),
+            "distance": distances[k],
+            "images": [
+                (image(own[k].reshape(side, side), largest), f"{fit}, {_weights_in_words(own[k], columns)}")
+                for fit, own in (("Private fit", ours), ("Baseline", theirs))
+            ],
+        }
+        for k in chosen
+    ]
+    which = "" if len(chosen) == len(ours) else f"the {len(chosen)} of {len(ours)} that are furthest apart, "
+    return _sources(comparison) | {"units": units, "which": which, "side": side, "largest": largest}
+
+
+def _marginal(comparison: Comparison, movement: Movement, index: int, place: int) -> dict:
+    """One figure: curves of both fits, and of the noise-aware posterior where there is one."""
+    (mean, other), (std, other_std) = (
+        tuple(float(values[index]) for values in pair) for pair in (movement.means, movement.stds)
+    )
+    aware = _aware(comparison, movement, index)
+    described = (
+        f"{'Two' if aware is None else 'Three'} curves. Private fit: mean {number(mean)}, standard deviation {number(std)}. "
+        f"Baseline: mean {number(other)}, standard deviation {number(other_std)}."
+    )
+    if aware is not None:
+        described += f" Noise-aware: mean {number(aware[0])}, standard deviation {number(aware[1] ** 0.5)}."
+    private, baseline = movement.marginals(np.array([index]))
+    third = None if aware is None else with_moments(private, *aware)
+    chart = draw_marginals(private, baseline, third, described, f"marginal-{place}")
+    return {"chart": chart, "name": movement.name(index), "private": mean, "baseline": other}
+
+
+def _sources(comparison: Comparison) -> dict[str, str]:
+    """Of what is computed from the private fit alone, from the baseline alone, and from both."""
+    ours, theirs = (RELEASED if report.has_guarantee else PRIVATE for report in comparison.privacy)
+    return {"private": ours, "baseline": theirs, "both": comparison.source}
+
+
+def _aware(comparison: Comparison, movement: Movement, index: int) -> tuple[float, float] | None:
+    """Mean and variance of the same parameter in the private fit's noise-aware posterior."""
+    for other in comparison.aware_movements:
+        if other.private.name == movement.private.name:
+            return float(other.means[0][index]), float(other.stds[0][index]) ** 2
+    return None
+
+
+def _part(comparison: Comparison, title: str) -> Movement | None:
+    return next((movement for movement in comparison.movements if movement.private.name == title), None)
+
+
+def _top(means: np.ndarray, words: list[str]) -> list[list[str]]:
+    """The most probable words of each topic."""
+    n_words = min(_N_WORDS, len(words))
+    return [[words[v] for v in np.argsort(-row, kind="stable")[:n_words]] for row in means]
+
+
+def _weights_in_words(row: np.ndarray, columns: list[str]) -> str:
+    low, high = int(np.argmin(row)), int(np.argmax(row))
+    return f"weights from {number(row[low])} at {columns[low]} to {number(row[high])} at {columns[high]}"

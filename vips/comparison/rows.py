@@ -1,0 +1,143 @@
+"""Numbers of a comparison as rows, each with what it was computed from."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_predictions
+from vips.comparison.bootstrap import bootstrap, scores_of
+from vips.comparison.comparison import Row
+from vips.comparison.movement import Movement
+from vips.comparison.sources import PRIVATE, X_TEST, combined, source_of
+from vips.models.regression.logistic import BayesianLogisticRegression
+
+__all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior_rows", "score_rows"]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Of the private model, of the baseline, of what is computed from both."""
+
+    private: str
+    baseline: str
+    both: str
+
+    @classmethod
+    def of(cls, private, baseline) -> Sources:
+        """Of two fitted models."""
+        ours, theirs = source_of(private), source_of(baseline)
+        return cls(ours, theirs, combined(ours, theirs))
+
+    def with_test(self) -> Sources:
+        """Of numbers that look at test records, too."""
+        return Sources(*(combined(source, X_TEST) for source in (self.private, self.baseline, self.both)))
+
+    def row(self, quantity: str, private: float, baseline: float, value: float, **more) -> Row:
+        """With numbers of both models."""
+        return Row(
+            quantity=quantity, private=float(private), baseline=float(baseline), value=float(value), source=self.both,
+            private_source=self.private, baseline_source=self.baseline, **more,
+        )  # fmt: skip
+
+    def between(self, quantity: str, value: float, **more) -> Row:
+        """With a number of the pair."""
+        return Row(quantity=quantity, value=float(value), source=self.both, **more)
+
+
+def alignment_rows(alignment, sources: Sources) -> list[Row]:
+    """How far matched components are from each other; nothing if there are none."""
+    if alignment is None:
+        return []
+    return [
+        sources.between("distance of matched components, mean", alignment.distances.mean()),
+        sources.between("distance of matched components, largest", alignment.distances.max()),
+    ]
+
+
+def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str = "") -> list[Row]:
+    """Divergences of pairs of parts, and how far their means moved; those of draws are left out, which have none."""
+    rows = []
+    for ours, _ in pairs:
+        name, found = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
+        if found is None:
+            continue
+        labels = (
+            "KL(private ‖ baseline)",
+            "KL(baseline ‖ private)",
+            "2-Wasserstein distance",
+            "total variation, at most",
+        )
+        rows += [
+            sources.between(f"{label}, {name}", value, is_detail=not ours.are_parameters)
+            for label, value in zip(labels, found.total, strict=True)
+            if not math.isnan(value)
+        ]
+    for movement in movements:
+        name, sizes = f"{movement.private.name}{suffix}", np.abs(movement.standardized)
+        rows += [
+            sources.between(f"shift in pooled standard deviations, median, {name}", np.median(sizes)),
+            sources.between(f"shift in pooled standard deviations, largest, {name}", sizes.max()),
+            _std_row(movement, name, sources),
+        ]
+    return rows
+
+
+def _std_row(movement: Movement, name: str, sources: Sources) -> Row:
+    ours, theirs = (float(np.median(std)) for std in movement.stds)
+    return sources.row(f"posterior standard deviation, median, {name}", ours, theirs, ours - theirs)
+
+
+def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, settings) -> list[Row]:
+    """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
+    sources = sources.with_test()
+    theirs = scores_of(baseline, X, y)
+    pairs = [("", pair) for pair in zip(scores_of(private, X, y), theirs, strict=True)]
+    if has_aware and isinstance(private, BayesianLogisticRegression):
+        baseline_aware = baseline.privacy_.plan.is_private and hasattr(baseline, "noise_aware_posterior_")
+        theirs = scores_of(baseline, X, y, noise_aware=True) if baseline_aware else theirs
+        pairs += [
+            (", noise-aware", pair) for pair in zip(scores_of(private, X, y, noise_aware=True), theirs, strict=True)
+        ]
+    rows = []
+    for suffix, (ours, other) in pairs:
+        (a, own), (b, its), (difference, both) = bootstrap([ours, other], _n_rows(X), *settings)
+        intervals = {"private_interval": own, "baseline_interval": its, "interval": both}
+        rows.append(sources.row(f"{ours.name}{suffix}", a, b, difference, **intervals))
+    return rows
+
+
+def arm_rows(private, baseline, arms: Arms, X, X_test) -> list[Row]:
+    """How far clipping, noise and everything else moved parameters, and predictions of test records or else of fitted ones."""
+    rows = _share_rows("parameters", shares_of_parameters(private, baseline, arms), PRIVATE)
+    shares = shares_of_predictions(private, baseline, arms, X if X_test is None else X_test)
+    source = PRIVATE if X_test is None else combined(PRIVATE, X_TEST)
+    return rows if shares is None else rows + _share_rows("predictions", shares, source)
+
+
+def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
+    values = {
+        f"share of clipping in the shift of {what}": shares.clipping_share,
+        f"share of noise in the shift of {what}": shares.noise_share,
+        f"shift of {what} by clipping, root mean square": shares.clipping,
+        f"shift of {what} by noise, root mean square": shares.noise,
+        f"shift of {what} by neither (plain arm to baseline), root mean square": shares.rest,
+    }
+    return [Row(quantity=quantity, value=value, source=source) for quantity, value in values.items()]
+
+
+def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
+    """What clipping and noise cost in predictions of test records."""
+    source, rows = combined(PRIVATE, X_TEST), []
+    plain, clipped, noisy = (scores_of(model, X, y) for model in (arms.plain, arms.clipped, private))
+    for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):
+        for one, other in zip(after, before, strict=True):
+            _, _, (value, interval) = bootstrap([one, other], _n_rows(X), *settings)
+            rows.append(Row(quantity=f"{one.name}, change by {what}", value=value, interval=interval, source=source))
+    return rows
+
+
+def _n_rows(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)

@@ -1,0 +1,94 @@
+"""A comparison in words. Names may come from files: characters that would act on a terminal are shown as escapes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from vips._printable import printable
+from vips.comparison.sources import PRIVATE, X_TEST
+
+if TYPE_CHECKING:
+    from vips.comparison.comparison import Comparison, Row
+
+__all__ = ["HEADS", "notes", "paragraph", "table", "table_cells"]
+
+HEADS = "", "private", "baseline", "value", "computed from"
+
+
+def paragraph(comparison: Comparison) -> str:
+    """What a reader can quote, and what must not be published."""
+    largest = comparison.movers(1)[0]
+    n_parameters = sum(len(movement.difference) for movement in comparison.movements)
+    says = [f"{comparison.model}: {comparison.private} against {comparison.baseline}."]
+    if comparison.alignment is not None:
+        n, distances = len(comparison.alignment.order), comparison.alignment.distances
+        says.append(f"{n} components were matched, at distances of {distances.mean():.2g} on average.")
+    if largest.difference == 0.0:
+        says.append(f"None of the {n_parameters:,} posterior means differs.")
+    else:
+        says.append(
+            f"Of {n_parameters:,} posterior means, the one that moved most is {largest.name}, from {largest.baseline:.3g} to "
+            f"{largest.private:.3g}, by {abs(largest.standardized):.2g} pooled posterior standard deviations."
+        )
+    says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
+    says += [_share(row) for row in comparison.rows if row.quantity.startswith("share of ")]
+    says.append(_provenance(comparison.rows))
+    return printable(" ".join(says))
+
+
+def notes(comparison: Comparison) -> list[str]:
+    """A line each."""
+    return [f"Note: {printable(note)}" for note in comparison.notes]
+
+
+def table(rows: Sequence[Row]) -> str:
+    """Quantity, both models' numbers, the value and its source, in columns."""
+    lines = [HEADS, *map(table_cells, rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(4)]
+    return "\n".join(
+        "  ".join([line[0].ljust(widths[0]), *(line[i].rjust(widths[i]) for i in (1, 2, 3)), line[4]]) for line in lines
+    )
+
+
+def table_cells(row: Row) -> tuple[str, ...]:
+    """Of one row, under ``HEADS``."""
+    numbers = (_number(value) for value in (row.private, row.baseline, row.value))
+    return printable(row.quantity), *numbers, printable(row.source)
+
+
+def _is_score(row: Row) -> bool:
+    return X_TEST in row.private_source and not row.quantity.endswith(", noise-aware")
+
+
+def _score(row: Row, level: float) -> str:
+    lower, upper = row.interval
+    return (
+        f"On X_test, {row.quantity}: {row.private:.4g} against {row.baseline:.4g}, a difference of {row.value:.2g} "
+        f"({100.0 * level:g} % bootstrap interval {lower:.2g} to {upper:.2g})."
+    )
+
+
+def _share(row: Row) -> str:
+    return f"The {row.quantity} is {100.0 * row.value:.0f} %." if math.isfinite(row.value) else ""
+
+
+def _provenance(rows: Sequence[Row]) -> str:
+    n_private = sum(PRIVATE in row.source for row in rows)
+    n_test = sum(X_TEST in row.source for row in rows)
+    if not n_private and not n_test:
+        return "All numbers were computed from released values."
+    says = []
+    if n_private:
+        says.append(
+            f"{n_private} of {len(rows)} rows were computed from private data (training records, or a fit without a guarantee, "
+            "which can reveal its records): keep them as you keep the records."
+        )
+    if n_test:
+        says.append(f"{n_test} rows look at X_test, which nothing protects.")
+    return " ".join(says)
+
+
+def _number(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"

@@ -1,0 +1,51 @@
+"""The contract of executors: who computes the partitions of a step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from vips.data import DataSource
+from vips.execution.partitions import Task
+from vips.execution.tree import TreeSum
+
+__all__ = ["ATTEMPTS", "Executor", "Workers", "added_in_order"]
+
+
+# How often a step is begun again because workers were lost.
+ATTEMPTS = 3
+
+
+class Workers(ABC):
+    """An executor at work on the partitions of one fit."""
+
+    def __init__(self, data: DataSource) -> None:
+        self.data = data
+
+    @abstractmethod
+    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        """The total of one step over all partitions, in the order of the tree.
+
+        ``sampler(i)`` gives the coins of partition i. Returns when every share is in, or raises: there is no total of some.
+        """
+
+
+class Executor(ABC):
+    """What ``fit(..., executor=...)`` stands for."""
+
+    def check(self) -> None:  # noqa: B027
+        """Raise unless there is somebody to compute. Runs before anything is charged or read."""
+
+    @abstractmethod
+    @contextmanager
+    def over(self, data: DataSource) -> Iterator[Workers]:
+        """Workers for one fit; resources are given back at the end."""
+
+
+def added_in_order(shares: Iterable[dict], task: Task) -> dict:
+    """In the order of the tree."""
+    total = TreeSum()
+    for share in shares:
+        total.push(share)
+    return total.result() or task.zeros()

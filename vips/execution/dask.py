@@ -1,0 +1,168 @@
+"""A step on a Dask cluster: shares where the workers are, a tree of additions, and one total that travels here.
+
+Keys of tasks are made up anew for every step, so that no cluster answers with what it computed for another one. Dask computes
+lost shares again, with the same coins; where it cannot (the task itself was lost with its last holder) the step begins again.
+BLAS of a worker has the threads that its environment says; Dask's nannies say one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import dask
+from distributed import CancelledError, Client, KilledWorker, wait
+from distributed.scheduler import NoValidWorkerError
+
+from vips.data import DataSource
+from vips.data._dask import BlockPartition, ComputedBlock
+from vips.exceptions import InvalidRecordError, PartitionError, SourceError
+from vips.execution.base import ATTEMPTS, Executor, Workers
+from vips.execution.partitions import Task, share_of_worker
+from vips.execution.tree import FAN_IN, add
+
+__all__ = ["Cluster"]
+
+# Seconds without a single worker after which a step is given up.
+PATIENCE = 60.0
+_POLL = 1.0
+_NOBODY = "The Dask cluster has had no workers"
+_GO_ON = "The step was not released; a fit with a checkpoint can go on from the last one."
+
+
+class Cluster(Executor):
+    """The workers of a ``dask.distributed.Client``."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def check(self) -> None:
+        if self._client.asynchronous:
+            raise ValueError("`executor` must be a synchronous Client: fit blocks until it is done.")
+        if self._client.status != "running":
+            raise ValueError(f"The Dask client is {self._client.status}: it has no cluster to compute on.")
+        if not self._client.nthreads():
+            raise ValueError(
+                "The Dask cluster has no workers, so that the fit could only wait. Start some first, e.g. cluster.scale(2) and "
+                "client.wait_for_workers(1)."
+            )
+
+    @contextmanager
+    def over(self, data: DataSource) -> Iterator[Workers]:
+        yield ClusterWorkers(data, self._client)
+
+
+class ClusterWorkers(Workers):
+    def __init__(self, data: DataSource, client: Client) -> None:
+        super().__init__(data)
+        self._client = client
+        self._partitions: Sequence | None = None
+
+    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        if not self.data.n_partitions:
+            return task.zeros()
+        for _ in range(ATTEMPTS):
+            try:
+                return self._attempt(task, sampler)
+            except (SourceError, InvalidRecordError, PartitionError):
+                raise
+            except CancelledError:  # with a worker went what only it held
+                self._partitions = None
+                continue
+            except KilledWorker as error:
+                raise PartitionError(
+                    f"A share was given up after it ended {error.allowed_failures + 1} workers in turn, perhaps because its "
+                    "partition is too large for their memory."
+                ) from None
+            except NoValidWorkerError:
+                raise PartitionError(f"{_NOBODY} to compute a share. {_GO_ON}") from None
+            except Exception as error:  # of the user's own graph, outside of `share_of_worker`
+                if not task.plan.is_private:
+                    raise
+                problem = type(error).__name__
+            # outside of `except`, so that the original is not carried along
+            raise PartitionError(
+                f"A chunk or its share could not be computed: {problem}. What it says is not shown, because it may quote a "
+                "record."
+            )
+        raise PartitionError(f"Workers were lost {ATTEMPTS} times in one step, with data that only they held.")
+
+    def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        step, depth = f"vips-{secrets.token_hex(8)}", 0
+        sent = self._sent(task)  # kept until the end: Dask may need it for a share that was lost
+        level = self._shares(sent, sampler, step)
+        futures = [sent, *level]
+        try:
+            while len(level) > 1:
+                depth += 1
+                groups = [level[first : first + FAN_IN] for first in range(0, len(level), FAN_IN)]
+                keys = [f"{step}-sum-{depth}-{i}" for i in range(len(groups))]
+                level = self._client.map(add, groups, key=keys, pure=False)
+                futures += level
+            self._wait(level[0])
+            return level[0].result()
+        finally:  # at once, not when Python gets to it: sums of a step are large, and not noisy
+            for future in futures:
+                future.release()
+
+    def _sent(self, task: Task):
+        """The task on every worker, and the partitions placed."""
+        try:
+            sent = self._client.scatter(task, broadcast=True, hash=False, timeout=_patience())
+            if self._partitions is None:
+                self._partitions = self._placed()
+        except TimeoutError:
+            raise PartitionError(f"{_NOBODY} to send a step to. {_GO_ON}") from None
+        return sent
+
+    def _shares(self, task, sampler: Callable[[int], object], step: str) -> list:
+        """A future for the share of every partition."""
+        keys = [f"{step}-share-{i}" for i in range(len(self._partitions))]
+        coins = [sampler(i) for i in range(len(keys))]
+        if not isinstance(self._partitions[0], BlockPartition):
+            return self._client.map(_share, self._partitions, coins, task=task, key=keys, pure=False)
+        shares = [
+            dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, own, task, dask_key_name=key)
+            for p, own, key in zip(self._partitions, coins, keys, strict=True)
+        ]
+        return self._client.compute(shares)
+
+    def _placed(self) -> Sequence:
+        """Partitions for tasks: handles, records that are placed on workers once, or chunks that Dask computes."""
+        partitions = self.data.partitions
+        if not partitions[0].holds_records:
+            return partitions
+        return self._client.scatter(list(partitions), hash=False, timeout=_patience())
+
+    def _wait(self, root) -> None:
+        """Until it is done; not for ever, if there is nobody left."""
+        last_seen = time.monotonic()
+        while not root.done():
+            try:
+                wait([root], timeout=_POLL)
+            except TimeoutError:
+                now = time.monotonic()
+                if self._client.status != "running":
+                    raise PartitionError(f"The Dask client is {self._client.status}. {_GO_ON}") from None
+                if self._client.nthreads():
+                    last_seen = now
+                elif now - last_seen > _patience():
+                    raise PartitionError(
+                        f"{_NOBODY} for {_patience():.0f} s in the middle of a step. {_GO_ON}"
+                    ) from None
+
+
+def _share(partition, coins, task: Task) -> dict:
+    return share_of_worker(task, partition, coins, 1, 1)
+
+
+def _share_of_block(X, y, name: str, n_features: int, coins, task: Task) -> dict:
+    return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1, 1)
+
+
+def _patience() -> float:
+    """Dask's own setting of this, if there is one."""
+    configured = dask.config.get("distributed.scheduler.no-workers-timeout", None)
+    return PATIENCE if configured is None else dask.utils.parse_timedelta(configured)

@@ -1,0 +1,92 @@
+"""Processes, or whatever ``joblib.parallel_config`` says."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+
+import joblib
+from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+from vips.data import DataSource, Partition
+from vips.exceptions import PartitionError
+from vips.execution.base import ATTEMPTS, Executor, Workers, added_in_order
+from vips.execution.partitions import Task, share_of_worker
+
+__all__ = ["Joblib"]
+
+
+class Joblib(Executor):
+    """As ``joblib.parallel_config`` says.
+
+    Parameters
+    ----------
+    backend : str, optional
+        In its place, one process per processor of this backend.
+    """
+
+    def __init__(self, backend: str | None = None) -> None:
+        self._backend = backend
+
+    @contextmanager
+    def over(self, data: DataSource) -> Iterator[Workers]:
+        if self._backend is None:
+            backend, _ = joblib.parallel.get_active_backend()
+            streams = getattr(backend, "supports_return_generator", False)
+            parallel = joblib.Parallel(return_as="generator" if streams else "list")
+            are_threads = getattr(backend, "uses_threads", False)
+        else:
+            # Arrays are mapped into processes copy-on-write: kernels are compiled for arrays that can be written to.
+            parallel = joblib.Parallel(
+                n_jobs=joblib.cpu_count(), backend=self._backend, return_as="generator", mmap_mode="c"
+            )
+            are_threads = False
+        with parallel:  # what is mapped stays mapped from step to step
+            yield JoblibWorkers(data, parallel, are_threads)
+
+
+class JoblibWorkers(Workers):
+    """Of ``parallel``. Each uses an equal part of the processors."""
+
+    def __init__(self, data: DataSource, parallel: joblib.Parallel, are_threads: bool) -> None:
+        super().__init__(data)
+        self._parallel, self._are_threads = parallel, are_threads
+        self._threads = max(1, joblib.cpu_count() // max(1, joblib.effective_n_jobs(parallel.n_jobs)))
+
+    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        for _ in range(ATTEMPTS):
+            try:
+                return self._attempt(task, sampler)
+            except TerminatedWorkerError:  # nothing of this step was released; its coins fall the same way again
+                continue
+        raise PartitionError(
+            f"Workers ended {ATTEMPTS} times in one step, perhaps because a partition is too large for their memory."
+        )
+
+    def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
+        # As bytes to processes: arrays in it would be written to disk, step by step, and stay there until the end of the fit.
+        sent = task if self._are_threads else pickle.dumps(joblib.wrap_non_picklable_objects(task, keep_wrapper=False))
+        if self._are_threads:
+            task.model.prepare(task.posterior)
+        shares = self._parallel(
+            joblib.delayed(_share)(sent, partition, sampler(i), self._threads)
+            for i, partition in enumerate(self.data.partitions)
+        )
+        return added_in_order(map(_writable, shares), task)
+
+
+def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dict:
+    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads, threads)
+
+
+@lru_cache(maxsize=1)
+def _unpacked(sent: bytes) -> Task:
+    """Once for all partitions that a process gets, so that what a posterior caches serves them all."""
+    return pickle.loads(sent)
+
+
+def _writable(share: dict) -> dict:
+    """What came back through shared memory may be read-only."""
+    return {name: value if value.flags.writeable else value.copy() for name, value in share.items()}

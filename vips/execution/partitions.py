@@ -1,0 +1,189 @@
+"""What a worker does: one partition's share of a step's sum. Every executor runs this one function, the serial one included.
+
+The sum of a step is the sum of its partitions' sums, each of which flips its own coins and clips its own records::
+
+    partition 0 ─▶ coins ─▶ clip ─▶ sum ─┐
+    partition 1 ─▶ coins ─▶ clip ─▶ sum ─┼─▶ tree of fixed shape ─▶ total ─▶ + noise, once, where the fit runs
+    partition 2 ─▶ coins ─▶ clip ─▶ sum ─┘
+
+A share is a pure function of (task, partition, coins): computed again after a worker was lost, it is the same share. Shares are
+sums without noise. They, the keys of the coins and the records are all that workers see: no noise, nothing to make it from.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._compute.blas_threads import at_most_threads
+from vips._compute.memory import keep_freed_memory
+from vips._compute.rowwise import PIECE
+from vips._compute.threads import at_most
+from vips._unquoted import class_and_place
+from vips.data import Partition
+from vips.exceptions import InvalidRecordError, PartitionError, SourceError
+from vips.execution.tree import Totals, add_to
+
+__all__ = [
+    "Task",
+    "partition_sum",
+    "share_of_worker",
+]
+
+
+@dataclass(frozen=True, repr=False)
+class Task:
+    """One step, as far as workers need to know it.
+
+    Attributes
+    ----------
+    model : ConjugateExponentialModel
+        In another process a copy without ``random_state``, from which the noise of a reproducible fit could be derived.
+    blocks : dict of str to Block
+    posterior : object
+        The last view. Released.
+    plan : PrivacyPlan
+        Clip norm, lattice: public numbers.
+    stop_at_invalid : bool
+        Whether an invalid record stops the fit; else it counts for nothing.
+    """
+
+    model: object
+    blocks: Mapping[str, object]
+    posterior: object
+    plan: object
+    stop_at_invalid: bool
+
+    @classmethod
+    def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
+        """``is_checked`` says that the values of a non-private fit were looked at before."""
+        stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
+        return cls(model, blocks, posterior, plan, stop)
+
+    def __getstate__(self) -> dict:
+        """What leaves the process: nothing that noise could be derived from."""
+        model = copy.copy(self.model)
+        model.random_state = None
+        model.privacy = model._fitting_plan = self.plan
+        return self.__dict__ | {"model": model}
+
+    def zeros(self) -> Totals:
+        """The sum of no records."""
+        return {name: np.zeros(block.shape, self.dtype) for name, block in self.blocks.items()}
+
+    @property
+    def dtype(self) -> type:
+        """Of totals: with hardened noise they are whole numbers."""
+        return np.int64 if self.plan.noise == "discrete" else np.float64
+
+
+def partition_sum(task: Task, partition: Partition, coins) -> Totals:
+    """Σ over one partition's sample of each record's statistics, scaled into the ball of radius C.
+
+    Guarantees
+    ----------
+    A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
+    ``task.stop_at_invalid``.
+    """
+    keep_freed_memory()
+    model, blocks, plan = task.model, task.blocks, task.plan
+    lattice, total = plan.lattice(blocks), None
+    with np.errstate(all="ignore"):  # a warning would tell that some record overflows
+        opened = partition.open()
+        if getattr(model, "ignores_labels", False):
+            opened = opened.without_labels()
+        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
+            raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
+        size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
+        for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
+            records = usable(model, chunk, task.stop_at_invalid)
+            n_records = records.shape[0]
+            with at_most_threads(1) if size else nullcontext():
+                statistics = model.expected_statistics(filled_up(records, size), task.posterior)
+                weights = plan.clip_weights(statistics.norms(blocks))
+            weights[n_records:] = 0.0
+            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            if total is None:
+                total = _begun(shares, task, copy=not statistics.sums_are_new)
+            else:
+                add_to(total, shares)
+    return task.zeros() if total is None else total
+
+
+def has_exact_rows(model) -> bool:
+    """What ``exact_rows`` says, of the very class that has the E-step, or of one derived from it."""
+    for cls in type(model).__mro__:
+        if "exact_rows" in vars(cls):
+            return cls.exact_rows
+        if "expected_statistics" in vars(cls):
+            return False
+    return False
+
+
+def whole_size(chunk_size: int) -> int:
+    """Records in a chunk that is filled up: a multiple of what BLAS works on at a time."""
+    return -(-chunk_size // PIECE) * PIECE
+
+
+def filled_up(records, size: int | None):
+    """Records with copies of the first one behind them, ``size`` in all; as they are if there is none, or no ``size``."""
+    n_records = records.shape[0]
+    if size is None or not n_records:
+        return records
+    return records[np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])]
+
+
+def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
+    """The first chunk's sums, to be added to. Their order in memory is that of ``zeros``: how later products are rounded must
+    not tell whether anybody was in the sample."""
+    for name, block in task.blocks.items():
+        if np.shape(shares[name]) != block.shape:
+            raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
+    return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
+
+
+def usable(model, chunk, stop_at_invalid: bool):
+    """The valid records of a chunk."""
+    valid = model.valid_records(chunk)
+    if valid.all():
+        return chunk
+    if stop_at_invalid:
+        raise InvalidRecordError(
+            "A record is not valid (NaN, infinite or out of the model's domain). In a private fit this error depends on a "
+            'record and is outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
+        )
+    return chunk[valid]
+
+
+def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:
+    """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
+
+    Parameters
+    ----------
+    threads, blas_threads : int
+        At most, for kernels and for BLAS.
+
+    Raises
+    ------
+    SourceError, InvalidRecordError
+        As they are.
+    PartitionError
+        In a private fit, for any other error: its class and where it came from, not what it says.
+    """
+    try:
+        with at_most(threads), at_most_threads(blas_threads):
+            return partition_sum(task, partition, coins)
+    except (SourceError, InvalidRecordError):
+        raise
+    except Exception as error:
+        if not task.plan.is_private:
+            raise
+        problem = class_and_place(error)
+    # outside of `except`, so that the original is not carried along
+    raise PartitionError(
+        f"{partition.name}: {problem}. What it says is not shown, because it may quote a record: try the model on public data."
+    )

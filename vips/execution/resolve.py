@@ -1,0 +1,55 @@
+"""Which executor a user's argument names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from vips.execution.base import Executor
+from vips.execution.joblib import Joblib
+from vips.execution.local import Serial, Threads
+
+__all__ = ["resolve"]
+
+
+def resolve(executor: object) -> Executor:
+    """The executor that a user's argument names.
+
+    Parameters
+    ----------
+    executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
+        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" does what
+        ``joblib.parallel_config`` says around the fit.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything else, and for a cluster without workers.
+    """
+    if isinstance(executor, Executor):
+        found = executor
+    elif executor is None or (isinstance(executor, str) and executor in _BY_NAME):
+        found = _BY_NAME[executor or "serial"]()
+    elif _is_dask_client(executor):
+        from vips.execution.dask import Cluster
+
+        found = Cluster(executor)
+    else:
+        error = ValueError if isinstance(executor, str) else TypeError
+        names = ", ".join(f'"{name}"' for name in _BY_NAME)
+        raise error(f"`executor` must be None, {names} or a dask.distributed.Client, got {executor!r}.")
+    found.check()
+    return found
+
+
+def _is_dask_client(executor: object) -> bool:
+    distributed = sys.modules.get("distributed")  # who has a client has loaded it
+    return distributed is not None and isinstance(executor, distributed.Client)
+
+
+_BY_NAME: dict[str, Callable[[], Executor]] = {
+    "serial": Serial,
+    "threads": Threads,
+    "processes": lambda: Joblib("loky"),
+    "joblib": Joblib,
+}

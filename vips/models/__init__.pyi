@@ -1,0 +1,14 @@
+from .belief_networks.sigmoid import SigmoidBeliefNetwork
+from .proportions.dirichlet_multinomial import DirichletMultinomial
+from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
+from .regression.logistic import BayesianLogisticRegression
+from .topics.lda import LatentDirichletAllocation
+
+__all__ = [
+    "BayesianBinomialRegression",
+    "BayesianLogisticRegression",
+    "BayesianNegativeBinomialRegression",
+    "DirichletMultinomial",
+    "LatentDirichletAllocation",
+    "SigmoidBeliefNetwork",
+]

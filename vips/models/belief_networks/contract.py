@@ -1,0 +1,210 @@
+"""The contract of sigmoid belief networks: blocks, E-step, M-step, clip, bound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips._compute.rowwise import PIECE
+from vips.data import rows_without
+from vips.model import ConjugateExponentialModel
+from vips.models._binding_clip import warn_of_binding_clip
+from vips.models.belief_networks.inference import dense_rows, infer
+from vips.models.belief_networks.noise_aware import noise_aware_network
+from vips.models.belief_networks.posterior import NetworkPosterior
+from vips.models.belief_networks.prior import PRIORS
+from vips.models.belief_networks.statistics import NetworkStatistics
+from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+
+__all__ = ["BeliefNetwork"]
+
+
+# Scales of the blocks, in units of the weights' gradient: totals that are averaged over steps, and hardly differ between
+# records, need less of a record's norm.
+_SCALES = {
+    "count": 8.0, "hidden": 8.0, "visible": 2.0, "visible_precision": 8.0, "weights": 1.0, "precision": 8.0, "outer": 32.0,
+}  # fmt: skip
+# Clip norm in units of √(J K), which norms of records are about proportional to.
+_CLIP_NORM = 0.02
+_LEAST_STEP = 0.2
+
+
+class BeliefNetwork(ConjugateExponentialModel):
+    """What the engine needs. What the arguments mean: :class:`~vips.SigmoidBeliefNetwork`."""
+
+    exact_rows = True
+
+    n_components: int
+    covariance: str
+    prior: str
+    n_sweeps: int
+    binarize: float | None
+    clip_share: float | None
+    schedule: Callable[[int], float] | None
+    dtype: type
+
+    def check_parameters(self) -> None:
+        """Everything that can be wrong in the constructor, before the records are touched."""
+        for name in ("n_components", "n_sweeps"):
+            value = getattr(self, name)
+            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
+        for name, values in (("covariance", ("diagonal", "full")), ("prior", PRIORS)):
+            if getattr(self, name) not in values:
+                raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
+        for name in ("clip_share", "binarize"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, int | float | np.number) or isinstance(value, bool)):
+                raise ValueError(f"`{name}` must be a number or None, got {value!r}.")
+        if self.clip_share is not None and not 0.0 < self.clip_share <= 1.0:
+            raise ValueError(f"`clip_share` must be above 0 and at most 1, got {self.clip_share!r}.")
+        if self.binarize is not None and not np.isfinite(self.binarize):
+            raise ValueError(f"`binarize` must be a finite number or None, got {self.binarize!r}.")
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
+        if self.schedule is not None and not callable(self.schedule):
+            raise ValueError(f"`schedule` must be a function of the step, e.g. RobbinsMonro(), got {self.schedule!r}.")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
+    def least_posterior_size(self) -> int:
+        return self.n_components**2  # the coupling
+
+    def check_values(self, X, y) -> None:
+        values = X.data if sp.issparse(X) else X
+        if self.binarize is None and not ((values == 0) | (values == 1)).all():
+            raise ValueError("X must be binary: every entry 0 or 1. Write X > 0.5, say, or binarize=0.5.")
+
+    def blocks(self) -> dict[str, Block]:
+        n_visible, n_hidden = self.n_features_in_, self.n_components
+        shapes = {
+            "count": (),
+            "hidden": (n_hidden,),
+            "visible": (n_visible,),
+            "visible_precision": (n_visible,),
+            "weights": (n_visible, n_hidden),
+            "precision": (n_visible, n_hidden),
+        }
+        blocks = {name: Block(shape, scale=_SCALES[name]) for name, shape in shapes.items()}
+        if self.covariance == "full":
+            blocks["outer"] = Block((n_visible, n_hidden, n_hidden), symmetric=True, scale=_SCALES["outer"])
+        return blocks
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Nothing, but for random starting weights in the place of the weights' totals."""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        return initial | {"weights": first_weights(rng, initial["weights"].shape)}
+
+    def valid_records(self, records) -> np.ndarray:
+        """Rows all of whose entries are 0 or 1, or finite if they are to be compared with ``binarize``."""
+        if not sp.issparse(records):
+            return self._valid_entries(records).all(axis=1)
+        columns = records.indices  # a column that does not exist would be written beyond the end of an array
+        valid = rows_without((columns < 0) | (columns >= self.n_features_in_), records.indptr)
+        valid[valid] = self._valid_entries(dense_rows(records[valid], np.dtype(np.float64))).all(axis=1)
+        return valid
+
+    def prepare(self, posterior: NetworkPosterior) -> None:
+        posterior.spread(np.dtype(self.dtype))
+
+    def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
+        # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
+        alone = self._plan().noise == "discrete"
+        units = infer(self._binary(records), posterior, self.n_sweeps, alone=alone)
+        return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
+
+    def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
+        """See ``_sbn_update``."""
+        if previous is None:
+            return first_posterior(average["weights"], self.prior, self.covariance == "full")
+        plan = self._plan()
+        exact = not plan.is_private and plan.sampling_rate == 1.0
+        return next_posterior(average, noise_std, previous, plan.is_private, exact)
+
+    def to_noise_aware_posterior(self) -> NetworkPosterior:
+        """Variances with what the noise adds: ``_sbn_noise``. Intervals of biases hold about as often as those of a fit without
+        noise would, which is less than they say: hidden units are taken to be independent in every record (docs/noise.md).
+
+        Warns
+        -----
+        PrivacyWarning
+            If the clip norm is below :meth:`max_norm`, as the default is.
+        """
+        warn_of_binding_clip(self)
+        return noise_aware_network(self.posterior_, self.noisy_totals_.average, self.noisy_totals_.noise_std)
+
+    def step_size(self, t: int) -> float | dict[str, float]:
+        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise gradients are not averaged, and
+        the other totals are with max(2/(t + 1), 1/5)."""
+        if self.schedule is not None:
+            return self.schedule(t)
+        plan = self._plan()
+        recent = max(2.0 / (t + 1.0), _LEAST_STEP) if plan.is_private or plan.sampling_rate < 1.0 else 1.0
+        return dict.fromkeys(self.blocks(), recent) | {"weights": 1.0, "visible": 1.0}
+
+    def default_clip(self) -> float:
+        """0.02 √(J K): far below the norms of most records, so that all count about as much (docs/sbn.md). Or ``clip_share``
+        of :meth:`max_norm`."""
+        if self.clip_share is not None:
+            return self.clip_share * self.max_norm()
+        return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
+
+    def max_norm(self) -> float:
+        """No record of a private fit has a larger norm: residuals are at most 1, ω and v at most ¼, weights at most 6."""
+        n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
+        J, K = np.sqrt(n_visible), np.sqrt(n_hidden)
+        norms = {
+            "count": 1.0,
+            "hidden": K * largest,
+            "visible": J,
+            "visible_precision": 0.25 * J,
+            "weights": J * K * (largest + LARGEST_WEIGHT / 16.0),
+            "precision": 0.25 * J * K,
+            "outer": 0.25 * J * n_hidden,
+        }
+        return float(np.linalg.norm([norms[name] / block.scale for name, block in self.blocks().items()]))
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """60 steps on samples of about a tenth of the records, but not fewer than 2,000."""
+        return PrivacyPlan.non_private(sampling_rate=min(1.0, max(0.1, 2000 / max(n_records, 1))), n_steps=60)
+
+    def describe(self) -> dict:
+        return {
+            "unit": "one row of X",
+            "released": (
+                *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
+                "hence the posterior of weights and biases",
+            ),
+            "declared_public": (
+                f"number of columns: {self.n_features_in_}",
+                "n_components, prior and all other constructor arguments",
+            ),
+        }
+
+    def bound(self, records, posterior: NetworkPosterior) -> float:
+        """Evidence lower bound of these records and the parameters, for non-private fits and tests: not private."""
+        units = infer(self._binary(records), posterior, self.n_sweeps)
+        return float(units.bounds(posterior).sum()) - posterior.divergence()
+
+    def default_chunk_size(self) -> int:
+        """Whole pieces, few enough to stay in the cache; with a full covariance one, or about 30 MB of pairs of units."""
+        n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
+        return min(2, max(1, 3_750_000 // n_pairs // PIECE)) * PIECE
+
+    def _valid_entries(self, records: np.ndarray) -> np.ndarray:
+        if self.binarize is not None:
+            return np.isfinite(records)
+        return (records == 0) | (records == 1)
+
+    def _binary(self, records) -> np.ndarray:
+        """Records as a dense array of zeros and ones."""
+        dtype = np.dtype(self.dtype)
+        if self.binarize is None:
+            return dense_rows(records, dtype)
+        return (dense_rows(records, np.dtype(np.float64)) > self.binarize).astype(dtype)

@@ -1,0 +1,179 @@
+"""Posterior of the parameters of a sigmoid belief network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from vips.expfam import DiagonalGaussian, Gaussian
+from vips.models.belief_networks import kernels
+from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
+
+__all__ = ["NetworkPosterior", "packed_pairs"]
+
+
+@dataclass(frozen=True)
+class NetworkPosterior:
+    """Independent posteriors of weights, biases and shrinkage scales.
+
+    Parameters
+    ----------
+    weights : DiagonalGaussian or Gaussian
+        w_j, one for each of J visible units: ``mean`` of shape (J, K).
+    visible_bias, hidden_bias : DiagonalGaussian
+        c of shape (J,) and b of shape (K,).
+    shrinkage : Shrinkage
+        Scales of the weights under their prior.
+    coupling : ndarray of shape (K, K)
+        Σ_j ω̄_j w̄_j w̄_jᵀ with average precisions ω̄: how much hidden units of a record compete.
+    running, noise_var : ndarray of shape (J, K)
+        Running average of what steps would have made of the weights, and the variance of the noise in it, as far as a linear
+        step tells. The weights' means are its view: the same without noise.
+    step : int
+        Steps that this posterior has seen.
+    plug_in : bool
+        Whether E-steps take the weights at their means. So it is in private fits: clipped totals are those of fewer records
+        than there are, nobody knows how many, and variances that follow from them are far too large.
+    """
+
+    weights: DiagonalGaussian | Gaussian
+    visible_bias: DiagonalGaussian
+    hidden_bias: DiagonalGaussian
+    shrinkage: Shrinkage
+    coupling: np.ndarray
+    running: np.ndarray
+    noise_var: np.ndarray
+    step: int = 0
+    plug_in: bool = False
+    _spreads: dict = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
+        """Means of w, c and b, variances of c, and the coupling, in the given dtype."""
+        means = self.weights.mean, self.visible_bias.mean, self.hidden_bias.mean
+        arrays = *means, self.visible_bias.var, self.coupling
+        return tuple(np.ascontiguousarray(array, dtype=dtype) for array in arrays)
+
+    def spread(self, dtype: np.dtype) -> _NoSpread | _DiagonalSpread | _FullSpread:
+        """What second moments of the weights do in the E-step."""
+        dtype = np.dtype(dtype)
+        if dtype not in self._spreads:
+            kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
+            self._spreads[dtype] = (_NoSpread if self.plug_in else kind)(self, dtype)
+        return self._spreads[dtype]
+
+    @property
+    def weight_variances(self) -> np.ndarray:
+        """Of each weight, shape (J, K): from the covariance, which the E-step needs anyway."""
+        if isinstance(self.weights, Gaussian):
+            return np.diagonal(self.weights.cov, axis1=-2, axis2=-1)
+        return self.weights.var
+
+    def interval(self, level: float) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Central credible intervals, (lower, upper), of ``weights``, ``visible_bias`` and ``hidden_bias``."""
+        parts = {"weights": self.weights, "visible_bias": self.visible_bias, "hidden_bias": self.hidden_bias}
+        return {name: part.interval(level) for name, part in parts.items()}
+
+    def forget(self) -> None:
+        """Let go of what was computed for the E-step: with a full covariance it is as large as the posterior."""
+        self._spreads.clear()
+        self.weights.__dict__.pop("cov", None)
+
+    def divergence(self) -> float:
+        """KL of this posterior from the prior of weights, scales and biases."""
+        biases = 0.0
+        for bias in (self.visible_bias, self.hidden_bias):
+            prior = DiagonalGaussian(np.zeros(bias.mean.shape), np.full(bias.mean.shape, BIAS_PRECISION))
+            biases += float(bias.kl(prior))
+        return biases + self.shrinkage.divergence(self.weights)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        parts = {"weights": self.weights, "visible": self.visible_bias, "hidden": self.hidden_bias}
+        parts |= {"shrinkage": self.shrinkage}
+        arrays = {f"{name}_{key}": value for name, part in parts.items() for key, value in part.to_arrays().items()}
+        names = "coupling", "running", "noise_var"
+        arrays |= {name: getattr(self, name) for name in names}
+        return arrays | {"step": np.array(self.step), "plug_in": np.array(self.plug_in)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
+        """Inverse of ``to_arrays``."""
+
+        def part(name: str) -> dict[str, np.ndarray]:
+            return {key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")}
+
+        family = Gaussian if arrays["weights_precision"].ndim == 3 else DiagonalGaussian
+        return cls(
+            family.from_arrays(part("weights")),
+            DiagonalGaussian.from_arrays(part("visible")),
+            DiagonalGaussian.from_arrays(part("hidden")),
+            Shrinkage.from_arrays(part("shrinkage")),
+            arrays["coupling"],
+            arrays["running"],
+            arrays["noise_var"],
+            int(arrays["step"]),
+            bool(arrays["plug_in"]),
+        )
+
+
+class _NoSpread:
+    """Weights at their means."""
+
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        self._squares = np.square(posterior.weights.mean).astype(dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        """Variance of w_jᵀz over z, shape (n_records, J): Σ_k v_k w̄_jk²."""
+        return times(z * (1.0 - z), self._squares.T)
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        """Σ_j (z̄_k - ½) ω_j w̄_jk², shape (n_records, K)."""
+        return (z - 0.5) * times(omega, self._squares)
+
+
+class _DiagonalSpread:
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        # W² and V, side by side
+        both = np.hstack([np.square(posterior.weights.mean), posterior.weight_variances])
+        self._both = np.ascontiguousarray(both, dtype=dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        """Variance of w_jᵀz over z and w, shape (n_records, J): Σ_k v_k w̄_jk² + E zᵀ Σ_j z, the latter Σ_k z̄_k V_jk."""
+        return times(np.hstack([z * (1.0 - z), z]), self._both.T)
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        """Σ_j (z̄_k - ½) ω_j E w_jk² - ω_j (Σ_j z̄)_k, shape (n_records, K), where (Σ_j z̄)_k is V_jk z̄_k."""
+        of_squares, of_variances = np.hsplit(times(omega, self._both), 2)
+        return (z - 0.5) * of_squares - 0.5 * of_variances
+
+
+class _FullSpread:
+    def __init__(self, posterior: NetworkPosterior, dtype: np.dtype) -> None:
+        self._squares = (np.square(posterior.weights.mean) + posterior.weight_variances).astype(dtype)  # E w²
+        first, second = np.triu_indices(posterior.weights.mean.shape[1])
+        self._packed = posterior.weights.cov[:, first, second].astype(dtype)  # (J, K (K + 1) / 2)
+        self._doubled = self._packed * np.where(first == second, 1.0, 2.0).astype(dtype)
+
+    def of_predictor(self, z: np.ndarray, times) -> np.ndarray:
+        variance = times(z * (1.0 - z), self._squares.T)
+        variance += times(packed_pairs(z), self._doubled.T)
+        return variance
+
+    def of_field(self, omega: np.ndarray, z: np.ndarray, times) -> np.ndarray:
+        images = np.empty_like(z)
+        kernels.packed_times(times(omega, self._packed), z, images)
+        return (z - 0.5) * times(omega, self._squares) - images
+
+
+def packed_pairs(z: np.ndarray) -> np.ndarray:
+    """z_k z_l for k ≤ l, row by row of the upper triangle, shape (n_records, K (K + 1) / 2)."""
+    n_hidden = z.shape[1]
+    pairs = np.empty((len(z), n_hidden * (n_hidden + 1) // 2), z.dtype)
+    start = 0
+    for k in range(n_hidden):
+        stop = start + n_hidden - k
+        np.multiply(z[:, k:], z[:, k : k + 1], out=pairs[:, start:stop])
+        start = stop
+    return pairs

@@ -1,0 +1,264 @@
+"""Sigmoid belief networks.
+
+    z_nk ~ Bernoulli(σ(b_k))                    K hidden units
+    y_nj ~ Bernoulli(σ(w_j'z_n + c_j))          J visible units
+    w_jk ~ N(0, ζ_jk), scales ζ under a shrinkage prior;  b, c ~ N(0, 10²)
+
+===================  ============================================================
+symbol               name
+===================  ============================================================
+W (J, K)             ``posterior_.weights``; ``components_`` is its mean, (K, J)
+c, b                 ``posterior_.visible_bias``, ``posterior_.hidden_bias``
+ζ                    ``posterior_.shrinkage.variance``
+z̄ (n, K)             what ``transform`` returns
+===================  ============================================================
+
+Algorithm 6 of Park et al. (arXiv:1611.00340), after Gan et al. (2015).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from scipy.special import expit
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from vips.expfam.logistic_normal import posterior_probabilities
+from vips.models.belief_networks.contract import BeliefNetwork
+from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
+from vips.privacy import PrivacyPlan
+
+__all__ = ["SigmoidBeliefNetwork"]
+
+
+# Updates of each hidden unit where records are looked at once, not in every step.
+_PREDICTION_SWEEPS = 20
+
+
+class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BeliefNetwork):
+    """Sigmoid belief network with one hidden layer over binary data, fitted by (private) variational Bayes.
+
+    Parameters
+    ----------
+    n_components : int
+        K, the number of hidden units.
+    privacy : PrivacyPlan or None
+        None is a non-private fit. The first step moves biases only, so that a plan needs two steps at least.
+    covariance : {"diagonal", "full"}
+        Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
+    prior : {"tpbn", "normal"}
+        Of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
+    n_sweeps : int
+        Updates of each hidden unit of a record in every step of a fit. Every record starts anew in every step.
+    binarize : float or None
+        Entries above it are 1, others 0. None: entries must be 0 or 1.
+    clip_share : float or None
+        Clip norm of a plan without one, as a share of :meth:`max_norm`. None: a public constant, see :meth:`default_clip`.
+    schedule : RobbinsMonro, callable or None
+        Step sizes of the averages: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: that is not finite): count
+        it for nothing, or stop. The latter is outside the guarantee.
+    dtype : {numpy.float64, numpy.float32}
+        Of the E-step; sums are double precision. Single precision is faster. With either, a record's hidden units are a
+        function of that record alone, to the last bit.
+    random_state : int, Generator, RandomState or None
+        Seeds the starting weights, and the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : NetworkPosterior
+        ``weights`` (W), ``visible_bias`` (c), ``hidden_bias`` (b): Gaussians with ``mean``, ``var``, ``sample``,
+        ``interval``; ``shrinkage``: ``variance`` (ζ), ``local_rate`` (ξ), ``unit_rate`` (φ), ``global_rate`` (ω).
+    components_ : ndarray of shape (n_components, n_features)
+        Means of the weights.
+    intercept_visible_, intercept_hidden_ : ndarray of shape (n_features,), (n_components,)
+        Means of the biases.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior; what
+    ``sample`` makes of it. Public by declaration: the number of columns, and all constructor arguments. Not covered:
+    choosing any of them by looking at these records; :meth:`transform`, :meth:`reconstruct` and :meth:`score` look at the
+    records that they are given, and add no noise.
+
+    Examples
+    --------
+    >>> from vips import PrivacyPlan, SigmoidBeliefNetwork
+    >>> from vips.datasets import load_digits_binary
+    >>> digits = load_digits_binary().data
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=0.5, n_steps=20)
+    >>> model = SigmoidBeliefNetwork(n_components=10, privacy=plan, random_state=0).fit(digits)
+    >>> model.transform(digits[:5]).shape
+    (5, 10)
+    >>> model.sample(3, random_state=0).shape
+    (3, 64)
+    """
+
+    ignores_labels = True
+
+    def __init__(
+        self,
+        n_components: int = 30,
+        *,
+        privacy: PrivacyPlan | None = None,
+        covariance: str = "diagonal",
+        prior: str = "tpbn",
+        n_sweeps: int = 3,
+        binarize: float | None = None,
+        clip_share: float | None = None,
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.privacy = privacy
+        self.covariance = covariance
+        self.prior = prior
+        self.n_sweeps = n_sweeps
+        self.binarize = binarize
+        self.clip_share = clip_share
+        self.schedule = schedule
+        self.on_invalid = on_invalid
+        self.dtype = dtype
+        self.random_state = random_state
+
+    # -- what users call ----------------------------------------------------------------------------------------
+
+    def transform(self, X, observed=None) -> np.ndarray:
+        """Probabilities z̄ that hidden units are on, given records.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+            Binary. Entries that are not observed may be anything.
+        observed : bool array of shape (n_records, n_features), optional
+            Entries to infer from; all of them by default.
+
+        Returns
+        -------
+        ndarray of shape (n_records, n_components)
+        """
+        return self._over_chunks(X, observed, lambda units: units.mean, (self.n_components,))
+
+    def inverse_transform(self, Z) -> np.ndarray:
+        """Probabilities that visible units are on, given those of hidden units, shape (n_records, n_features).
+
+        Parameters
+        ----------
+        Z : array of shape (n_records, n_components)
+            Between 0 and 1.
+        """
+        check_is_fitted(self)
+        Z = check_array(Z, dtype=np.float64)
+        if Z.shape[1] != self.n_components:
+            raise ValueError(f"Z has {Z.shape[1]} columns, the network has {self.n_components} hidden units.")
+        if not ((Z >= 0.0) & (Z <= 1.0)).all():
+            raise ValueError("Z must hold probabilities, between 0 and 1.")
+        posterior = self.posterior_
+        predictor = Z @ posterior.weights.mean.T + posterior.visible_bias.mean
+        variance = posterior.spread(np.dtype(np.float64)).of_predictor(Z, np.matmul) + posterior.visible_bias.var
+        return posterior_probabilities(predictor, variance)
+
+    def reconstruct(self, X, observed=None) -> np.ndarray:
+        """Probabilities that visible units are on, given what is observed of the same records.
+
+        Parameters
+        ----------
+        X, observed
+            As in :meth:`transform`. With ``observed``, the other entries are predicted, from those alone.
+
+        Returns
+        -------
+        ndarray of shape (n_records, n_features)
+        """
+        return self._over_chunks(
+            X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
+        )
+
+    def sample(self, n: int, random_state: object = None) -> np.ndarray:
+        """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
+
+        Parameters
+        ----------
+        n : int
+            Number of records.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        bool ndarray of shape (n, n_features)
+        """
+        check_is_fitted(self)
+        rng = check_random_state(random_state)
+        posterior = self.posterior_
+        hidden = rng.uniform(size=(n, self.n_components)) < expit(posterior.hidden_bias.mean)
+        predictor = hidden @ posterior.weights.mean.T + posterior.visible_bias.mean
+        return rng.uniform(size=predictor.shape) < expit(predictor)
+
+    def score_samples(self, X) -> np.ndarray:
+        """Evidence lower bound of each record given the parameters' posterior, in nats, shape (n_records,)."""
+        return self._over_chunks(X, None, lambda units: units.bounds(self.posterior_), ())
+
+    def score(self, X, y=None) -> float:
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Means of the weights, shape (n_components, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.weights.mean.T
+
+    @property
+    def intercept_visible_(self) -> np.ndarray:
+        """Means of the visible units' biases, shape (n_features,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.visible_bias.mean
+
+    @property
+    def intercept_hidden_(self) -> np.ndarray:
+        """Means of the hidden units' biases, shape (n_components,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.hidden_bias.mean
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+    def _over_chunks(self, X, observed, function: Callable[[HiddenUnits], np.ndarray], shape) -> np.ndarray:
+        """``function`` of the hidden units of all records, chunk by chunk."""
+        return np.concatenate([np.empty((0, *shape)), *map(function, self._inferred(X, observed))])
+
+    def _inferred(self, X, observed) -> Iterator[HiddenUnits]:
+        check_is_fitted(self)
+        X = self._validated(X, reset=False, ensure_all_finite=observed is None)
+        if observed is not None:
+            observed = np.asarray(observed)
+            if observed.dtype != bool or observed.shape != X.shape:
+                raise ValueError(f"`observed` must be a boolean array of the shape of X, {X.shape}.")
+        for start in range(0, X.shape[0], self.chunk_size):
+            rows = dense_rows(X[start : start + self.chunk_size], np.dtype(np.float64))
+            mask = None if observed is None else observed[start : start + self.chunk_size]
+            if mask is not None:
+                rows = np.where(mask, rows, 0.0)
+            if not np.isfinite(rows).all():
+                raise ValueError("X holds NaN or infinity where it is observed.")
+            self.check_values(rows, None)
+            yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask)

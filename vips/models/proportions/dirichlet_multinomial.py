@@ -1,0 +1,164 @@
+"""Proportions of categories.
+
+    θ ~ Dirichlet(α, …, α),   x_n | θ ~ Multinomial(θ)        (one category per record, or a few)
+
+A histogram with a posterior: the simplest member of the class, with the exact posterior beside it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.data import rows_without
+from vips.expfam import Dirichlet, Draws
+from vips.model import ConjugateExponentialModel
+from vips.models.proportions.noisy_counts import draw_rates
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block, DenseStatistics
+
+__all__ = ["DirichletMultinomial"]
+
+_N_DRAWS = 2000
+
+
+class DirichletMultinomial(ConjugateExponentialModel):
+    """Posterior of the proportions of categories, private or not.
+
+    Parameters
+    ----------
+    prior : float
+        α > 0, one for all categories.
+    largest_total : float
+        Public bound on the L2 norm of a row: 1 where each record is in one category. Longer rows are scaled down to it by the
+        clip of a private fit.
+    privacy : PrivacyPlan or None
+        None is a non-private fit. One full-batch step says all there is to say; further steps are averaged.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a row with negative or infinite entries: count it for nothing, or stop. The latter is
+        outside the guarantee.
+    random_state : int, Generator, RandomState or None
+        Seeds the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : Dirichlet
+        With noisy counts taken at face value, negative ones as 0.
+    noise_aware_posterior_ : Draws
+        Of the proportions, given the noisy counts.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: one row of X. Relation: add or remove one. Released: the noisy counts of every step, hence the posterior. Public by
+    declaration: the categories (columns), ``largest_total``, ``prior``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import DirichletMultinomial, PrivacyPlan
+    >>> X = np.eye(3)[np.random.default_rng(0).choice(3, 5000, p=[0.7, 0.2, 0.1])]
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = DirichletMultinomial(privacy=plan).fit(X)
+    >>> lower, upper = model.noise_aware_posterior_.interval(0.95)
+    >>> bool((upper - lower).max() < 0.1)
+    True
+    """
+
+    ignores_labels = True
+    exact_rows = True
+
+    def __init__(
+        self,
+        prior: float = 1.0,
+        *,
+        largest_total: float = 1.0,
+        privacy: PrivacyPlan | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.prior = prior
+        self.largest_total = largest_total
+        self.privacy = privacy
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Everything that can be wrong in the constructor, before the records are touched."""
+        for name in ("prior", "largest_total"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 1e-6 <= value <= 1e12:
+                raise ValueError(f"`{name}` must be a number between 1e-6 and 1e12, got {value!r}.")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 2:
+            raise ValueError(
+                f"Found {self.n_features_in_} feature(s) in X while a minimum of 2 is required: one column for each category."
+            )
+
+    def check_values(self, X, y) -> None:
+        if (X.data if sp.issparse(X) else X).min(initial=0) < 0:
+            raise ValueError("Negative values in data passed to DirichletMultinomial: entries count categories.")
+
+    def blocks(self) -> dict[str, Block]:
+        return {"counts": Block((self.n_features_in_,))}
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Nothing."""
+        return {"counts": np.zeros(self.n_features_in_)}
+
+    def valid_records(self, records) -> np.ndarray:
+        if not sp.issparse(records):
+            return super().valid_records(records) & (records >= 0).all(axis=1)
+        columns = records.indices
+        bad = ~((records.data >= 0) & (records.data < np.inf)) | (columns < 0) | (columns >= self.n_features_in_)
+        return rows_without(bad, records.indptr)
+
+    def expected_statistics(self, records, posterior) -> DenseStatistics:
+        if sp.issparse(records):
+            records = sp.csr_array(records).astype(np.float64).toarray()
+        return DenseStatistics({"counts": records})
+
+    def to_posterior(self, average, noise_std, previous) -> Dirichlet:
+        return Dirichlet(self.prior + np.maximum(average["counts"], 0.0))
+
+    def step_size(self, t: int) -> float:
+        """1/t: every step sees the same counts."""
+        return 1.0 / t
+
+    def max_norm(self) -> float:
+        """``largest_total``."""
+        return float(self.largest_total)
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One full-batch step."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+
+    def describe(self) -> dict:
+        return {
+            "unit": "one row of X",
+            "released": ("noisy counts of the categories in every step", "hence the posterior of their proportions"),
+            "declared_public": (
+                f"number of categories: {self.n_features_in_}",
+                f"largest_total = {self.largest_total:g}: longer rows are scaled down to it",
+                "prior",
+            ),
+        }
+
+    def to_noise_aware_posterior(self) -> Draws:
+        """Mixture over the counts that the noisy ones may have been: ``_noisy_counts``."""
+        totals = self.noisy_totals_
+        counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
+        rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))
+        return Draws(rates / rates.sum(axis=1, keepdims=True))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        return tags
+
+    def default_chunk_size(self) -> int:
+        """About 30 MB of counts."""
+        return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))

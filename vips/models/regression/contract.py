@@ -1,0 +1,392 @@
+"""The contract of regressions with a Pólya-Gamma augmentation: statistics, posterior, clip, bound.
+
+    likelihood of a record    Π_j  exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j,   ψ_j = x'w_j + intercept_j        (b, κ: of y)
+    w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j ~ N(0, 10²)
+
+    E exp(-ω ψ²/2) = cosh(ψ/2)^-b, ω ~ PG(b, 0), makes it conjugate:
+    Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
+
+Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
+``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
+μ = m + (P + E[α])⁻¹ (ḡ - E[α] m): the textbook update without noise; with it, noise in P slows the iteration down but does not
+move its fixed point.
+
+Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import cho_solve
+
+from vips._compute.blas import cholesky
+from vips.data import Records, rows_without
+from vips.expfam import polya_gamma_mean
+from vips.model import ConjugateExponentialModel
+from vips.models.regression.denoising import (
+    diagonal_step,
+    diagonal_view,
+    noise_aware_moments,
+    positive_definite,
+    precision_view,
+)
+from vips.models.regression.posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
+from vips.models.regression.statistics import (
+    PartedStatistics,
+    RegressionStatistics,
+    better_as_csr,
+    count_entries,
+    design_rows,
+)
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging
+
+__all__ = ["POWER", "AugmentedRegression"]
+
+
+# Share of `feature_norm` that the intercept's constant has in the sum.
+_INTERCEPT_SHARE = 0.25
+# Clip norm and block scales, in units in which a row has norm at most 1; how they were chosen: docs/logistic.md.
+_CLIP_NORM = 0.3
+_SCALES_FULL = {"linear": 1.0, "precision": 0.7}
+_SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
+POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+# Steps that are taken in full, where they are noisy; from then on a step is shortened as 1/t.
+_FULL_STEPS = 20
+# Steps whose residuals are kept for the noise-aware posterior.
+_MOST_KEPT = 64
+# Least step size of the residuals: what is averaged is about the last five.
+_LEAST_STEP = 0.2
+
+
+class AugmentedRegression(ConjugateExponentialModel):
+    """What the engine needs. A subclass says what b and κ are for a label, and how many outputs there are.
+
+    What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
+    """
+
+    takes_one_label = True
+    exact_rows = True
+
+    def __init__(
+        self,
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        fit_intercept: bool = True,
+        prior: tuple[float, float] | float = (1.0, 1.0),
+        covariance: str = "full",
+        statistics: str = "centred",
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        self.privacy = privacy
+        self.feature_norm = feature_norm
+        self.fit_intercept = fit_intercept
+        self.prior = prior
+        self.covariance = covariance
+        self.statistics = statistics
+        self.schedule = schedule
+        self.on_invalid = on_invalid
+        self.dtype = dtype
+        self.random_state = random_state
+
+    # -- what a subclass says -----------------------------------------------------------------------------------
+
+    @property
+    def _n_outputs(self) -> int:
+        return 1
+
+    @abstractmethod
+    def _largest_shape(self) -> float:
+        """Public bound on b."""
+
+    @abstractmethod
+    def _largest_linear(self) -> float:
+        """Public bound on |κ|."""
+
+    @abstractmethod
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """b and κ of labels, both of shape (n_records, n_outputs); NaN for a label that does not exist."""
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Everything that can be wrong in the constructor, before the data are touched."""
+        if self.feature_norm is not None and not 1e-6 <= self.feature_norm <= 1e6:
+            raise ValueError(f"`feature_norm` must be a number between 1e-6 and 1e6, got {self.feature_norm!r}.")
+        if self.feature_norm is None and self.is_private:
+            raise ValueError(
+                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
+                "reveal the largest. Declare one, e.g. feature_norm=1.0 for rows that vips.preprocessing.TableEncoder made; "
+                "longer rows are scaled down to it."
+            )
+        CoefficientPrior.check(self.prior)
+        for name, values in (("covariance", ("full", "diagonal")), ("statistics", ("centred", "paper"))):
+            if getattr(self, name) not in values:
+                raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
+        if self.covariance == "diagonal" and self.statistics == "paper":
+            raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
+        if self.schedule is not None and not callable(self.schedule):
+            raise ValueError(
+                f"`schedule` must be a function of the step, e.g. PolynomialAveraging(), got {self.schedule!r}."
+            )
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
+    def blocks(self) -> dict[str, Block]:
+        d, outputs = self._n_coefficients(), () if self._n_outputs == 1 else (self._n_outputs,)
+        scale = self._scales()
+        if self.covariance == "full":
+            shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
+        else:
+            shapes = {"linear": (*outputs, d), "precision": (*outputs, d), "cross": (*outputs, d), "weight": outputs}
+        return {
+            name: Block(shape, symmetric=name == "precision" and self.covariance == "full", scale=scale[name])
+            for name, shape in shapes.items()
+        }
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """No record: the first posterior is the prior. But where that is wide (the intercept's is), a first step that is not
+        the textbook's would be far too long: every record would be taken to be nearly certain. There Σ starts with a variance
+        of 1 for a row of norm ``feature_norm``."""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        if self._is_textbook():
+            return initial
+        prior = self._coefficient_prior()
+        wanting = np.maximum(self._ball() ** 2 - prior.precision(prior.initial_alpha(1)[0]) / self._units() ** 2, 0.0)
+        initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
+        return initial
+
+    def valid_records(self, records: Records) -> np.ndarray:
+        shape, linear = self._terms(records.y)
+        valid = super().valid_records(Records(records.X, np.zeros(len(records.y))))
+        valid &= np.isfinite(shape).all(axis=1) & np.isfinite(linear).all(axis=1)
+        if sp.issparse(records.X):  # a column that does not exist would be read beyond the end of an array
+            columns = records.X.indices
+            valid &= rows_without((columns < 0) | (columns >= self.n_features_in_), records.X.indptr)
+        return valid
+
+    def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
+        X, terms = records.X, self._terms(records.y)
+        if sp.issparse(X):
+            return self._statistics(X, terms, posterior)
+        # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
+        n_stored = count_entries(X)
+        second = better_as_csr(n_stored, X.shape[1]) | (self._plan().noise == "discrete")
+        if second.all():
+            return self._statistics(X, terms, posterior, n_stored)
+        if not second.any():
+            return self._statistics(X, terms, posterior)
+        parts = [
+            self._statistics(X[rows], [term[rows] for term in terms], posterior, counts)
+            for rows, counts in ((~second, None), (second, n_stored[second]))
+        ]
+        return PartedStatistics(second, parts)
+
+    def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None) -> RegressionStatistics:
+        rows, lengths = self._design(X, n_stored)
+        coordinates = self._in_coordinates(posterior, sp.issparse(rows))
+        return RegressionStatistics(
+            rows, lengths, *terms, *coordinates, centred=self.statistics == "centred", dtype=self.dtype
+        )
+
+    def to_posterior(self, average, noise_std, previous):
+        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``_regression_view``."""
+        ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
+        noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
+        prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
+        alpha, step = prior.initial_alpha(self._n_outputs), 0
+        if previous is not None:
+            alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
+            step = previous.step + 1
+        steps = []
+        for j in range(self._n_outputs):
+            own = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
+            own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
+            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step))
+        mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
+        posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
+        posterior.step = step
+        n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
+        posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
+        if previous is not None and n_kept:
+            looked, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
+            posterior.path, posterior.totals = (
+                np.concatenate([kept[:, 1:], new[:, None]], axis=1)
+                for kept, new in ((previous.path, looked), (previous.totals, total))
+            )
+        return posterior
+
+    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int) -> tuple[np.ndarray, ...]:
+        """Of one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
+        if self.covariance == "full":
+            view = precision_view(own["precision"], noise["precision"], noise["linear"], alpha)
+            precision = positive_definite(view + np.diag(prior))
+            seen, viewed = np.diagonal(own["precision"]), np.diagonal(precision)
+        else:
+            precision = prior + diagonal_view(own["precision"], noise["linear"], alpha)
+            seen, viewed = own["precision"], precision
+        share, variance = noise_aware_moments(seen, prior, noise["linear"])
+        unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
+        if self.statistics == "paper":
+            return _solve(precision, own["linear"]), precision, share, unknown
+        gradient = own["linear"] - prior * old
+        if self.covariance == "full":
+            step = _solve(precision, gradient)
+        else:
+            step = diagonal_step(gradient, precision, own["cross"], own["weight"], noise["weight"])
+        if (
+            self.is_private or self._plan().sampling_rate < 1.0
+        ):  # many steps on samples average what samples and noise do
+            step *= min(1.0, _FULL_STEPS / max(t, 1))
+        return old + step, precision, share, unknown
+
+    def step_size(self, t: int) -> float | dict[str, float]:
+        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
+        textbook variational Bayes. Otherwise residuals are averaged with max(2/(t + 1), 1/5), which is a step with momentum.
+        Precisions are averaged evenly, 1/t, in a private fit, with 2/(t + 1) in a non-private stochastic one, and not at all
+        in a non-private full-batch one."""
+        if self.schedule is not None:
+            return self.schedule(t)
+        if self._is_textbook():
+            return 1.0
+        recent = PolynomialAveraging(power=1.0)(t)
+        others = 1.0 / t if self.is_private else 1.0 if self._plan().sampling_rate == 1.0 else recent
+        return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
+
+    def default_clip(self) -> float:
+        """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
+        return _CLIP_NORM
+
+    def max_norm(self) -> float:
+        """Of a row of norm ``feature_norm`` (and the intercept's constant) in every output; ``inf`` without a ``feature_norm``.
+
+        At c, |ω ψ| ≤ ω c = b tanh(c/2) / 2, so |r| ≤ |κ| + b tanh(c/2) / 2: the largest joint norm over c.
+        """
+        if self.feature_norm is None:
+            return np.inf
+        length = np.hypot(self.feature_norm, self._intercept_constant())
+        scale, b = self._scales(), self._largest_shape()
+        c = np.linspace(0.0, 60.0, 6001)
+        omega = polya_gamma_mean(c, b)
+        residual = self._largest_linear() + (omega * c if self.statistics == "centred" else 0.0)
+        squares = (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
+        if self.covariance == "diagonal":
+            squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
+        return float(np.sqrt(self._n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full batch."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
+
+    def describe(self) -> dict:
+        return {
+            "unit": "one row of X with its label",
+            "released": (
+                *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
+                "hence the posterior of the coefficients",
+            ),
+            "declared_public": (
+                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
+                f"number of columns: {self.n_features_in_}",
+                *self._declared(),
+                "prior and all other constructor arguments",
+            ),
+        }
+
+    def bound(self, records: Records, posterior) -> float:
+        """Evidence lower bound of these records and the coefficients, for non-private fits and tests: not private."""
+        total = float(self.expected_statistics(records, posterior).bounds().sum())
+        return total + self._log_base_measure(records.y) - self._coefficient_prior().divergence(posterior)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def default_chunk_size(self) -> int:
+        """Enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
+        return max(4096, 4 * self.__dict__.get("n_features_in_", 0))
+
+    def _design(self, X, n_stored: np.ndarray | None = None):
+        largest = np.inf if self.feature_norm is None else float(self.feature_norm)
+        return design_rows(X, largest, self._intercept_constant(), n_stored)
+
+    def _declared(self) -> tuple[str, ...]:
+        return ()
+
+    def _log_base_measure(self, y: np.ndarray) -> float:
+        """Σ_n of the log of the likelihood's factor that does not depend on w."""
+        return 0.0
+
+    def _n_coefficients(self) -> int:
+        return self.n_features_in_ + bool(self.fit_intercept)
+
+    def _ball(self) -> float:
+        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+
+    def _intercept_constant(self) -> float:
+        """The constant column that stands for the intercept in the sum; it takes part in the norm of a record."""
+        if not self.fit_intercept:
+            return 0.0
+        return 1.0 if self.feature_norm is None else _INTERCEPT_SHARE * float(self.feature_norm)
+
+    def _scales(self) -> dict[str, float]:
+        """Residuals of a count with b trials are of the order √b, precisions of the order b."""
+        scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self._largest_shape()
+        trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
+        return {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
+
+    def _is_textbook(self) -> bool:
+        """Whether each step is an exact coordinate update."""
+        return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
+
+    def _coefficient_prior(self) -> CoefficientPrior:
+        return CoefficientPrior(self.prior, self.n_features_in_, bool(self.fit_intercept))
+
+    def _units(self) -> np.ndarray:
+        """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""
+        units = np.ones(self._n_coefficients())
+        if self.fit_intercept:
+            units[-1] = 1.0 / self._intercept_constant()
+        return units
+
+    def _in_coordinates(self, posterior, sparse: bool) -> tuple[np.ndarray, np.ndarray]:
+        """μ, and Σ in the form that :class:`RegressionStatistics` takes, in the coordinates of the design."""
+        units = self._units()
+        mean = np.atleast_2d(posterior.mean) * units
+        if self.covariance == "diagonal":
+            return mean, np.atleast_2d(posterior.var) * units**2
+        if sparse:
+            return mean, posterior.cov.reshape(-1, len(units), len(units)) * units[:, None] * units
+        # Λ = LLᵀ becomes D⁻¹LLᵀD⁻¹ with D the units, and L⁻¹ becomes L⁻¹D
+        return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
+
+    def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
+        """From the coordinates of the design to natural ones, and q(α) updated; the last two are for that."""
+        units, one = self._units(), self._n_outputs == 1
+        outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
+        mean, precision = mean / units, precision * outer
+        if self.covariance == "full":
+            precision = np.stack(
+                [positive_definite(own) for own in precision]
+            )  # rescaling may have cost the last digits
+        family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
+        posterior = family(mean[0] if one else mean, precision[0] if one else precision)
+        posterior.alpha_shape, posterior.alpha_rate = self._coefficient_prior().alpha_posterior(
+            posterior, share, unknown / units**2
+        )
+        return posterior
+
+
+def _solve(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    return cho_solve((cholesky(matrix), True), vector)

@@ -1,0 +1,213 @@
+"""Bayesian regression of counts: the same augmentation as logistic regression, with other b and κ.
+
+    binomial           y ~ Binomial(n, σ(ψ)),              b = n,       κ = y - n/2
+    negative binomial  y ~ NB(r, σ(ψ)), E y = r exp(ψ),    b = y + r,   κ = (y - r)/2          ψ = x'w + intercept
+
+Polson, Scott and Windle (2013), arXiv:1205.0310v3.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import gammaln
+from sklearn.base import RegressorMixin
+
+from vips.expfam.logistic_normal import posterior_probabilities
+from vips.models.regression.estimator import PolyaGammaRegression
+from vips.privacy import PrivacyPlan
+
+__all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
+
+
+class _CountRegression(RegressorMixin, PolyaGammaRegression):
+    """What the two share: counts are whole numbers from 0 to a public bound."""
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Coefficient of determination R² of :meth:`predict`."""
+        return super().score(X, y, sample_weight)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    @abstractmethod
+    def _largest_count(self) -> int: ...
+
+    def check_values(self, X, y) -> None:
+        shape, _ = self._terms(y)
+        if np.isnan(shape).any():
+            raise ValueError(f"y must hold whole numbers from 0 to {self._largest_count()}.")
+
+    def _counts(self, y: np.ndarray) -> np.ndarray:
+        """As floats; NaN for what is no count. Shape (n_records, 1)."""
+        y = np.asarray(y, dtype=np.float64)
+        return np.where((y >= 0.0) & (y == np.floor(y)) & np.isfinite(y), y, np.nan)[:, None]
+
+
+class BayesianBinomialRegression(_CountRegression):
+    """Counts out of a fixed number of trials, fitted by (private) variational Bayes.
+
+    Parameters
+    ----------
+    n_trials : int
+        n. Public.
+    privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule, on_invalid, dtype, random_state
+        See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
+        defective.
+
+    Attributes
+    ----------
+    posterior_, coef_, intercept_, alpha_, bound_, privacy_
+        As there.
+
+    Privacy
+    -------
+    As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
+    """
+
+    def __init__(
+        self,
+        n_trials: int = 1,
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        fit_intercept: bool = True,
+        prior: tuple[float, float] | float = (1.0, 1.0),
+        covariance: str = "full",
+        statistics: str = "centred",
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        super().__init__(
+            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+        )  # fmt: skip
+        self.n_trials = n_trials
+
+    def predict(self, X) -> np.ndarray:
+        """Posterior mean of the expected count, n E[σ(ψ)], shape (n_records,)."""
+        return self.n_trials * posterior_probabilities(*self._predictors(X))[:, 0]
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        _check_count("n_trials", self.n_trials)
+
+    def _largest_count(self) -> int:
+        return self.n_trials
+
+    def _largest_shape(self) -> float:
+        return float(self.n_trials)
+
+    def _largest_linear(self) -> float:
+        return 0.5 * self.n_trials
+
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = self._counts(y)
+        y[y > self.n_trials] = np.nan
+        return np.where(np.isnan(y), np.nan, float(self.n_trials)), y - 0.5 * self.n_trials
+
+    def _log_base_measure(self, y: np.ndarray) -> float:
+        y, n = self._counts(y), float(self.n_trials)
+        return float(np.sum(gammaln(n + 1.0) - gammaln(y + 1.0) - gammaln(n - y + 1.0)))
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"n_trials = {self.n_trials}",)
+
+
+class BayesianNegativeBinomialRegression(_CountRegression):
+    """Overdispersed counts, fitted by (private) variational Bayes.
+
+    Parameters
+    ----------
+    dispersion : float
+        r: the variance of a count of mean m is m + m²/r. Public.
+    max_count : int or None
+        Larger counts are taken as this one. Required by a private fit.
+    privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule, on_invalid, dtype, random_state
+        See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
+
+    Attributes
+    ----------
+    posterior_, coef_, intercept_, alpha_, bound_, privacy_
+        As there.
+
+    Privacy
+    -------
+    As :class:`BayesianLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
+    """
+
+    def __init__(
+        self,
+        dispersion: float = 1.0,
+        max_count: int | None = None,
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        fit_intercept: bool = True,
+        prior: tuple[float, float] | float = (1.0, 1.0),
+        covariance: str = "full",
+        statistics: str = "centred",
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        super().__init__(
+            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+        )  # fmt: skip
+        self.dispersion = dispersion
+        self.max_count = max_count
+
+    def predict(self, X) -> np.ndarray:
+        """Posterior mean of the expected count, r E[exp(ψ)] = r exp(x'μ + x'Σx/2), shape (n_records,)."""
+        mean, variance = self._predictors(X)
+        return self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if not 1e-6 <= self.dispersion <= 1e6:
+            raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
+        if self.max_count is not None:
+            _check_count("max_count", self.max_count)
+        elif self.is_private:
+            raise ValueError(
+                "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
+                "is learnt from the counts would reveal the largest. Larger counts are taken as this one."
+            )
+
+    def max_norm(self) -> float:
+        """As in the base class; ``inf`` without a ``max_count``, too."""
+        return np.inf if self.max_count is None else super().max_norm()
+
+    def _largest_count(self) -> int | float:
+        return np.inf if self.max_count is None else self.max_count
+
+    def _largest_shape(self) -> float:
+        return 1.0 if self.max_count is None else self.max_count + float(self.dispersion)
+
+    def _largest_linear(self) -> float:
+        r = float(self.dispersion)
+        return 0.5 * (r if self.max_count is None else max(r, self.max_count - r))
+
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        y = np.minimum(self._counts(y), self._largest_count())
+        return y + self.dispersion, 0.5 * (y - self.dispersion)
+
+    def _log_base_measure(self, y: np.ndarray) -> float:
+        y, r = np.minimum(self._counts(y), self._largest_count()), float(self.dispersion)
+        return float(np.sum(gammaln(y + r) - gammaln(r) - gammaln(y + 1.0)))
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
+
+
+def _check_count(name: str, value) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= 1_000_000:
+        raise ValueError(f"`{name}` must be an integer from 1 to 1,000,000, got {value!r}.")

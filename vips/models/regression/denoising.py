@@ -1,0 +1,107 @@
+"""Positive definite views of noisy precisions. Public numbers only; how well they do: docs/logistic.md.
+
+All in units in which a row has norm at most 1. Symmetric noise of deviation s has eigenvalues up to √(2d) s: below half of
+that, an eigenvalue of the sum says nothing, and is not believed to be smaller. And a coefficient is not believed to be known
+better than a step can move it: the noise of a step is kept below a share of the prior's scale.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vips._compute.blas import cholesky, eigh, gram
+
+__all__ = [
+    "LEAST_SHARE",
+    "diagonal_step",
+    "diagonal_view",
+    "noise_aware_moments",
+    "positive_definite",
+    "precision_view",
+]
+
+# What the prior's scale is to be, at least, in standard deviations of the noise that a step has in a coefficient.
+_SCALE_TO_NOISE = 6.0
+# Least eigenvalue, in units of s √(d/2), half of what noise alone would reach.
+_NOISE_LEVEL = 1.0
+# Least share of its precision that a coefficient keeps when the common direction is taken out.
+LEAST_SHARE = 0.3
+
+
+def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: float, alpha: float) -> np.ndarray:
+    """A positive definite matrix near a noisy one.
+
+    Parameters
+    ----------
+    precision : ndarray of shape (d, d)
+        Σ ω x x' and symmetric noise.
+    noise_std, gradient_noise_std : float
+        Of the noise on its diagonal (÷ √2 elsewhere), and in the averaged Σ r x.
+    alpha : float
+        E[α]: the prior's scale is α^-½.
+
+    Returns
+    -------
+    ndarray of shape (d, d)
+        Tends to ``precision`` as the noise vanishes, and is that without noise.
+    """
+    precision = 0.5 * (precision + precision.T)
+    if noise_std == 0.0:
+        return precision
+    eigenvalues, vectors = eigh(precision)
+    view = _from_eigenvalues(np.maximum(eigenvalues, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision))), vectors)
+    diagonal = np.diagonal(view)
+    return view + np.diag(diagonal_view(diagonal, gradient_noise_std, alpha) - diagonal)
+
+
+def diagonal_view(precision: np.ndarray, gradient_noise_std: float, alpha: float) -> np.ndarray:
+    """Precisions coefficient by coefficient, shape (d,), so large that a step's noise s/D is a share of the prior's scale."""
+    return np.maximum(precision, max(_SCALE_TO_NOISE * gradient_noise_std * np.sqrt(alpha), 1e-300))
+
+
+def noise_aware_moments(
+    precision: np.ndarray, prior: np.ndarray, gradient_noise_std: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """What is known of coefficients beside noise, one by one: the share of a mean that is signal, and a variance.
+
+    A total λw + noise of variance s², beside the records' own λ, says as much of w as f λ, f = λ/(λ + s²): under the prior 1/α
+    the mean is that of a total without noise under the prior precision α/f.
+    """
+    known = np.maximum(precision, 1e-300)
+    signal = known / (known + gradient_noise_std**2)  # f
+    return signal * (known + prior) / (signal * known + prior), 1.0 / (signal * known + prior)
+
+
+def diagonal_step(
+    gradient: np.ndarray, precision: np.ndarray, cross: np.ndarray, weight: float, least_weight: float
+) -> np.ndarray:
+    """B⁻¹ gradient for B = diag(precision) with the direction that all features share made up for.
+
+    Features that are not centred have a common direction, in which diag(precision) alone would overshoot up to d times. If
+    they are independent otherwise, Σ ω x x' = diag(D - m²/M) + m m'/M with m = Σ ω x and M = Σ ω.
+
+    Parameters
+    ----------
+    gradient, precision, cross : ndarray of shape (d,)
+        ``precision`` includes the prior's; ``cross`` is m.
+    weight, least_weight : float
+        M, and what it is not taken below.
+    """
+    weight = max(weight, least_weight, 1e-300)
+    own = np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision)
+    solved, direction = gradient / own, cross / own
+    return solved - direction * (cross @ solved) / (weight + cross @ direction)  # Sherman and Morrison
+
+
+def positive_definite(matrix: np.ndarray) -> np.ndarray:
+    """The matrix itself where it is positive definite to rounding, else with its eigenvalues made so."""
+    try:
+        cholesky(matrix)
+    except np.linalg.LinAlgError:
+        eigenvalues, vectors = eigh(matrix)
+        return _from_eigenvalues(np.maximum(eigenvalues, max(1e-12 * np.abs(eigenvalues).max(), 1e-300)), vectors)
+    return matrix
+
+
+def _from_eigenvalues(eigenvalues: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return gram(np.ascontiguousarray((vectors * np.sqrt(eigenvalues)).T))

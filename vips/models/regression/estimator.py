@@ -1,0 +1,245 @@
+"""What users call of the regressions with a Pólya-Gamma augmentation: fits, coefficients, the exact posterior's curvature."""
+
+from __future__ import annotations
+
+import os
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from vips.data import InMemoryData, as_source
+from vips.models._binding_clip import warn_of_binding_clip
+from vips.models.regression.contract import POWER, AugmentedRegression
+from vips.models.regression.noise_aware import (
+    NoisySteps,
+    noise_aware_moments_of,
+    precision_draws,
+    structured_precision_draws,
+)
+from vips.models.regression.posterior import CoefficientPosterior
+from vips.models.regression.statistics import RegressionStatistics, outer_sums
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+__all__ = ["PolyaGammaRegression"]
+
+# Most coefficients whose noise-aware posterior is computed where the fit itself has no d × d matrix.
+_MOST_DENSE = 2048
+
+
+class PolyaGammaRegression(AugmentedRegression):
+    """Base of the regressions."""
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+    ) -> PolyaGammaRegression:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features), or a data source with labels
+        y : array of shape (n_records,), unless a source holds the labels
+        ledger, checkpoint, executor : optional
+            See :meth:`ConjugateExponentialModel.fit`.
+
+        Returns
+        -------
+        self
+        """
+        source = as_source(X, y)
+        if (y is None) if source is None else not source.has_labels:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        if source is not None:
+            X, y = source, None
+        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor)
+        if not self.is_private:
+            if source is None:
+                X, y = self._validated(X, y, reset=False)
+                source = InMemoryData(X, column_or_1d(y))
+            divergence = self._coefficient_prior().divergence(self.posterior_)
+            bounds = (self.bound(chunk, self.posterior_) + divergence for chunk in source.chunks(self.chunk_size))
+            self.bound_ = sum(bounds) - divergence
+        return self
+
+    def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
+        """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
+
+        Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
+        that of the likelihood. These were within 10 % of those of exact posteriors (docs/logistic.md).
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+            The fitted records.
+        y : array of shape (n_records,)
+            Their labels.
+
+        Raises
+        ------
+        ValueError
+            For a private fit: curvatures would be released without noise.
+        """
+        check_is_fitted(self)
+        if self.privacy_.plan.is_private:
+            raise ValueError(
+                "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
+                "`posterior_`."
+            )
+        X, y = self._validated(X, y, reset=False)
+        mean, _ = self._in_coordinates(self.posterior_, sparse=False)
+        total = 0.0
+        for chunk in InMemoryData(X, y).chunks(self.chunk_size):
+            rows, _ = self._design(chunk.X)
+            shape, _ = self._terms(chunk.y)
+            probabilities = expit(rows @ mean.T)
+            total = total + outer_sums(rows, shape * probabilities * (1.0 - probabilities))
+        units, natural = self._units(), np.atleast_2d(self.posterior_.mean)
+        precision = total * units[:, None] * units
+        if not np.isfinite(precision).all():
+            raise ValueError("y holds labels or counts that the model does not know.")
+        for j in range(self._n_outputs):
+            alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
+            precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
+        precision = precision[0] if self._n_outputs == 1 else precision
+        return CoefficientPosterior(
+            self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
+        )
+
+    def to_noise_aware_posterior(self) -> CoefficientPosterior:
+        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``_regression_noise``.
+
+        Its intervals hold for a fit whose clip binds for no record, ``clip_norm=model.max_norm()``; they are those of the exact
+        posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise. With
+        ``covariance="diagonal"`` features are taken to be independent but for their averages, as that fit does.
+
+        Warns
+        -----
+        PrivacyWarning
+            If the clip norm is below :meth:`max_norm`.
+        """
+        if self.statistics != "centred":
+            raise NotImplementedError('The noise-aware posterior needs statistics="centred".')
+        if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
+            raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
+        plan, posterior = self.privacy_.plan, self.posterior_
+        warn_of_binding_clip(self)
+        ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
+        noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
+        step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
+        constant = self._intercept_constant() / ball
+        alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
+        found = []
+        for j in outputs:
+            looked, totals = self._last_steps(j)
+            prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
+            own = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
+            own = own if len(outputs) == 1 else {name: value[j] for name, value in own.items()}
+            if self.covariance == "full":
+                precisions = precision_draws(own["precision"], noise_std["precision"], self.fit_intercept, rng)
+            else:
+                precisions = structured_precision_draws(own, noise_std, rng)
+            steps = NoisySteps(
+                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
+            )
+            mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
+            scale = units * ball
+            found.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
+        mean, precision = (np.stack(parts) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
+        return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+
+    def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Where the later three quarters of the steps looked, and their own noisy totals, from the averages that they left.
+
+        With a diagonal covariance the later half: early steps are far off, and their way back is known less well.
+        """
+        averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
+        n_steps = (3 * last + 2) // 4 if self.covariance == "full" else (last + 1) // 2
+        n_steps = min(n_steps, max(len(path) - 1, 1))
+        totals = np.empty((n_steps, averages.shape[1]))
+        for i in range(1, n_steps + 1):
+            rho = self.step_size(last + 1 - i)
+            rho = rho["linear"] if isinstance(rho, dict) else rho
+            if rho == 0.0:
+                raise NotImplementedError("The noise-aware posterior needs steps of a size above 0.")
+            before = averages[-i - 1] if i < len(averages) else 0.0
+            totals[-i] = (averages[-i] - (1.0 - rho) * before) / rho
+        return path[-n_steps:], totals
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Posterior means of the coefficients, shape (n_outputs, n_features); one output: (n_features,) or (1, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return self._shaped(np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_])
+
+    @property
+    def intercept_(self) -> np.ndarray:
+        """Posterior means of the intercepts, shape (n_outputs,); 0 without an intercept."""
+        check_is_fitted(self, "posterior_")
+        mean = np.atleast_2d(self.posterior_.mean)
+        return mean[:, -1] if self.fit_intercept else np.zeros(len(mean))
+
+    @property
+    def alpha_(self) -> float | np.ndarray:
+        """E[α], the prior precision of the coefficients; one for each output if there are several."""
+        check_is_fitted(self, "posterior_")
+        alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
+        return float(alpha[0]) if self._n_outputs == 1 else alpha
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.target_tags.required = True
+        return tags
+
+    def _private_data(self, X, y) -> InMemoryData:
+        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
+            if y.ndim == 2 and y.shape[1] == 1:
+                y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+                warnings.warn(
+                    "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
+                    DataConversionWarning,
+                    stacklevel=6,
+                )
+            if y.ndim != 1:
+                raise ValueError(
+                    f"y must have one label for each row of X, shape (n_records,), got {y.ndim} dimensions."
+                )
+        elif sp.issparse(y):
+            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
+        return super()._private_data(X, y)
+
+    def _plain_data(self, X, y) -> InMemoryData:
+        X, y = self._validated(X, y)
+        y = column_or_1d(y)
+        self.check_values(X, y)
+        return InMemoryData(X, y)
+
+    def _predictors(self, X, noise_aware: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of x'w + intercept under the posterior, both of shape (n_records, n_outputs)."""
+        check_is_fitted(self)
+        posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
+        X = self._validated(X, reset=False)
+        empty = np.zeros((0, self._n_outputs))
+        means, variances = [empty], [empty]
+        for chunk in InMemoryData(X).chunks(self.chunk_size):
+            rows, lengths = self._design(chunk)
+            coordinates = self._in_coordinates(posterior, sp.issparse(rows))
+            statistics = RegressionStatistics(rows, lengths, 1.0, 0.0, *coordinates, centred=True, dtype=self.dtype)
+            means.append(statistics.predictor)
+            variances.append(statistics.variance)
+        return np.concatenate(means), np.concatenate(variances)
+
+    def _shaped(self, coef: np.ndarray) -> np.ndarray:
+        return coef[0] if self._n_outputs == 1 else coef

@@ -1,0 +1,233 @@
+"""Bayesian logistic regression.
+
+    w ~ N(0, I/α),  α ~ Gamma(a₀, b₀),  intercept ~ N(0, 10²)
+    two classes:  P(y = 1 | x) = σ(ψ),  ψ = x'w + intercept
+    K classes:    stick-breaking, K - 1 regressions: class j with probability σ(ψ_j), given none before it
+
+===================  ============================================================
+symbol               name
+===================  ============================================================
+μ, Σ                 ``posterior_.mean``, ``posterior_.cov``
+E[α]                 ``alpha_``
+F                    ``feature_norm``
+κ = y - ½            linear coefficient of the augmented likelihood, b = 1
+===================  ============================================================
+
+Algorithms 4 and 5 of Park et al. (arXiv:1611.00340); K classes: Linderman, Johnson and Adams (2015), arXiv:1506.05843.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from vips.expfam.logistic_normal import posterior_probabilities
+from vips.models.regression.estimator import PolyaGammaRegression
+from vips.privacy import PrivacyPlan
+
+__all__ = ["BayesianLogisticRegression"]
+
+
+class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
+    """Logistic regression with a Gaussian posterior, fitted by (private) variational Bayes.
+
+    Parameters
+    ----------
+    privacy : PrivacyPlan or None
+        None is a non-private fit, full batch.
+    feature_norm : float or None
+        Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
+        private fit. None scales nothing.
+    fit_intercept : bool
+    prior : (float, float) or float
+        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α.
+    covariance : {"full", "diagonal"}
+        Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
+    classes : sequence or None
+        The labels there are. None: those of y in a non-private fit; 0 and 1 in a private one, which may not look. A record
+        with another label is defective. More than two: stick-breaking in the order of the sorted labels.
+    statistics : {"centred", "paper"}
+        Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with it the second
+        lets noise in the precision move the coefficients.
+    schedule : RobbinsMonro, callable or None
+        Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a defective record (NaN, infinite, undeclared label): count it for nothing, or stop. The
+        latter is outside the guarantee.
+    dtype : {numpy.float32, numpy.float64}
+        Of the quadratic forms x'Σx over CSR rows and rows of mostly zeros; everything else is double precision.
+    random_state : int, Generator, RandomState or None
+        Seeds the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : CoefficientPosterior
+        Gaussian posterior of the coefficients, and the intercept in the last place: ``mean`` of shape (d,) or
+        (n_classes - 1, d), ``cov``, ``std``, ``sample``, ``interval``.
+    classes_ : ndarray of shape (n_classes,)
+    coef_ : ndarray of shape (1, n_features) or (n_classes - 1, n_features)
+    intercept_ : ndarray of shape (1,) or (n_classes - 1,)
+    alpha_ : float or ndarray of shape (n_classes - 1,)
+    bound_ : float
+        Evidence lower bound; non-private fits only.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
+    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, and all
+    other constructor arguments. Not covered: choosing any of them, or the features, by looking at these records.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import BayesianLogisticRegression, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
+    >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
+    >>> model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    >>> np.argsort(model.coef_[0]).tolist()
+    [1, 3, 2, 0]
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
+    """
+
+    def __init__(
+        self,
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        fit_intercept: bool = True,
+        prior: tuple[float, float] | float = (1.0, 1.0),
+        covariance: str = "full",
+        classes: Sequence | None = None,
+        statistics: str = "centred",
+        schedule: Callable[[int], float] | None = None,
+        on_invalid: str = "drop",
+        dtype: type = np.float64,
+        random_state: object = None,
+    ) -> None:
+        super().__init__(
+            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+        )  # fmt: skip
+        self.classes = classes
+
+    # -- what users call ----------------------------------------------------------------------------------------
+
+    def predict_proba(self, X, noise_aware: bool = False) -> np.ndarray:
+        """Posterior-averaged probabilities ∫ σ(a) N(a | x'μ, x'Σx) da, by Gauss-Hermite quadrature.
+
+        Parameters
+        ----------
+        X : array or CSR matrix of shape (n_records, n_features)
+        noise_aware : bool
+            Average over ``noise_aware_posterior_`` in place of ``posterior_``.
+
+        Returns
+        -------
+        ndarray of shape (n_records, n_classes)
+            Rows sum to 1.
+        """
+        stick = posterior_probabilities(*self._predictors(X, noise_aware))
+        if stick.shape[1] == 1:
+            return np.hstack([1.0 - stick, stick])
+        rest = np.cumprod(1.0 - stick, axis=1)
+        return np.hstack([stick[:, :1], stick[:, 1:] * rest[:, :-1], rest[:, -1:]])
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def decision_function(self, X) -> np.ndarray:
+        """x'μ + intercept, shape (n_records,); with more than two classes the log probabilities, (n_records, n_classes)."""
+        if self._n_outputs > 1:
+            return self.predict_log_proba(X)
+        return self._predictors(X)[0][:, 0]
+
+    def predict(self, X) -> np.ndarray:
+        """The most probable class of each record."""
+        scores = self.decision_function(X)
+        return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of records whose class :meth:`predict` gives."""
+        return super().score(X, y, sample_weight)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Posterior means of the coefficients, shape (1, n_features) or (n_classes - 1, n_features)."""
+        check_is_fitted(self, "posterior_")
+        return np.atleast_2d(self.posterior_.mean)[:, : self.n_features_in_]
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.classes is not None:
+            _check_classes(self.classes)
+            if self.is_private and np.asarray(self.classes).dtype.kind in "US":
+                raise ValueError(
+                    "`classes` of a private fit must be numbers or booleans, as its y must: what strings are converted to "
+                    'would depend on the records. Write e.g. fit(X, y == "yes").'
+                )
+
+    def check_features(self) -> None:
+        super().check_features()
+        if not hasattr(self, "classes_"):  # of a private fit
+            self.classes_ = self._labels()
+
+    def check_values(self, X, y) -> None:
+        check_classification_targets(y)
+        self.classes_ = np.unique(y if self.classes is None else self.classes)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y holds one class only, {self.classes_[0]!r}. Declare the classes there are, e.g. classes=[0, 1]."
+            )
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(f"y holds labels that are not in `classes`: {unknown[:5].tolist()}.")
+
+    @property
+    def _n_outputs(self) -> int:
+        return len(self._labels()) - 1
+
+    def _labels(self) -> np.ndarray:
+        """Sorted; before the labels of a non-private fit are known, and in a private one, those that are declared."""
+        if hasattr(self, "classes_"):
+            return self.classes_
+        return np.array([0, 1]) if self.classes is None else np.unique(self.classes)
+
+    def _largest_shape(self) -> float:
+        return 1.0
+
+    def _largest_linear(self) -> float:
+        return 0.5
+
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
+        classes = self._labels()
+        place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
+        known = (classes[place] == y)[:, None]
+        if len(classes) == 2:
+            return np.where(known, 1.0, np.nan), np.where(known, place[:, None] - 0.5, np.nan)
+        output = np.arange(len(classes) - 1)
+        sees, is_own = place[:, None] >= output, place[:, None] == output
+        return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
+
+    def _declared(self) -> tuple[str, ...]:
+        return (f"classes: {', '.join(str(label) for label in self._labels())}",)
+
+
+def _check_classes(classes) -> None:
+    labels = np.asarray(classes)
+    if labels.ndim != 1 or len(labels) < 2 or labels.dtype.kind not in "biufUS":
+        raise ValueError(f"`classes` must list at least two labels, all numbers or all strings, got {classes!r}.")
+    if len(np.unique(labels)) != len(labels) or (labels.dtype.kind == "f" and not np.isfinite(labels).all()):
+        raise ValueError(f"`classes` holds a label twice, or one that is not finite: {classes!r}.")

@@ -1,0 +1,224 @@
+"""Posterior of regression coefficients given *noisy* totals: post-processing, which costs no budget.
+
+=====================  ================================================================================
+symbol                 meaning
+=====================  ================================================================================
+m_i, g_i               where step i looked, and its noisy total of residuals there; noise of variance s²
+H                      Σ_n b σ'(ψ_n) x_n x_nᵀ, the likelihood's curvature at the posterior mean
+P̂                      averaged noisy total of ω x xᵀ; noise of known variance
+A                      prior precision, diagonal
+=====================  ================================================================================
+
+The totals of the last k steps, carried from m_i to one μ along the curvature, g_i + H (m_i - μ), are draws of one Gaussian
+about the total at μ. Their average ḡ has noise s²/k. Records of coefficients w would give, at μ, a total near H (w - μ), of
+variance H. So
+
+    ḡ | w ~ N(H (w - μ), H + I s²/k),      w ~ N(0, A⁻¹),
+
+is a linear model with a closed form, repeated until μ is its mean. As s → 0 it is the Gaussian with the posterior's own
+curvature, not the variational one, whose variances are too small. H is not known: matrices that P̂ may be the noisy version of
+are drawn, made positive, and the posteriors under them mixed.
+
+From ω to σ': ψ is taken as Gaussian over records, its mean and variance such that ω-weighted moments of (1, ψ) are those that
+P̂ shows; then H = r P + a correction in the two directions that matter, the constant's and that of ψ.
+
+After Bernstein and Sheldon (2019), who treat linear regression; Kulkarni et al. (2021) treat generalised linear models by
+sampling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+from vips._compute.blas import eigh
+from vips.expfam import polya_gamma_mean
+from vips.models.regression.denoising import LEAST_SHARE
+
+__all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws"]
+
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# Draws of H.
+_N_DRAWS = 32
+# Least eigenvalue of a draw, relative to the largest.
+_LEAST_EIGENVALUE = 1e-3
+_MOST_ROUNDS, _TOLERANCE = 8, 1e-3
+
+
+@dataclass(frozen=True)
+class NoisySteps:
+    """What the steps of a fit released of one output, in coordinates of the design.
+
+    Parameters
+    ----------
+    means, totals : ndarray of shape (k, d)
+        m_i and g_i.
+    noise_std : float
+        s.
+    sampling_rate : float
+        q. Totals of samples, ÷ q, vary by (1 - q)/q Σ r² x xᵀ more, which is (1 - q)/q H on average.
+    precisions : iterable of ndarray of shape (d, d)
+        Positive definite matrices that the noisy precision may have come from.
+    prior : ndarray of shape (d,)
+        Diagonal of A.
+    constant : float
+        The intercept's column, the last; 0 if there is none.
+    """
+
+    means: np.ndarray
+    totals: np.ndarray
+    noise_std: float
+    sampling_rate: float
+    precisions: Iterable[np.ndarray]
+    prior: np.ndarray
+    constant: float
+
+
+def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (d,) and covariance (d, d) of the coefficients given the noisy totals."""
+    means, within = [], 0.0
+    for precision in steps.precisions:
+        mean, cov = _given_precision(steps, precision, start)
+        means.append(mean)
+        within = within + cov
+    between = np.array(means) - np.mean(means, axis=0)
+    return np.mean(means, axis=0), (within + between.T @ between) / len(means)
+
+
+def precision_draws(
+    noisy: np.ndarray, noise_std: float, has_intercept: bool, rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Positive definite matrices that a noisy symmetric one may have come from.
+
+    Empirical Bayes: P is a multiple of the identity (the intercept's entry apart) and deviations from it of a size that is
+    estimated, so that noise alone is not taken for directions of which nothing is known.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (d, d)
+        P̂.
+    noise_std : float
+        On its diagonal; ÷ √2 elsewhere.
+    has_intercept : bool
+        Whether the last coordinate is the intercept's.
+    """
+    noisy, d = 0.5 * (noisy + noisy.T), len(noisy)
+    n_features = d - has_intercept
+    level = np.diagonal(noisy).copy()
+    level[:n_features] = level[:n_features].mean()
+    deviations = noisy - np.diag(level)
+    n_free = d * (d + 1) // 2 - 1 - has_intercept  # deviations that the levels leave
+    level_std = np.full(d, noise_std)
+    level_std[:n_features] /= np.sqrt(n_features)
+    for _ in range(_N_DRAWS if noise_std > 0.0 else 1):
+        upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
+        noise = noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
+        shifts = level_std * np.append(np.full(n_features, rng.standard_normal()), rng.standard_normal(d - n_features))
+        # variance of deviations and noise together, as far as so few numbers tell
+        total = (deviations**2).sum() / rng.chisquare(n_free) if n_free > 0 else np.inf
+        share = max(0.0, 1.0 - noise_std**2 / total) if noise_std > 0.0 else 1.0
+        drawn = np.diag(level + (1.0 - share) * shifts) + share * deviations + np.sqrt(share) * noise
+        yield _positive(drawn, _LEAST_EIGENVALUE)
+
+
+def structured_precision_draws(
+    noisy: Mapping[str, np.ndarray], noise_std: Mapping[str, float], rng: np.random.Generator
+) -> Iterator[np.ndarray]:
+    """Matrices diag(D - m²/M) + m mᵀ/M, of features that are independent but for their averages: ``diagonal_step``.
+
+    Parameters
+    ----------
+    noisy, noise_std : dict
+        Of D, shape (d,), m, shape (d,), and M: "precision", "cross" and "weight".
+    """
+    for _ in range(_N_DRAWS):
+        drawn = {
+            name: np.asarray(noisy[name]) + noise_std[name] * rng.standard_normal(np.shape(noisy[name]))
+            for name in ("precision", "cross", "weight")
+        }
+        precision = np.maximum(drawn["precision"], _LEAST_EIGENVALUE * np.abs(drawn["precision"]).max())
+        cross, weight = drawn["cross"], max(float(drawn["weight"]), noise_std["weight"], 1e-300)
+        yield (
+            np.diag(np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision))
+            + np.outer(cross, cross) / weight
+        )
+
+
+def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    prior, mu, k, q = steps.prior, start, len(steps.means), steps.sampling_rate
+    noise = steps.noise_std**2 / k * np.eye(len(prior))
+    for _ in range(_MOST_ROUNDS):
+        curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
+        carried = [
+            total + _Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu)
+            for mean, total in zip(steps.means, steps.totals, strict=True)
+        ]
+        varies = (1.0 + (1.0 - q) / (q * k)) * curvature + noise
+        weight = curvature @ np.linalg.solve(varies, curvature)
+        seen = curvature @ np.linalg.solve(varies, np.mean(carried, axis=0))
+        law = weight + np.diag(prior)
+        last, mu = mu, np.linalg.solve(law, seen + weight @ mu)
+        if np.abs(mu - last).max() <= _TOLERANCE * (1.0 + np.abs(mu).max()):
+            break
+    return mu, np.linalg.inv(law)
+
+
+class _Curvature:
+    """H = r P + P U M Uᵀ P with U = (constant's direction, μ), at coefficients μ."""
+
+    def __init__(self, precision: np.ndarray, mu: np.ndarray, constant: float) -> None:
+        d = len(mu)
+        self._precision = precision
+        if constant > 0.0:
+            directions = np.stack([np.eye(d)[-1] / constant, mu], axis=1)  # xᵀU = (1, ψ)
+            images = precision @ directions
+            seen = directions.T @ images  # Σ ω (1, ψ)(1, ψ)ᵀ
+        else:  # without a constant Σ ω is taken from rows of norm 1, and E ψ as 0
+            images = np.stack([np.zeros(d), precision @ mu], axis=1)
+            seen = np.diag([np.trace(precision), mu @ images[:, 1]])
+        total = max(seen[0, 0], 1e-300)
+        mean, std = _unweighted(seen[0, 1] / total, seen[1, 1] / total)
+        psi = mean + std * _NODES
+        powers = np.stack([np.ones_like(psi), psi])
+        of_omega, of_slope = (
+            (powers * (_WEIGHTS * w)) @ powers.T for w in (polya_gamma_mean(psi), expit(psi) * expit(-psi))
+        )
+        self._ratio = of_slope[0, 0] / of_omega[0, 0]
+        count = total / of_omega[0, 0]
+        inverse = np.linalg.pinv(seen)
+        self._images, self._core = images, inverse @ (count * (of_slope - self._ratio * of_omega)) @ inverse
+
+    def times(self, vector: np.ndarray) -> np.ndarray:
+        """H times a vector."""
+        return self._ratio * (self._precision @ vector) + self._images @ (self._core @ (self._images.T @ vector))
+
+    def matrix(self) -> np.ndarray:
+        """H."""
+        return self._ratio * self._precision + self._images @ self._core @ self._images.T
+
+
+def _unweighted(mean: float, square: float) -> tuple[float, float]:
+    """Mean and deviation of a Gaussian ψ whose ω-weighted mean and second moment are given."""
+    var = max(square - mean**2, 1e-6)
+    centre, std = mean, np.sqrt(var)
+    for _ in range(50):
+        psi = centre + std * _NODES
+        weights = _WEIGHTS * polya_gamma_mean(psi)
+        weights /= weights.sum()
+        first = weights @ psi
+        ratio = np.sqrt(var / (weights @ (psi - first) ** 2))
+        centre, std = centre + mean - first, std * ratio
+        if abs(ratio - 1.0) < 1e-6 and abs(mean - first) < 1e-6:
+            break
+    return centre, std
+
+
+def _positive(matrix: np.ndarray, least: float) -> np.ndarray:
+    """With eigenvalues of at least this share of the largest."""
+    values, vectors = eigh(0.5 * (matrix + matrix.T))
+    values = np.maximum(values, max(least * values.max(), 1e-12))
+    return (vectors * values) @ vectors.T

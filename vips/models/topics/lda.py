@@ -1,0 +1,388 @@
+"""Latent Dirichlet allocation.
+
+    β_k ~ Dirichlet(η)        topics: distributions over words
+    θ_d ~ Dirichlet(α)        topic shares of document d
+    each word of d: topic z ~ θ_d, then the word ~ β_z
+
+===================  ==========================================
+symbol               name
+===================  ==========================================
+K, V                 ``n_components``, number of words
+α, η                 ``doc_topic_prior``, ``topic_word_prior``
+λ (K, V)             ``posterior_.concentration``, ``components_``
+γ (D, K)             ``doc_topic``
+s_d (K, V)           block ``topic_word`` of one document
+===================  ==========================================
+
+Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:1611.00340).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, check_non_negative
+
+from vips.expfam import Dirichlet, ScaledDirichlet
+from vips.model import ConjugateExponentialModel
+from vips.models.topics.completion import completion_log_likelihood, split_words
+from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
+from vips.models.topics.noise_aware import noise_aware_topics
+from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
+from vips.models.topics.sums import resample_counts
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["LatentDirichletAllocation"]
+
+
+class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ConjugateExponentialModel):
+    """Latent Dirichlet allocation fitted by (private) stochastic variational Bayes.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of topics K. Public: choosing it by looking at private documents is not covered by the guarantee.
+    doc_topic_prior, topic_word_prior : float or None
+        Dirichlet concentrations α and η; None is 1/K.
+    vocabulary : sequence of str, int or None
+        The words, or their number. Required by a private fit: a vocabulary read from documents reveals rare words.
+    privacy : PrivacyPlan or None
+        None is a non-private fit: full batch for at most 4,096 documents, else about four stochastic passes.
+    schedule : RobbinsMonro, callable or None
+        Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
+    document_length : int or None
+        If given, every training document is brought to this many words. None leaves documents as they are.
+    length_method : {"resample", "scale"}
+        How: by drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
+        multiplying counts.
+    max_doc_update_iter : int
+        Most updates of one document's topic shares in an E-step. They are accelerated, and more of them did not improve
+        held-out perplexity (docs/lda.md).
+    mean_change_tol : float
+        A document has converged when an update moves γ by less than this on average.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a defective document (NaN, infinite, negative or fractional counts): count it for
+        nothing, or stop. The latter is outside the guarantee. Non-private fits refuse negative and non-finite counts.
+    dtype : {numpy.float32, numpy.float64}
+        Of the E-step's iteration; sums are always double precision.
+    random_state : int, Generator, RandomState or None
+        Seeds the initialisation; in non-private fits also the sampling. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : TopicPosterior
+        Dirichlet posterior of the topics, ``concentration`` of shape (n_components, n_words).
+    components_ : ndarray of shape (n_components, n_words)
+        Its concentration λ.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+        Number of words.
+
+    Privacy
+    -------
+    Unit: one document. Relation: add or remove one. Released: the noisy topic-word totals of every step, hence the
+    topics. Public by declaration: the vocabulary and all constructor arguments. Not covered: choosing
+    ``n_components`` or any other argument by looking at these documents. ``transform`` and ``perplexity`` of other
+    documents are computed from released values and those documents. ``fit_transform`` returns topic shares of the fitted
+    documents themselves: these are private data, not released values.
+
+    Examples
+    --------
+    >>> from vips import LatentDirichletAllocation, PrivacyPlan
+    >>> from vips.datasets import make_lda_corpus
+    >>> corpus = make_lda_corpus(n_documents=2000, n_topics=4, n_words=60, document_length=40, random_state=0)
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.3, n_steps=20)
+    >>> model = LatentDirichletAllocation(n_components=4, vocabulary=60, privacy=plan).fit(corpus.counts)
+    >>> model.transform(corpus.counts[:5]).shape
+    (5, 4)
+    """
+
+    ignores_labels = True
+    exact_rows = True
+
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        doc_topic_prior: float | None = None,
+        topic_word_prior: float | None = None,
+        vocabulary: Sequence[str] | int | None = None,
+        privacy: PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        document_length: int | None = None,
+        length_method: str = "resample",
+        max_doc_update_iter: int = 20,
+        mean_change_tol: float = 1e-3,
+        on_invalid: str = "drop",
+        dtype: type = np.float32,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.doc_topic_prior = doc_topic_prior
+        self.topic_word_prior = topic_word_prior
+        self.vocabulary = vocabulary
+        self.privacy = privacy
+        self.schedule = schedule
+        self.document_length = document_length
+        self.length_method = length_method
+        self.max_doc_update_iter = max_doc_update_iter
+        self.mean_change_tol = mean_change_tol
+        self.on_invalid = on_invalid
+        self.dtype = dtype
+        self.random_state = random_state
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Everything that can be wrong in the constructor, before the documents are touched."""
+        _check_integer("n_components", self.n_components)
+        _check_integer("max_doc_update_iter", self.max_doc_update_iter)
+        if self.document_length is not None:
+            _check_integer("document_length", self.document_length)
+        for name in ("doc_topic_prior", "topic_word_prior", "mean_change_tol"):
+            value = getattr(self, name)
+            if value is not None and not 1e-100 <= value < np.inf:
+                raise ValueError(f"`{name}` must be positive (at least 1e-100) and finite, got {value!r}.")
+        if self.length_method not in ("resample", "scale"):
+            raise ValueError(f'`length_method` must be "resample" or "scale", got {self.length_method!r}.')
+        if np.dtype(self.dtype) not in (np.float32, np.float64):
+            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
+        if self.schedule is not None and not callable(self.schedule):
+            raise ValueError(f"`schedule` must be a function of the step, e.g. RobbinsMonro(), got {self.schedule!r}.")
+        if self.vocabulary is not None:
+            _vocabulary_size(self.vocabulary)
+        elif self.is_private:
+            raise ValueError(
+                "`vocabulary` is required for a private fit: reading it from the documents would reveal rare words. "
+                "Pass a public word list, e.g. LatentDirichletAllocation(vocabulary=words, ...), or its length."
+            )
+
+    def check_values(self, X, y) -> None:
+        check_non_negative(X, type(self).__name__)
+
+    def check_features(self) -> None:
+        if self.n_features_in_ != self._n_words():
+            raise ValueError(
+                f"X has {self.n_features_in_} columns but the vocabulary has {self._n_words()} words: column i must "
+                "count word i of `vocabulary`."
+            )
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Full batch up to 4,096 documents; beyond, samples of about that size for about four passes."""
+        if n_records <= 4096:
+            return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=30)
+        rate = 4096 / n_records
+        return PrivacyPlan.non_private(sampling_rate=rate, n_steps=max(30, round(4 / rate)))
+
+    def describe(self) -> dict:
+        words = "number of words" if isinstance(self.vocabulary, int | np.integer) else "vocabulary"
+        return {
+            "unit": "one document",
+            "released": ("noisy topic-word totals of every step", "hence the posterior of the topics"),
+            "declared_public": (f"the {words}", "n_components", "priors and all other constructor arguments"),
+        }
+
+    def blocks(self) -> dict[str, Block]:
+        return {"topic_word": Block((self.n_components, self._n_words()))}
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code."""
+        return {"topic_word": rng.gamma(100.0, 0.01, (self.n_components, self._n_words()))}
+
+    def valid_records(self, records) -> np.ndarray:
+        return valid_documents(records, self._n_words(), integers=self.is_private)
+
+    def prepare(self, posterior: TopicPosterior) -> None:
+        posterior.word_weights(np.dtype(self.dtype))
+
+    def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
+        return self._infer(self._to_length(canonical(records)), posterior)
+
+    def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
+        """λ = η + average. A noisy average is first denoised, and words are scaled for the next step: ``_lda_view``.
+
+        Scales change from step to step. The average of ``c_v s_kv`` over steps is divided by the same average of c_v.
+        """
+        counts, noise = average["topic_word"], noise_std["topic_word"]
+        step, average_scale = 0, np.ones(counts.shape[1])
+        if previous is not None:
+            step = previous.step + 1
+            rho = self.step_size(step)
+            average_scale = (1.0 - rho) * previous.average_scale + rho * previous.word_scale
+        counts = counts / average_scale
+        if noise == 0.0:
+            np.maximum(counts, 0.0, out=counts)
+            counts += self._topic_word_prior()
+            return TopicPosterior(counts, None, average_scale, step)
+        counts, words = denoise_counts(counts, noise / average_scale)
+        return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
+
+    def to_noise_aware_posterior(self) -> ScaledDirichlet:
+        """Topic-word probabilities given the noisy totals: ``_lda_noise``."""
+        noisy, noise_std = self.noisy_totals_.average["topic_word"], self.noisy_totals_.noise_std["topic_word"]
+        scale, prior = self.posterior_.average_scale, self._topic_word_prior()
+        counts = np.maximum(self.posterior_.concentration - prior, 0.0)
+        return noise_aware_topics(noisy / scale, noise_std / scale, counts, prior, self._doc_topic_prior())
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: the ``schedule`` if there is one; else 3/(t + 2) in a private fit, (1 + t)^(-0.6) in a non-private
+        stochastic one, and 1 in a non-private full-batch one, which is then textbook variational Bayes."""
+        if self.schedule is not None:
+            return self.schedule(t)
+        if self.is_private:
+            return PolynomialAveraging(power=2.0)(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
+
+    def default_clip(self) -> float:
+        """Public constant; see docs/lda.md for how it was chosen."""
+        return 7.0
+
+    def max_norm(self) -> float:
+        """``document_length`` (all words of a document equal, in one topic) times the largest scale of a word in a private
+        fit; ``inf`` without a document length."""
+        if self.document_length is None:
+            return np.inf
+        return self.document_length * (LARGEST_SCALE if self.is_private else 1.0)
+
+    def default_chunk_size(self) -> int:
+        return 2048
+
+    def bound(self, records, posterior: TopicPosterior) -> float:
+        """Evidence lower bound of these documents and the topics, for non-private fits and tests."""
+        documents = self.expected_statistics(records, posterior).bounds().sum()
+        prior = Dirichlet(np.full(posterior.concentration.shape, self._topic_word_prior()))
+        return float(documents - posterior.kl(prior).sum())
+
+    # -- what users call ----------------------------------------------------------------------------------------
+
+    def transform(self, X) -> np.ndarray:
+        """Expected topic shares E[θ] of documents, shape (n_documents, n_components); rows sum to 1."""
+        return _normalised(self._infer(self._check_documents(X), self.posterior_).doc_topic)
+
+    def perplexity(self, X, *, kind: str = "completion", random_state: object = 0) -> float:
+        """Perplexity per word of documents that were not fitted; lower is better.
+
+        Parameters
+        ----------
+        X : CSR matrix or array of shape (n_documents, n_words)
+        kind : {"completion", "bound"}
+            ``"completion"``: γ is inferred from a random half of each document's words and the other half h scored,
+            ``exp(-Σ_dv h_dv log Σ_k E[θ_dk] E[β_kv] / Σ_dv h_dv)``.
+            ``"bound"``: ``exp(-Σ_d L_d / Σ_dv n_dv)`` with ``L_d ≤ log p(document | λ)`` the evidence lower bound of a
+            document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26.
+        random_state : int or Generator
+            Of the halves.
+
+        Returns
+        -------
+        float
+            Independent of the number of documents; ``nan`` if there is no word to score.
+        """
+        documents = self._check_documents(X)
+        if kind == "bound":
+            n_words = documents.sum()
+            bound = self._infer(documents, self.posterior_).bounds().sum()
+            return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
+        if kind != "completion":
+            raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
+        observed, hidden = split_words(documents, np.random.default_rng(random_state))
+        n_words = hidden.sum()
+        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
+        log_likelihood = completion_log_likelihood(hidden, doc_topic, self.posterior_.mean)
+        return float(np.exp(-log_likelihood / n_words)) if n_words > 0 else float("nan")
+
+    def score(self, X, y=None) -> float:
+        """Held-out log likelihood per word by document completion, ``-log(perplexity(X))``; higher is better."""
+        return -float(np.log(self.perplexity(X)))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """λ, shape (n_components, n_words)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.concentration
+
+    def top_words(self, n: int = 10) -> list[list[str]]:
+        """The ``n`` most probable words of each topic, most probable first."""
+        words = self._words()
+        return [[words[v] for v in np.argsort(-row, kind="stable")[:n]] for row in self.components_]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        tags.transformer_tags.preserves_dtype = []  # the constructor's dtype decides
+        return tags
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _n_words(self) -> int:
+        return self.n_features_in_ if self.vocabulary is None else _vocabulary_size(self.vocabulary)
+
+    def _words(self) -> list[str]:
+        if self.vocabulary is not None and not isinstance(self.vocabulary, int | np.integer):
+            return list(self.vocabulary)
+        names = getattr(self, "feature_names_in_", range(self._n_words()))
+        return [str(name) for name in names]
+
+    def _doc_topic_prior(self) -> float:
+        return 1.0 / self.n_components if self.doc_topic_prior is None else float(self.doc_topic_prior)
+
+    def _topic_word_prior(self) -> float:
+        return 1.0 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior)
+
+    def _infer(self, documents: sp.csr_array, posterior: TopicPosterior) -> DocumentStatistics:
+        return DocumentStatistics(
+            documents, posterior, self._doc_topic_prior(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
+        )
+
+    def _to_length(self, documents: sp.csr_array) -> sp.csr_array:
+        """Documents of ``document_length`` words each; empty ones stay empty."""
+        if self.document_length is None:
+            return documents
+        indptr, words, counts = without_zeros(documents.indptr, documents.indices, documents.data.astype(np.float64))
+        if self.length_method == "resample":
+            drawn = np.empty(len(counts))
+            resample_counts(indptr, words, counts, self.document_length, drawn)
+            counts = drawn
+        else:
+            lengths = sp.csr_array((counts, words, indptr), shape=documents.shape).sum(axis=1)
+            counts *= np.repeat(self.document_length / np.where(lengths > 0, lengths, 1.0), np.diff(indptr))
+        return sp.csr_array((counts, words, indptr), shape=documents.shape)
+
+    def _check_documents(self, X) -> sp.csr_array:
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        check_non_negative(X, type(self).__name__)
+        return canonical(X)
+
+
+def _normalised(doc_topic: np.ndarray) -> np.ndarray:
+    return doc_topic / doc_topic.sum(axis=1, keepdims=True)
+
+
+def _check_integer(name: str, value) -> None:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
+
+
+def _vocabulary_size(vocabulary: Sequence[str] | int) -> int:
+    if isinstance(vocabulary, int | np.integer) and not isinstance(vocabulary, bool):
+        _check_integer("vocabulary", vocabulary)
+        return int(vocabulary)
+    if isinstance(vocabulary, str | bool) or not isinstance(vocabulary, Sequence | np.ndarray) or len(vocabulary) == 0:
+        raise ValueError("`vocabulary` must be a sequence of words (the word of column i at place i) or their number.")
+    if len(set(vocabulary)) != len(vocabulary):
+        raise ValueError("`vocabulary` holds a word twice.")
+    return len(vocabulary)

@@ -1,0 +1,213 @@
+"""From counts to the statistics of documents: reading CSR rows, the E-step in threads, norms and sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import psi
+
+from vips._compute.threads import run_ranges
+from vips.data import rows_without
+from vips.expfam import Dirichlet
+from vips.models.topics import sums
+from vips.models.topics.kernels import fill_word_weights, infer_documents
+from vips.privacy import Lattice
+from vips.statistics import Block, RecordStatistics
+
+# The norms are float64 sums over at most a few million positive terms; this covers their rounding many times over.
+_ROUNDING = 1.0 + 1e-7
+
+
+class TopicPosterior(Dirichlet):
+    """Posterior of the topics, and how the next E-step scales what it releases. All of it is public.
+
+    Parameters
+    ----------
+    concentration : array of shape (n_topics, n_words)
+        λ.
+    word_scale : array of shape (n_words,), optional
+        c: the next E-step sums ``c_v s_kv`` instead of ``s_kv``. Default 1.
+    average_scale : array of shape (n_words,), optional
+        The running average of the scales that were used so far: what the running average of totals is to be divided by.
+    step : int
+        Steps that this posterior has seen.
+    """
+
+    def __init__(self, concentration, word_scale=None, average_scale=None, step: int = 0) -> None:
+        super().__init__(concentration)
+        ones = np.ones(self.concentration.shape[1])
+        self.word_scale = ones if word_scale is None else np.asarray(word_scale, dtype=np.float64)
+        self.average_scale = ones if average_scale is None else np.asarray(average_scale, dtype=np.float64)
+        self.step = step
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        scales = {"word_scale": self.word_scale, "average_scale": self.average_scale, "step": np.array(self.step)}
+        return super().to_arrays() | scales
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
+        return cls(arrays["concentration"], arrays["word_scale"], arrays["average_scale"], int(arrays["step"]))
+
+    def word_weights(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """exp E log β, each word divided by its largest entry, and the log of that entry.
+
+        Returns
+        -------
+        weights : ndarray of shape (n_words, n_topics)
+        log_scale : ndarray of shape (n_words,)
+        """
+        cache = self.__dict__.setdefault("_word_weights", {})
+        if dtype not in cache:
+            n_topics, n_words = self.concentration.shape
+            weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
+            totals = psi(self.concentration.sum(axis=1))
+
+            def fill(start: int, stop: int) -> None:
+                fill_word_weights(self.concentration, totals, start, stop, weights, log_scale)
+
+            run_ranges(fill, np.arange(n_words + 1))
+            cache[dtype] = weights, log_scale
+        return cache[dtype]
+
+
+def canonical(documents) -> sp.csr_array:
+    """CSR with sorted, unrepeated columns. A word stored twice would make the norm come out too small."""
+    documents = sp.csr_array(documents)
+    is_canonical = np.empty(documents.shape[0], dtype=bool)
+    sums.find_canonical(documents.indptr, documents.indices, is_canonical)
+    if not is_canonical.all():
+        documents = documents.copy()
+        documents.sum_duplicates()
+    return documents
+
+
+def without_zeros(indptr, words, counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Row pointers, words and counts of the words that occur.
+
+    A stored zero is no word: its ratio could be 0/0, where the only topic of the word is one that the document has left.
+    """
+    if counts.all():
+        return indptr, words, counts
+    occurs = counts != 0
+    ends = np.concatenate([[0], np.cumsum(occurs)])
+    return ends[indptr].astype(indptr.dtype), words[occurs], counts[occurs]
+
+
+def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
+    """Documents whose counts are finite, not negative (and whole, if ``integers``), of words that exist."""
+    documents = canonical(documents)
+    stored = slice(documents.indptr[-1])
+    counts, words = documents.data[stored], documents.indices[stored]
+    if _within(words, n_words) and _within(counts, np.inf) and not (integers and counts.dtype.kind == "f"):
+        return np.ones(documents.shape[0], dtype=bool)
+    bad = (words < 0) | (words >= n_words)
+    if counts.dtype.kind == "f":
+        bad |= ~np.isfinite(counts)
+        if integers:
+            bad |= counts != np.floor(counts)
+    if counts.dtype.kind in "fi":
+        bad |= counts < 0
+    return rows_without(bad, documents.indptr)
+
+
+def _within(values: np.ndarray, end: float) -> bool:
+    """Whether all of them are at least 0 and below ``end``. Extremes are NaN if one of them is."""
+    return len(values) == 0 or bool(values.min() >= 0 and values.max() < end)
+
+
+class DocumentStatistics(RecordStatistics):
+    """E-step of a chunk of documents; statistics ``c_v s_d[k, v]``, ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
+
+    Parameters
+    ----------
+    documents : CSR of shape (n_documents, n_words), in canonical format
+    posterior : TopicPosterior
+    prior, tol, max_iter : float, float, int
+        Doc-topic concentration α; mean change of γ at which a document has converged; most updates of one document.
+    dtype : float32 or float64
+        Of the iteration. Norms and sums are float64.
+
+    Attributes
+    ----------
+    doc_topic : ndarray of shape (n_documents, n_topics)
+        γ.
+    """
+
+    sums_are_new = True
+
+    def __init__(self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype) -> None:
+        n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
+        self._posterior, self._prior = posterior, prior
+        self._indptr, self._indices, self._counts = without_zeros(
+            documents.indptr.astype(np.int64),
+            documents.indices.astype(np.int32, copy=False),
+            documents.data.astype(dtype),
+        )
+        self._word_weights, self._log_scale = posterior.word_weights(np.dtype(dtype))
+        self.doc_topic = np.empty((n_documents, n_topics), dtype)
+        self._topic_weights = np.empty((n_documents, n_topics), dtype)
+        self._ratios = np.empty(len(self._counts), dtype)
+        self._norms = np.empty(n_documents)
+
+        def infer(start: int, stop: int) -> None:
+            infer_documents(
+                self._indptr, self._indices, self._counts, self._word_weights, posterior.word_scale, prior, tol, max_iter,
+                start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
+            )  # fmt: skip
+
+        run_ranges(infer, self._indptr)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return self._norms * (_ROUNDING / blocks["topic_word"].scale)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        total = np.empty(self._posterior.concentration.shape)
+
+        def add(first_word: int, last_word: int) -> None:
+            sums.sum_weighted(
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
+                self._posterior.word_scale, first_word, last_word, total,
+            )  # fmt: skip
+
+        run_ranges(add, self._work_by_word(), parts_per_thread=4)
+        return {"topic_word": total}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        total = np.zeros(self._word_weights.shape)  # whole numbers: a record's are below 2³¹, a chunk's far below 2⁵³
+        unit = lattice.unit * blocks["topic_word"].scale
+
+        def add(first_word: int, last_word: int) -> None:
+            sums.add_rounded(
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
+                self._posterior.word_scale, unit, first_word, last_word, total,
+            )  # fmt: skip
+
+        run_ranges(add, self._work_by_word(), parts_per_thread=4)
+        return {"topic_word": total.T.astype(np.int64)}
+
+    def _work_by_word(self) -> np.ndarray:
+        """Cumulative; counted on a sample of the words, which is enough to share the work fairly."""
+        work = np.bincount(self._indices[::64], minlength=len(self._word_weights))
+        return np.concatenate([[0], np.cumsum(work)])
+
+    def bounds(self) -> np.ndarray:
+        """Evidence lower bound of each document given q(topics), shape (n_documents,); Blei et al. (2003), eq. 15.
+
+        Σ_v n_v log Σ_k exp(E log θ_k + E log β_kv) + E log p(θ) - E log q(θ); a word's mixture is n_v / r_v.
+        """
+        gamma = self.doc_topic.astype(np.float64)
+        counts, ratios = self._counts.astype(np.float64), self._ratios.astype(np.float64)
+        present = counts > 0.0
+        log_mixture = np.zeros(len(counts))
+        log_mixture[present] = np.log(counts[present] / ratios[present])
+        words = counts * (log_mixture + self._log_scale[self._indices])
+        documents = sp.csr_array((words, self._indices, self._indptr), shape=(len(gamma), len(self._word_weights)))
+        from_words = np.asarray(documents.sum(axis=1)).ravel()
+        n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
+        theta = Dirichlet(gamma)
+        # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ is still to come, once per word
+        constant = -psi(gamma.sum(axis=1))
+        prior = Dirichlet(np.full(gamma.shape, self._prior))
+        return from_words + n_words * constant - theta.kl(prior)

@@ -1,0 +1,114 @@
+"""Numba kernels of what LDA does to documents before its E-step, and of its sums over them. Names as in ``_lda_kernels.py``."""
+
+from __future__ import annotations
+
+# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version d8ed1574
+import numpy as np
+
+from vips.models.topics.digamma import inline, jit
+
+CACHED = 32_768  # entries of a sum that are added to at a time: 256 KiB
+
+
+@jit
+def find_canonical(indptr, indices, is_canonical):
+    """Whether the words of each document are sorted, none of them twice."""
+    for d in range(len(is_canonical)):
+        words = indices[indptr[d] : indptr[d + 1]]  # of a slice, unlike of places in the whole, this is vectorised
+        later, earlier = words[1:], words[: len(words) - 1]
+        is_sorted = True
+        for j in range(len(later)):
+            is_sorted &= later[j] > earlier[j]
+        is_canonical[d] = is_sorted
+
+
+@inline
+def _first_entries(indptr, indices, first_word):
+    """Where each document's entries of words from ``first_word`` on begin. Its words are sorted."""
+    entries = np.empty(len(indptr) - 1, indptr.dtype)
+    for d in range(len(entries)):
+        entries[d] = indptr[d] + np.searchsorted(indices[indptr[d] : indptr[d + 1]], first_word)
+    return entries
+
+
+@jit
+def sum_weighted(
+    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, first_word, last_word, total
+):
+    """``total[k, v] = c_v B_kv Σ_d w_d r_dv θ̃_dk`` for the words ``first_word <= v < last_word``.
+
+    A record of weight 0 is skipped, not multiplied. Each entry is summed in the order of the documents, so that the
+    result does not depend on how the words are divided, among threads or so that their sums stay in the cache.
+    """
+    n_topics = topic_weights.shape[1]
+    entries, n_words = _first_entries(indptr, indices, first_word), max(1, CACHED // n_topics)
+    sums = np.empty((n_words, n_topics))
+    for start in range(first_word, last_word, n_words):
+        stop = min(start + n_words, last_word)
+        sums[:] = 0.0
+        for d in range(len(record_weights)):
+            if record_weights[d] == 0.0:
+                continue
+            weights, j, end = topic_weights[d], entries[d], indptr[d + 1]
+            while j < end and indices[j] < stop:
+                scale = record_weights[d] * ratios[j]
+                row = sums[indices[j] - start]
+                for k in range(n_topics):
+                    row[k] += scale * weights[k]
+                j += 1
+            entries[d] = j
+        for k in range(n_topics):
+            for v in range(start, stop):
+                total[k, v] = sums[v - start, k] * word_weights[v, k] * word_scale[v]
+
+
+@jit
+def add_rounded(
+    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, unit, first_word, last_word, total
+):
+    """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact below 2⁵³, whatever the order."""
+    n_topics = topic_weights.shape[1]
+    entries = _first_entries(indptr, indices, first_word)
+    for d in range(len(record_weights)):
+        if record_weights[d] == 0.0:
+            continue
+        weights, j = topic_weights[d], entries[d]
+        while j < indptr[d + 1] and indices[j] < last_word:
+            v = indices[j]
+            scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
+            words, row = word_weights[v], total[v]
+            for k in range(n_topics):
+                row[k] += np.rint(scale * np.float64(weights[k]) * np.float64(words[k]))
+            j += 1
+
+
+@jit
+def resample_counts(indptr, indices, counts, length, resampled):
+    """Draw ``length`` words with replacement from each document's bag of words, keeping its sparsity pattern.
+
+    The draws come from a splitmix64 stream seeded by the document itself, so that they are a function of this record
+    alone: not of its neighbours, its position, or how often it has been looked at.
+    """
+    golden = np.uint64(0x9E3779B97F4A7C15)
+    first_mix, second_mix = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
+    for d in range(len(indptr) - 1):
+        start, stop = indptr[d], indptr[d + 1]
+        cumulative = np.empty(stop - start)
+        total = 0.0
+        state = golden
+        for j in range(start, stop):
+            total += counts[j]
+            cumulative[j - start] = total
+            resampled[j] = 0
+            state = (state ^ np.uint64(indices[j])) * first_mix
+            state = (state ^ np.uint64(counts[j]) ^ (state >> np.uint64(29))) * second_mix
+        if not 0.0 < total < np.inf:
+            continue
+        for _ in range(length):
+            state += golden
+            z = (state ^ (state >> np.uint64(30))) * first_mix
+            z = (z ^ (z >> np.uint64(27))) * second_mix
+            z = z ^ (z >> np.uint64(31))
+            uniform = np.float64(z >> np.uint64(11)) * (1.0 / 9007199254740992.0)
+            position = np.searchsorted(cumulative, uniform * total, side="right")
+            resampled[start + min(position, stop - start - 1)] += 1

@@ -1,0 +1,263 @@
+"""What a fit writes down between two steps, in which order, and how it goes on after an interruption.
+
+Commit protocol of step t::
+
+    sum ─▶ + noise ─▶ ledger: "t released" (durable) ─▶ checkpoint of step t (atomic) ─▶ only now used by step t + 1
+
+A kill before the ledger's entry leaves nothing: the step's noise was never seen. A kill between the two leaves the ledger
+ahead: the resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only,
+never a generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
+
+A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
+whoever can read the folder has seen both. There is one such name. The next start removes it and, where no ledger counts the
+step already, writes one more repeated step into the checkpoint, from where it comes into the report.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vips._files import sync_folder
+from vips.exceptions import CheckpointError, PrivacyWarning
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import describe
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.run import LedgerRun
+
+__all__ = ["FitState", "Journal", "posterior_arrays", "restore_posterior"]
+
+
+_MOST_REPEATED = 10**9
+_TOO_LARGE = 1e100  # whose squares can still be computed with
+
+
+@dataclass(frozen=True)
+class FitState:
+    """Everything that a step needs from the steps before it; all of it released.
+
+    ``posterior`` is given as arrays: the engine knows its type.
+    """
+
+    step: int
+    average: dict[str, np.ndarray]
+    noise_std: dict[str, float]
+    posterior: dict[str, np.ndarray]
+
+
+class Journal:
+    """Ledger and checkpoint of one fit; either, both or none.
+
+    Attributes
+    ----------
+    start : FitState or None
+        Where an interrupted fit stopped.
+    repeated : int
+        Steps that were released twice, of which no ledger knows.
+    """
+
+    def __init__(self) -> None:
+        self._run: LedgerRun | None = None
+        self._path: Path | None = None
+        self._header: dict | None = None
+        self.start: FitState | None = None
+        self.repeated = 0
+
+    def begin(
+        self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
+    ) -> None:
+        """Charge the fit, or go on with the one that the checkpoint holds. Looks at public facts only.
+
+        The run is the journal's before it is charged: if this is interrupted, ``close`` gives back what it charged.
+
+        Raises
+        ------
+        CheckpointError
+            If the checkpoint belongs to another model or plan, or the ledger is missing.
+        LedgerError
+            If the ledger refuses.
+        """
+        if checkpoint is None:
+            self._charge(model, plan, ledger)
+            return
+        self._path, header = Path(os.path.realpath(checkpoint)), _identity(model, plan)
+        if not os.access(self._path.parent, os.W_OK):
+            raise CheckpointError(
+                f"No checkpoint can be written to {self._path}: its folder is missing or not writable."
+            )
+        saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
+        if saved is not None and ledger is not None:
+            self._run = LedgerRun(ledger, saved["run"])
+            self._run.resume(saved["step"], plan)
+        else:
+            self._charge(model, plan, ledger)
+        self._header = header | {"run": None if self._run is None else self._run.run}
+        self._count_what_was_left(saved, arrays)
+        if saved is None or saved["step"] == 0:
+            return
+        self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
+        if saved["step"] == plan.n_steps:
+            warnings.warn(
+                f"{self._path} holds a finished fit: its posterior is used, the data are not.",
+                PrivacyWarning,
+                stacklevel=4,
+            )
+
+    def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None) -> None:
+        if ledger is not None:
+            self._run = LedgerRun(ledger)
+            self._run.charge(plan, type(model).__name__, model.describe()["unit"])
+
+    def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
+        """Header and arrays of the checkpoint, if it is one of this fit."""
+        path = self._path
+        saved, arrays = _read(path)
+        _check_same(saved, header, plan.n_steps, path)
+        if (saved["run"] is None) != (ledger is None):
+            raise CheckpointError(
+                f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
+                "every released step is counted once."
+            )
+        _check_numbers(arrays, path)
+        shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
+        found = {name: value.shape for name, value in _under(arrays, "average").items()}
+        if found != shapes or set(saved["noise_std"]) != set(shapes):
+            raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
+        return saved, arrays
+
+    def _count_what_was_left(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
+        """A partial file is there if a step was begun to be written, and was not: count it before it is removed."""
+        self.repeated = 0 if saved is None else saved["repeated"]
+        if not os.path.lexists(self._partial):
+            return
+        if self._partial.is_dir() and not self._partial.is_symlink():
+            raise CheckpointError(f"{self._partial} is a folder, where checkpoints are written first. Move it away.")
+        if self._run is None:
+            self.repeated += 1
+            step = (
+                {"step": 0, "noise_std": {}} if saved is None else {name: saved[name] for name in ("step", "noise_std")}
+            )
+            write_archive(self._path, "checkpoint", self._header | step | {"repeated": self.repeated}, arrays)
+        self._partial.unlink()
+        sync_folder(self._path.parent)
+
+    @property
+    def _partial(self) -> Path:
+        return self._path.with_name(f".{self._path.name}.partial")
+
+    @property
+    def ledger_entry(self) -> dict | None:
+        """What the report says about the ledger."""
+        if self._run is None:
+            return None
+        run = self._run.ledger.run(self._run.run)
+        return {"dataset": self._run.ledger.dataset, "run": run.run, "charged_steps": run.charged}
+
+    def released(self, step: int) -> None:
+        """The noisy total of a step exists. Nothing may be made of it before this returns."""
+        if self._run is not None:
+            self._run.release(step)
+
+    def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
+        """Write the state after a step. Nothing of the step may be used, shown or logged before this returns."""
+        if self._path is None:
+            return
+        arrays = {f"noisy/{name}": value for name, value in noisy.items()}
+        arrays |= {f"average/{name}": value for name, value in average.items()}
+        arrays |= {f"posterior/{name}": value for name, value in posterior_arrays(posterior).items()}
+        header = self._header | {"step": step, "noise_std": dict(noise_std), "repeated": self.repeated}
+        write_archive(self._path, "checkpoint", header, arrays, self._partial)
+
+    def close(self) -> None:
+        """The fit ends early: give unreleased steps back."""
+        if self._run is not None:
+            self._run.close()
+
+
+def posterior_arrays(posterior) -> dict[str, np.ndarray]:
+    """A posterior as arrays: it is a dict of arrays, or has ``to_arrays()``."""
+    arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
+    return {name: np.asarray(value) for name, value in arrays.items()}
+
+
+def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
+    """Inverse of ``posterior_arrays``, to the type of ``like``.
+
+    Raises
+    ------
+    ValueError
+        If names or shapes differ from those of ``like``.
+    """
+    shapes, expected = ({n: a.shape for n, a in each.items()} for each in (arrays, posterior_arrays(like)))
+    if shapes != expected:
+        raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
+    return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
+
+
+def _identity(model, plan: PrivacyPlan) -> dict:
+    parameters = {name: describe(value) for name, value in model.get_params(deep=False).items() if name != "privacy"}
+    return {
+        "model": _public_name(f"{type(model).__module__}.{type(model).__qualname__}"),
+        "parameters": parameters,
+        "plan": describe(plan),
+        "n_features": model.n_features_in_,
+    }
+
+
+def _public_name(path: str) -> str:
+    """A class of vips without its module, which may move."""
+    return f"vips.{path.rpartition('.')[2]}" if path.startswith("vips.") else path
+
+
+def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    try:
+        return read_archive(path, "checkpoint")
+    except ValueError as error:
+        raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
+
+
+def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+    """That the checkpoint is one of this fit, and holds what a checkpoint does. Its repeated steps are filled in if need be."""
+    saved["model"] = _public_name(str(saved.get("model")))  # of files that named the module, too
+    different = [name for name in header if saved.get(name) != header[name]]
+    if "parameters" in different and isinstance(saved.get("parameters"), dict):
+        ours, theirs = header["parameters"], saved["parameters"]
+        different += [f"parameter {name!r}" for name in ours if theirs.get(name, ...) != ours[name]]
+    if different:
+        raise CheckpointError(
+            f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
+            "another path, or move it away."
+        )
+    saved.setdefault("repeated", 0)  # of files before there was such a number
+    least = 0 if saved["repeated"] else 1
+    for name, most in (("step", n_steps), ("repeated", _MOST_REPEATED)):
+        value = saved.get(name)
+        if type(value) is not int or not (least if name == "step" else 0) <= value <= most:
+            raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
+    noise_std = saved.get("noise_std")
+    if not isinstance(noise_std, dict) or not all(
+        type(s) is float and 0.0 <= s < _TOO_LARGE for s in noise_std.values()
+    ):
+        raise CheckpointError(f"{path} holds no standard deviations of noise. It was not touched.")
+    if not isinstance(saved.get("run", 0), str | None):
+        raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")
+
+
+def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
+    """That all are numbers, and those of totals and averages such as a fit makes."""
+    for name, array in arrays.items():
+        is_total = name.startswith(("average/", "noisy/"))
+        if array.dtype.kind not in ("f" if is_total else "biuf") or np.isnan(array).any():
+            raise CheckpointError(f"{path} holds no numbers in {name!r}. It was not touched.")
+        if is_total and not (np.abs(array) < _TOO_LARGE).all():
+            raise CheckpointError(f"{path} holds numbers in {name!r} that no fit makes. It was not touched.")
+
+
+def _under(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(f"{prefix}/"): value for name, value in arrays.items() if name.startswith(f"{prefix}/")}

@@ -1,0 +1,93 @@
+"""Fitted models as files: arrays and JSON, without pickle, so that a file from elsewhere cannot run code."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.checkpoint import posterior_arrays, restore_posterior
+from vips.persistence.settings import decode, encode
+from vips.privacy import PrivacyReport
+from vips.statistics import NoisyTotals
+
+__all__ = ["load_model", "save_model"]
+
+
+_TOTALS = "noisy_totals/"
+# Numbers in a model's sums: never too many, and at most so many times those in its posterior.
+_SMALL, _MOST_TIMES = 2**18, 64
+
+
+def save_model(model, path: str | os.PathLike) -> None:
+    """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
+    learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
+    posterior = learnt.pop("posterior_")
+    report, totals = learnt.pop("privacy_", None), learnt.pop("noisy_totals_", None)
+    header = {
+        "class": type(model).__name__,
+        "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
+        "learnt": {name: encode(value) for name, value in learnt.items()},
+        "report": None if report is None else report.to_json(),
+        "noise_std": None if totals is None else totals.noise_std,
+    }
+    arrays = posterior_arrays(posterior)
+    if totals is not None:
+        arrays |= {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
+    write_archive(path, "model", header, arrays)
+
+
+def load_model(path: str | os.PathLike, known: Mapping[str, type]):
+    """A saved model, if it is of one of the classes that are known by these names."""
+    header, arrays = read_archive(path, "model")
+    with one_error(path):
+        return _restored(header, arrays, known)
+
+
+def _restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
+    if header["class"] not in known:
+        raise ValueError(
+            f"it holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "
+            "vips.load(path, model_class=MyModel)"
+        )
+    model = known[header["class"]](**{name: decode(value) for name, value in header["parameters"].items()})
+    for name, value in header["learnt"].items():
+        if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
+            raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
+        setattr(model, name, decode(value))
+    model.check_arguments()
+    model.check_features()
+    totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
+    _check_size(model, arrays)
+    model.posterior_ = restore_posterior(_first_posterior(model), arrays)
+    if header.get("noise_std") is not None:
+        model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
+    if header["report"] is not None:
+        model.privacy_ = PrivacyReport.from_json(header["report"])
+    return model
+
+
+def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
+    """Before anything of the size that the settings say is made: it should be about that of the posterior in the file."""
+    entries = sum(math.prod(block.shape) for block in model.blocks().values())
+    found = sum(array.size for array in arrays.values())
+    if entries > max(_SMALL, _MOST_TIMES * found) or model.least_posterior_size() > found:
+        raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
+
+
+def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, float]) -> NoisyTotals:
+    shapes = {name: block.shape for name, block in model.blocks().items()}
+    if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
+        raise ValueError("it holds noisy totals of another model")
+    if not all(type(std) is float and 0.0 <= std < math.inf for std in noise_std.values()):
+        raise ValueError("its standard deviations of noise are none")
+    return NoisyTotals(totals, noise_std)
+
+
+def _first_posterior(model):
+    """For its type."""
+    initial = {name: np.asarray(value, dtype=float) for name, value in model.initial(np.random.default_rng(0)).items()}
+    return model.to_posterior(initial, dict.fromkeys(initial, 0.0), None)

@@ -1,0 +1,64 @@
+"""Plans as events of dp_accounting, which composes them."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from vips._compute.fork import no_fork
+
+__all__ = ["fit_event", "library", "neighbours"]
+
+
+@cache
+def library():
+    """dp_accounting, whose import takes half a second: when it is first needed."""
+    with no_fork():  # a child that is forked meanwhile could never import it
+        import dp_accounting
+        import dp_accounting.pld
+        import dp_accounting.rdp
+    return dp_accounting
+
+
+def neighbours(relation: str):
+    kinds = library().NeighboringRelation
+    return kinds.ADD_OR_REMOVE_ONE if relation == "add_or_remove" else kinds.REPLACE_ONE
+
+
+def fit_event(plan, name: str):
+    """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
+
+    Under add-or-remove one event of Gaussian noise is right for both. Under replace-one, dp_accounting's privacy loss
+    distributions double the sensitivity themselves, its Rényi divergences do not. There the events are written so that the
+    accountant for which they would be wrong refuses them:
+
+    ================================  ========================================  =====================================
+    noise, sampling, relation         ``"pld"``                                 ``"rdp"``
+    ================================  ========================================  =====================================
+    gaussian, any, add or remove      Gaussian(σ), sampled at q                 the same
+    gaussian, poisson, replace one    Gaussian(σ), sampled at q                 none
+    gaussian, full, replace one       Gaussian(σ), sampled at 1, which "rdp"    zCDP(2/σ²), which "pld" refuses
+                                      refuses
+    gaussian, fixed, replace one      none                                      Gaussian(σ/2), without replacement
+    discrete, full, either            none                                      zCDP, which "pld" refuses
+    discrete, poisson, add or remove  none                                      sampled zCDP, which both refuse
+    ================================  ========================================  =====================================
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        One that this accountant can analyse: :func:`event` checks that.
+    name : {"pld", "rdp"}
+    """
+    events = library()
+    if plan.noise_multiplier == 0.0:
+        return events.NonPrivateDpEvent()
+    full, replaced = plan.sampling_rate == 1.0, plan.relation == "replace_one"
+    if name == "rdp" and (plan.noise == "discrete" or (replaced and plan.sampling != "fixed")):
+        step = events.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
+    else:
+        step = events.GaussianDpEvent(plan.sensitive_noise_multiplier() if name == "rdp" else plan.noise_multiplier)
+    if plan.sampling == "fixed":
+        step = events.SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
+    elif not full or (name == "pld" and replaced):
+        step = events.PoissonSampledDpEvent(plan.sampling_rate, step)
+    return events.SelfComposedDpEvent(step, plan.n_steps)

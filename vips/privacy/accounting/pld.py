@@ -1,0 +1,85 @@
+"""Privacy loss distributions, by dp_accounting: the tightest accountant of Gaussian noise on Poisson samples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from vips.privacy.accounting.base import NEARLY_ALL, Accountant
+from vips.privacy.accounting.events import fit_event, library, neighbours
+from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+
+__all__ = ["PLDAccountant", "composed_epsilon"]
+
+
+class PLDAccountant(Accountant):
+    """Privacy loss distributions: tight up to discretisation, which errs towards larger ε. Exact without sampling."""
+
+    name = "pld"
+    allowed = "Gaussian noise with Poisson or full sampling"
+
+    def can_analyse(self, plan):
+        return plan.noise == "gaussian" and plan.sampling != "fixed"
+
+    def epsilon(self, plan, delta, orders=None):
+        if plan.sampling_rate > NEARLY_ALL:
+            return gaussian_epsilon(_gaussian_mu(plan), delta)
+        return _epsilon_of([plan], delta)
+
+    def delta(self, plan, epsilon, orders=None):
+        if plan.sampling_rate > NEARLY_ALL:
+            return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
+        return min(1.0, float(_composed([plan]).get_delta(epsilon)) + _rounding([plan]))
+
+
+def composed_epsilon(plans: Sequence, delta: float) -> float:
+    """ε of several plans together that were fixed beforehand, by privacy loss distributions."""
+    for plan in plans:
+        PLDAccountant().check(plan)
+    if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
+        return gaussian_epsilon(math.sqrt(math.fsum(_gaussian_mu(plan) ** 2 for plan in plans)), delta)
+    return _epsilon_of(plans, delta)
+
+
+def _interval(plan) -> float:
+    """Spacing of the loss's grid.
+
+    The loss of a step is of the order of 1/σ², and of q/σ where records are sampled thinly; a grid in proportion keeps the
+    cost bounded and the error, which is towards larger ε, below about one percent.
+    """
+    sigma = plan.noise_multiplier
+    return max(
+        1e-5 / sigma**2, min(1e-4, 0.02 * plan.sampling_rate * math.sqrt(math.expm1(min(1.0 / sigma**2, 50.0)))), 1e-7
+    )
+
+
+@lru_cache(maxsize=8)
+def _compose_pld(events: tuple, relation: str, interval: float):
+    composer = library().pld.PLDAccountant(neighbours(relation), interval)
+    for each in events:
+        composer.compose(each)
+    return composer
+
+
+def _gaussian_mu(plan) -> float:
+    """√T · sensitivity ÷ noise: T Gaussians on the same records are one."""
+    return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier()
+
+
+def _rounding(plans: Sequence) -> float:
+    """What rounding in the Fourier transform that composes steps may take from δ: ten times what was seen, 3 · 10⁻¹⁶ T."""
+    return 3e-15 * sum(plan.n_steps for plan in plans)
+
+
+def _epsilon_of(plans: Sequence, delta: float) -> float:
+    """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
+    left = delta - _rounding(plans)
+    return max(0.0, float(_composed(plans).get_epsilon(left))) if left > 0.0 else math.inf
+
+
+def _composed(plans: Sequence):
+    interval = min(_interval(plan) for plan in plans)
+    return _compose_pld(tuple(fit_event(plan, "pld") for plan in plans), plans[0].relation, interval)

@@ -1,0 +1,68 @@
+"""From a plan to (ε, δ): one class per accountant, one registry. Each refuses what it cannot analyse.
+
+============  ==========================================================================================================
+``"pld"``     privacy loss distributions (dp_accounting); without sampling, the exact Gaussian
+``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise; fixed-size batches
+``"moments"`` the paper's: valid, never the smallest, kept to reproduce its numbers
+``"strong"``  exact Gaussian per step, amplified by sampling, then theorem 3.20 of Dwork and Roth (2014)
+``"basic"``   the same per step; ε and δ add up
+============  ==========================================================================================================
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vips.privacy.accounting.base import ACCOUNTANTS, Accountant
+from vips.privacy.accounting.events import fit_event
+from vips.privacy.accounting.moments import MomentsAccountant
+from vips.privacy.accounting.pld import PLDAccountant
+from vips.privacy.accounting.renyi import RDPAccountant
+from vips.privacy.accounting.stepwise import BasicAccountant, StrongAccountant
+
+__all__ = ["event", "get_accountant"]
+
+for _each in (PLDAccountant(), RDPAccountant(), MomentsAccountant(), StrongAccountant(), BasicAccountant()):
+    ACCOUNTANTS[_each.name] = _each
+
+
+def get_accountant(name: str, orders: object = None) -> Accountant:
+    """The accountant of that name, after a check that it can use ``orders``."""
+    if name not in ACCOUNTANTS:
+        raise ValueError(f"Unknown accountant {name!r}: write one of {', '.join(map(repr, ACCOUNTANTS))}.")
+    accountant = ACCOUNTANTS[name]
+    if orders is not None:
+        if not accountant.uses_orders:
+            raise ValueError(f"The accountant {name!r} has no orders: leave `orders` out.")
+        if isinstance(orders, str):
+            if orders != "paper" or name != "moments":
+                raise ValueError(f'`orders` must be numbers, or "paper" for the accountant "moments"; got {orders!r}.')
+        elif not len(orders) or not all(accountant.smallest_order < order < np.inf for order in orders):
+            raise ValueError(
+                f"`orders` of {name!r} must be finite numbers above {accountant.smallest_order:g}, at least one."
+            )
+    return accountant
+
+
+def event(plan, accountant: str | None = None):
+    """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+    accountant : {"pld", "rdp"}, optional
+        None is the tighter one that can analyse the plan: ``plan.accountant``.
+
+    Raises
+    ------
+    ValueError
+        If the accountant cannot analyse the plan, or dp_accounting has no such accountant.
+    """
+    name = accountant or plan.accountant
+    if name not in ("pld", "rdp"):
+        raise ValueError(f'dp_accounting has no accountant {name!r}: write "pld" or "rdp".')
+    # a Gaussian under replace-one on all records has an event for "rdp", which could not analyse its samples
+    full_replaced = plan.noise == "gaussian" and plan.relation == "replace_one" and plan.sampling_rate == 1.0
+    if plan.is_private and not (name == "rdp" and full_replaced and plan.sampling != "fixed"):
+        ACCOUNTANTS[name].check(plan)
+    return fit_event(plan, name)

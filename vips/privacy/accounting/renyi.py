@@ -1,0 +1,81 @@
+"""Rényi divergences, by dp_accounting: of discrete noise and of fixed-size batches too; and what a ledger adds up."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from vips.privacy.accounting.base import Accountant, is_plain
+from vips.privacy.accounting.events import library, neighbours
+
+__all__ = ["RDPAccountant", "renyi_divergence"]
+
+# Every order > 1 is valid. dp_accounting sums series at orders that are not whole, which need not converge below 2.
+WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
+SAMPLED_ORDERS = tuple(sorted({*WHOLE_ORDERS, *np.arange(2.0, 11.0, 0.25).tolist()}))
+UNSAMPLED_ORDERS = tuple(1.0 + x for x in np.geomspace(1e-3, 1e7, 400).tolist())
+ROUNDING = 1e-13  # of a Rényi divergence, which comes out as small as -1e-15 where it is nearly 0
+
+
+class RDPAccountant(Accountant):
+    """Rényi divergences; ``orders`` are numbers > 1, and whole ones ≥ 2 for discrete noise."""
+
+    name = "rdp"
+    uses_orders = True
+    smallest_order = 1.0
+    allowed = "add-or-remove-one with Poisson or full sampling, Gaussian noise on fixed batches, and discrete noise"
+
+    def can_analyse(self, plan):
+        if plan.noise == "discrete":
+            return plan.sampling == "full" or (plan.sampling == "poisson" and plan.relation == "add_or_remove")
+        return is_plain(plan) or plan.sampling == "fixed"
+
+    def check(self, plan, orders=None):
+        super().check(plan, orders)
+        if orders is not None and plan.noise == "discrete" and not all(float(a).is_integer() for a in orders):
+            raise ValueError(
+                "Rényi divergences of discrete noise are bounded at whole orders only: write whole `orders` ≥ 2."
+            )
+
+    def epsilon(self, plan, delta, orders=None):
+        orders, divergences = _renyi_curve(plan, orders)
+        compute = library().rdp.rdp_privacy_accountant.compute_epsilon
+        return max(0.0, float(compute(orders, plan.n_steps * divergences, delta)[0]))
+
+    def delta(self, plan, epsilon, orders=None):
+        orders, divergences = _renyi_curve(plan, orders)
+        compute = library().rdp.rdp_privacy_accountant.compute_delta
+        return float(compute(orders, plan.n_steps * divergences, epsilon)[0])
+
+
+def renyi_divergence(plan, order: float) -> float:
+    """Rényi divergence of one step at ``order``, the larger of both directions: what a ledger's filter adds up."""
+    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # of a Gaussian, and never more of a discrete one
+        return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
+    if plan.sampling == "poisson" and plan.relation == "replace_one":
+        raise ValueError(
+            'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="fixed" or "full".'
+        )
+    RDPAccountant().check(plan, [order])
+    return float(_renyi_curve(plan, (order,))[1][0])
+
+
+def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
+    """Orders, and the Rényi divergences of one step at them."""
+    if orders is None and plan.noise == "discrete":
+        orders = WHOLE_ORDERS
+    elif orders is None:
+        orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
+    # At whole orders, discrete noise has the divergences of the Gaussian (docs/guarantee.md). The relation is in the noise.
+    step = library().GaussianDpEvent(plan.sensitive_noise_multiplier())
+    if plan.sampling == "fixed":
+        step = library().SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
+    elif plan.sampling_rate < 1.0:
+        step = library().PoissonSampledDpEvent(plan.sampling_rate, step)
+    return tuple(orders), _step_divergences(step, plan.relation, tuple(float(order) for order in orders))
+
+
+@lru_cache(maxsize=64)
+def _step_divergences(step, relation: str, orders: tuple[float, ...]) -> np.ndarray:
+    return np.maximum(library().rdp.RdpAccountant(orders, neighbours(relation)).compose(step)._rdp, 0.0) + ROUNDING

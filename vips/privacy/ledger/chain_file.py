@@ -1,0 +1,243 @@
+"""An append-only SQLite file of entries, each bound to the one before it by a hash.
+
+``hash_i = SHA-256(JSON of [i, hash_{i-1}, entry_i])``. An edit, a removal or an insertion inside the file breaks every
+later hash. Whoever can rewrite the whole file can also rewrite its hashes, or put an older copy in its place: that shows
+only against a head (number and hash of the last entry) that was kept elsewhere.
+
+How the file is opened, everywhere:
+
+- by SQLite alone. A POSIX process that closes any descriptor of a file loses all its locks on it, also those of a
+  transaction in another thread. So nothing else opens the file: ``stat`` says whether it is there, SQLite whether it is a
+  ledger;
+- by one thread of the process (``_clerk``), for one transaction, and closed again. A fork waits for that: SQLite must not
+  be carried into a child;
+- with SQLite's rollback journal (``journal_mode = DELETE``), durably (``synchronous = EXTRA``). In WAL mode the last entries
+  are in a second file, which copies miss: a file that another tool switched is refused;
+- by one name. A kill leaves the journal beside the name by which the file was opened, and who opens it by another would not see
+  it: a file with hard links is refused.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import json
+import os
+import random
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from vips._compute.fork import no_fork
+from vips._files import sync_folder
+from vips.exceptions import LedgerError
+from vips.privacy.ledger.clerk import ask
+
+__all__ = [
+    "START",
+    "Chain",
+    "ChainFile",
+    "Entry",
+]
+
+APPLICATION_ID = 0x76697073  # "vips" in SQLite's header
+FORMAT_VERSION = 1
+START = "0" * 64
+# How long to wait for other processes in all, and at most with the file open.
+BUSY_SECONDS, _ATTEMPT_SECONDS = 60.0, 0.1
+
+Entry = tuple[int, dict, str]
+
+
+class Chain:
+    """The entries during one transaction: what is written is kept if the transaction ends without an error."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self._path = connection, path
+
+    def read(self, known: int = 0, known_hash: str = START) -> list[Entry]:
+        """Number, body and hash of the entries from number ``known`` on, checked from ``known_hash``, the hash before them."""
+        entries, previous = [], known_hash
+        select = "SELECT number, body, hash FROM entries WHERE number >= ? ORDER BY number"
+        for expected, (number, text, digest) in enumerate(self._connection.execute(select, (known,)), start=known):
+            if number != expected or digest != _hash(number, previous, text):
+                raise LedgerError(
+                    f"{self._path} has been edited: the hash of entry {expected} does not fit. Nothing was changed."
+                )
+            try:
+                entries.append((number, json.loads(text), digest))
+            except (ValueError, RecursionError) as error:  # whoever forged it made a hash that fits
+                raise LedgerError(f"{self._path} has been forged: entry {number} is no JSON ({error}).") from error
+            previous = digest
+        if not entries:
+            kept = self._connection.execute("SELECT hash FROM entries WHERE number = ?", (known - 1,)).fetchone()
+            if kept != (known_hash,):
+                raise LedgerError(f"{self._path} has lost entries that were there before. Nothing was changed.")
+        return entries
+
+    def write(self, bodies: Iterable[dict], number: int, previous: str) -> list[Entry]:
+        """Further entries from ``number`` on, the first after the one whose hash is ``previous``."""
+        entries = []
+        for body in bodies:
+            text = _canonical(body)
+            digest = _hash(number, previous, text)
+            self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
+            entries.append((number, body, digest))
+            number, previous = number + 1, digest
+        return entries
+
+
+class ChainFile:
+    """Entries 0, 1, 2, … in one file.
+
+    Parameters
+    ----------
+    path : path of an existing file
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, path: Path, first: dict) -> bool:
+        """Make the file with its first entry, whole or not at all; False if there already is one."""
+        if path.exists():
+            return False
+        if not path.parent.is_dir():
+            raise LedgerError(f"There is no folder {path.parent} for a ledger.")
+        return ask(lambda: _create(path, first))
+
+    @contextlib.contextmanager
+    def transaction(self, to_write: bool = False) -> Iterator[Chain]:
+        """All that is done inside is done at one moment, and durably once the block has ended; in the clerk's thread only.
+
+        Raises
+        ------
+        LedgerError
+            If the file is missing, foreign, damaged, of another version or in another journal mode.
+        OSError
+            If it cannot be read or written. In both cases, and if the block raises, nothing is written.
+        """
+        if not self.path.is_file():
+            raise LedgerError(f"There is no file {self.path}.")
+        _check_names(self.path)
+        deadline = time.monotonic() + BUSY_SECONDS
+        try:
+            while True:
+                with no_fork(), contextlib.ExitStack() as closing:
+                    connection = self._begun(closing, to_write, is_last=time.monotonic() > deadline)
+                    if connection is not None:
+                        self._check(connection)
+                        yield Chain(connection, self.path)
+                        connection.execute("COMMIT")  # returns once everything is on the disk; without it, nothing is
+                        return
+                time.sleep(random.uniform(0.0, 0.01))  # with the file closed
+        except sqlite3.OperationalError as error:
+            raise OSError(f"{self.path} could not be read or written, and nothing was changed: {error}.") from error
+        except sqlite3.DatabaseError as error:
+            raise LedgerError(f"{self.path} is damaged or not a ledger: {error}.") from error
+
+    def _begun(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
+        """A connection in a transaction; None if another process has the file, and this is not the last attempt."""
+        try:
+            connection = closing.enter_context(_connected(self.path, create=False))
+            connection.execute("BEGIN EXCLUSIVE" if to_write else "BEGIN")
+            connection.execute("PRAGMA schema_version").fetchone()  # a lock is taken when something is read
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or is_last:
+                raise
+            return None
+        return connection
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Whose file it is."""
+        identity, version, journal = (
+            connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("application_id", "user_version", "journal_mode")
+        )
+        if identity != APPLICATION_ID:
+            raise LedgerError(f"{self.path} is empty, cut off, or not a ledger but another file: nothing was changed.")
+        if version != FORMAT_VERSION:
+            raise LedgerError(f"{self.path} has ledger format {version}; this version reads {FORMAT_VERSION}.")
+        if journal != "delete":
+            raise LedgerError(
+                f"{self.path} is in SQLite's journal mode {journal!r}: another tool switched it, and its last entries may be "
+                "in another file, so that a copy of the ledger would miss what was spent. Close that tool, and switch it back: "
+                f"sqlite3 {self.path} 'PRAGMA journal_mode = DELETE'"
+            )
+
+
+@contextlib.contextmanager
+def _connected(path: Path, create: bool) -> Iterator[sqlite3.Connection]:
+    mode = "rwc" if create else "rw"
+    connection = sqlite3.connect(
+        f"{path.as_uri()}?mode={mode}", uri=True, timeout=_ATTEMPT_SECONDS, isolation_level=None
+    )
+    try:
+        connection.execute("PRAGMA synchronous = EXTRA")  # a commit is on the disk, its directory entry too
+        connection.execute("PRAGMA fullfsync = 1")
+        yield connection
+    finally:
+        connection.close()
+
+
+def _create(path: Path, first: dict) -> bool:
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    try:
+        with no_fork(), _connected(partial, create=True) as connection:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute(
+                "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)"
+            )
+            Chain(connection, partial).write([first], 0, START)
+            connection.execute("COMMIT")
+        is_made = _gets_its_name(partial, path)
+        sync_folder(path.parent)
+        return is_made
+    except sqlite3.OperationalError as error:
+        raise OSError(f"No ledger could be made at {path}: {error}.") from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _gets_its_name(partial: Path, path: Path) -> bool:
+    """False if there is a file of that name meanwhile: nobody's file is replaced."""
+    with contextlib.suppress(OSError):  # not every file system has hard links
+        os.link(partial, path)
+        return True
+    try:
+        path.open("xb").close()  # empty for a moment, which nobody takes for a ledger
+    except FileExistsError:
+        return False
+    os.replace(partial, path)
+    return True
+
+
+def _check_names(path: Path) -> None:
+    """That it has one; a kill in ``_gets_its_name`` leaves a second one, which is removed."""
+    if path.stat().st_nlink == 1:
+        return
+    path = path.resolve()
+    for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+        with contextlib.suppress(FileNotFoundError):
+            if other.samefile(path):
+                other.unlink()
+    if path.stat().st_nlink > 1:
+        raise LedgerError(
+            f"{path} has hard links: a process that is killed leaves a journal beside one of the names, and who opens the "
+            f"ledger by another would lose charges. Nothing was changed. Remove the other names (find / -samefile {path}); "
+            "symbolic links work."
+        )
+
+
+def _hash(number: int, previous: str, text: str) -> str:
+    return hashlib.sha256(_canonical([number, previous, text]).encode()).hexdigest()
+
+
+def _canonical(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)

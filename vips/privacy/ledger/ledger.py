@@ -1,0 +1,551 @@
+"""A privacy budget for one data set, kept in a file and shared by everything that is fitted to it.
+
+=========  ====================  ============================================================================
+symbol     name                  meaning
+=========  ====================  ============================================================================
+(ε, δ)     ``epsilon, delta``    the budget: a guarantee for everything the ledger admits, together
+α          ``order``             Rényi order of the filter, fixed when the ledger is made
+B          ``filter_budget``     largest total Rényi divergence of order α that implies (ε, δ)
+ρ          ``divergence``        Rényi divergence of one step of a fit, the larger of both directions
+=========  ====================  ============================================================================
+
+Users choose the next plan after seeing the last result, so that admission has to be a *fully adaptive filter*: a fit is
+admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193; the
+order may not change). Privacy loss distributions compose only plans that were fixed beforehand: those of
+:meth:`PrivacyLedger.declare`, against a share of the budget that is set apart.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from pathlib import Path
+from threading import get_ident
+
+from vips._validation import check_delta, check_number
+from vips.exceptions import LedgerError, PrivacyBudgetError
+from vips.privacy import accounting
+from vips.privacy.ledger import open_ledger
+from vips.privacy.ledger.book import ANY_UNIT, Book, Run, best_order, filter_budget
+from vips.privacy.ledger.chain_file import ChainFile
+from vips.privacy.ledger.clerk import ask
+from vips.privacy.ledger.open_ledger import Block, SentFrom
+from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
+
+# Functions whose bodies run after the call, and results that still have something to do.
+_LATE = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+_LAZY = Awaitable, Generator, AsyncGenerator, map, filter, zip
+
+
+class PrivacyLedger:
+    """Privacy budget of one data set, in a file that admits fits and refuses what would exceed it.
+
+    Opening an existing file with the same terms continues it; other terms are refused. Pass it to ``fit(..., ledger=ledger)``
+    or write ``with ledger:`` around any code: every private fit inside is then charged, and a non-private one is refused; in
+    this process, in children that it forks, and in workers that get a plan or a model from inside.
+
+    Parameters
+    ----------
+    path : str or path
+        Of an SQLite file, on a local disk.
+    epsilon, delta : float
+        The budget, for all fits together.
+    dataset : str
+        Declared name of the data set. Nothing is derived from the data: a fingerprint would tell who is in them.
+    unit : str
+        What one record is, in words. The default is whatever a model calls a record; with any other unit, a model that protects
+        something else is refused, see :meth:`accept_unit`.
+    relation : {"add_or_remove", "replace_one"}
+        Of all fits.
+    order : int, optional
+        α ≥ 2. None takes the one that leaves room for most of a fit with many small steps; every order is valid.
+
+    Raises
+    ------
+    LedgerError
+        If the file has other terms, or is not a ledger. Nothing is changed.
+
+    Guarantees
+    ----------
+    - Everything released by the admitted fits together is (``epsilon``, ``delta``)-differentially private under
+      ``relation``, however users choose plans from earlier results.
+    - All steps of a fit are charged durably before a value of a record is read. Only an entry "close" gives unreleased
+      steps back: a process that is killed gives nothing back until its run is resumed or closed.
+    - Concurrent processes and threads are admitted one after another; a full disk refuses.
+    - A plan or model that is pickled inside of ``with ledger:`` belongs to this ledger for good, wherever it is fitted: charged
+      here, once, or refused where this very file cannot be reached. What comes back without a charge raises.
+    - An edit inside the file is noticed. A file replaced by an older copy is not, except against a :meth:`head` that
+      was kept elsewhere.
+
+    Not covered
+    -----------
+    A plan that another process makes by itself: send :meth:`inside` there. A fit that begins in this process after the block,
+    in a thread that got its model inside. A copy of the file that is made while a block is open, and used on another machine
+    under the same path: its charges are missing here, which shows when a fitted model comes back, and only then.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np
+    >>> from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+    >>> path = tempfile.mkdtemp() + "/letters.ledger"
+    >>> ledger = PrivacyLedger(path, epsilon=2.0, delta=1e-6, dataset="letters 1911")
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=0.1, n_steps=10)
+    >>> X = np.random.default_rng(0).poisson(1.0, (500, 20))
+    >>> with ledger:
+    ...     model = LatentDirichletAllocation(2, vocabulary=20, privacy=plan).fit(X)
+    >>> 0.0 < ledger.spent() < 2.0
+    True
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        epsilon: float,
+        delta: float,
+        dataset: str,
+        *,
+        unit: str = ANY_UNIT,
+        relation: str = "add_or_remove",
+        order: int | None = None,
+    ) -> None:
+        terms = _terms(epsilon, delta, dataset, unit, relation, order)
+        path = Path(path).absolute()
+        # the nonce, because identity is the hash of this entry
+        ChainFile.create(path, {"kind": "open", "time": _now(), "nonce": os.urandom(16).hex(), **terms})
+        self._start(path)
+        existing = self._book.terms
+        if order is None:
+            terms["order"] = existing["order"]
+        different = [name for name in terms if terms[name] != existing[name]]
+        if different:
+            shown = ", ".join(f"{name} {existing[name]!r}, not {terms[name]!r}" for name in different)
+            raise LedgerError(f"{self.path} is a ledger with {shown}. One ledger serves one data set and one budget.")
+
+    @classmethod
+    def open(cls, path: str | os.PathLike) -> PrivacyLedger:
+        """An existing ledger, whatever its terms."""
+        ledger = cls.__new__(cls)
+        ledger._start(Path(path).absolute())
+        return ledger
+
+    def _start(self, path: Path) -> None:
+        self._file, self._book, self._keys = ChainFile(path), Book(), []
+        self._refresh()
+
+    def __reduce__(self):
+        return _reopened, (self._as_block(""), f"{self._book.known - 1}:{self._book.head}")
+
+    def __repr__(self) -> str:
+        return (
+            f"PrivacyLedger({str(self.path)!r}, epsilon={self.epsilon}, delta={self.delta}, dataset={self.dataset!r})"
+        )
+
+    # -- what it says -------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the file."""
+        return self._file.path
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the budget."""
+        return self._book.terms["epsilon"]
+
+    @property
+    def delta(self) -> float:
+        """δ of the budget."""
+        return self._book.terms["delta"]
+
+    @property
+    def dataset(self) -> str:
+        """Declared name of the data set."""
+        return self._book.terms["dataset"]
+
+    @property
+    def unit(self) -> str:
+        """What one record is."""
+        return self._book.terms["unit"]
+
+    @property
+    def relation(self) -> str:
+        """Neighbouring relation of every fit."""
+        return self._book.terms["relation"]
+
+    @property
+    def identity(self) -> str:
+        """Hash of the first entry: no two ledgers have the same."""
+        return self._book.identity
+
+    def spent(self) -> float:
+        """ε that the fits admitted so far are worth together, at the ledger's δ."""
+        return self._refresh().epsilon_spent()
+
+    def remaining(self) -> dict[str, float]:
+        """What is left: of the filter's Rényi budget (``divergence``, of ``filter_budget``), and as ``epsilon``."""
+        book = self._refresh()
+        return {
+            "divergence": book.filter_budget - book.divergence_spent,
+            "filter_budget": book.filter_budget,
+            "epsilon": self.epsilon - book.epsilon_spent(),
+        }
+
+    def affordable_steps(self, plan: PrivacyPlan) -> int:
+        """How many steps of ``plan`` would still be admitted."""
+        book, cost = self._refresh(), self._cost(plan)
+        steps = int((book.filter_budget - book.divergence_spent) / cost)
+        return max(0, steps)
+
+    def runs(self) -> list[Run]:
+        """Every fit that was admitted, in order."""
+        return list(self._refresh().runs.values())
+
+    def run(self, name: str) -> Run:
+        """One fit that was admitted, by its name."""
+        return self._refresh().run(name)
+
+    def history(self) -> list[dict]:
+        """All entries, checked against their hashes."""
+        return [body for _, body, _ in self._entries()]
+
+    def head(self) -> str:
+        """Number and hash of the last entry. Keep it elsewhere: it shows later that nothing was cut off or replaced."""
+        number, _, digest = self._entries()[-1]
+        return f"{number}:{digest}"
+
+    def verify(self, head: str | None = None) -> None:
+        """Check every hash, and that ``head`` (from an earlier :meth:`head`) is still part of the chain.
+
+        Raises
+        ------
+        LedgerError
+            If an entry was edited or removed.
+        """
+        entries = self._entries()
+        if head is not None and head not in [f"{number}:{digest}" for number, _, digest in entries]:
+            raise LedgerError(
+                f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
+            )
+
+    # -- what it does -------------------------------------------------------------------------------------------
+
+    def declare(self, plans: Sequence[PrivacyPlan], *, epsilon: float | None = None, delta: float | None = None) -> str:
+        """Set a share (ε₁, δ₁) of the budget apart for fits that are fixed now, and composed tightly.
+
+        Later fits with one of these plans use it up, each plan once; the filter guards the rest of the budget,
+        (ε - ε₁, δ - δ₁). The two parts add up however they interleave (concurrent composition).
+
+        Parameters
+        ----------
+        plans : sequence of PrivacyPlan
+            With Gaussian noise: they are composed by privacy loss distributions.
+        epsilon, delta : float, optional
+            ε₁ and δ₁. None: half of the δ that is left, and what the plans need at it.
+
+        Returns
+        -------
+        str
+            Name of the group, as in :meth:`history`.
+
+        Raises
+        ------
+        LedgerError
+            After the first fit: the share would then depend on its result, which this composition does not allow.
+        PrivacyBudgetError
+            If the plans need more than ``epsilon`` at ``delta``, or the budget has no such share.
+        """
+        plans = list(plans)
+        if not plans or not all(isinstance(plan, PrivacyPlan) for plan in plans):
+            raise LedgerError("`plans` must be a sequence of PrivacyPlan, at least one.")
+        for plan in plans:
+            self._check(plan)
+
+        return list(self._append(lambda book: book.declaring(plans, epsilon, delta)).groups)[-1]
+
+    def accept_unit(self, name: str) -> None:
+        """Declare that what models call ``name`` ("one document", "one row of X") is the ledger's unit, for good.
+
+        A ledger that counts by "one letter" refuses a model that protects "one document" until somebody has said that these
+        are the same. One with the default unit, "one record", takes what each model calls a record.
+        """
+        if not isinstance(name, str) or not name:
+            raise LedgerError(f"`name` must be a name in words, got {name!r}.")
+        self._append(lambda book: book.accepting(name))
+
+    def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> LedgerRun:
+        """Charge all steps of a fit, durably; called by ``fit`` before it reads the data.
+
+        Parameters
+        ----------
+        plan : PrivacyPlan
+        model : str
+            Name of what is fitted, for the history.
+        unit : str, optional
+            What one record is to the fit. None: the ledger's unit.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If they do not fit in what is left. Nothing is charged then.
+        LedgerError
+            If the plan has no guarantee, another relation or another unit.
+        """
+        run = LedgerRun(self)
+        run.charge(plan, model, unit)
+        return run
+
+    def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
+        """Go on with a run after step ``step``, whose state is known from a checkpoint.
+
+        Steps after it that the ledger knows to be released are released a second time, and are charged again; so are
+        steps that a close had given back. Whoever else still runs it is stopped at its next step.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the further steps do not fit in what is left.
+        LedgerError
+            If the ledger knows of no such run, step, or plan of that run.
+        """
+        resumed = LedgerRun(self, run)
+        resumed.resume(step, plan)
+        return resumed
+
+    def close(self, run: str) -> int:
+        """End a run and give back the steps that were charged and not released; returns their number.
+
+        A run that was killed stays charged in full until somebody closes it (or resumes it). Steps of declared fits are
+        not given back. Closing twice gives back nothing more.
+        """
+        return self._append(lambda book: book.closing(run)).run(run).returned
+
+    def release(self, run: str, attempt: int, step: int) -> None:
+        """Record durably that the noisy total of a step exists; called before anything is made of it."""
+        self._append(lambda book: book.releasing(run, attempt, step))
+
+    def __enter__(self) -> PrivacyLedger:
+        key, block = (get_ident(), object()), self._block()
+        try:
+            self._keys.append(key)
+            open_ledger.enter(key, block)
+            return self
+        except BaseException:  # Ctrl-C included: a block that was not entered is never left
+            if key in self._keys:
+                self._keys.remove(key)
+            open_ledger.leave(key)
+            raise
+
+    def __exit__(self, *_) -> None:
+        # of this thread: others may leave at the same moment
+        key = next((each for each in reversed(self._keys) if each[0] == get_ident()), self._keys[-1])
+        open_ledger.leave(key)
+        if key in self._keys:
+            self._keys.remove(key)  # last, so that what a Ctrl-C interrupts here can be called again
+
+    def inside(self, function: Callable) -> Callable:
+        """``function`` as it runs inside of this ledger's block, in whatever process it is called.
+
+        ``with ledger:`` cannot see plans that a worker makes by itself. Send ``ledger.inside(f)`` in place of ``f``, and its
+        fits are charged. It is pickled as ``f`` is; the call is refused where this ledger's file cannot be reached.
+
+        Covered is what the call's own thread does, and what threads do that it starts. Fit models that were pickled outside of
+        every block in the call's own thread: elsewhere they are not covered.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> from vips import DirichletMultinomial, PrivacyLedger, PrivacyPlan
+        >>> def fit(X):
+        ...     plan = PrivacyPlan(noise_multiplier=8.0, sampling_rate=1.0, n_steps=1)
+        ...     return DirichletMultinomial(privacy=plan).fit(X)
+        >>> ledger = PrivacyLedger(tempfile.mkdtemp() + "/votes.ledger", epsilon=2.0, delta=1e-6, dataset="votes")
+        >>> with ThreadPoolExecutor() as pool:
+        ...     models = list(pool.map(ledger.inside(fit), [np.eye(3)] * 2))
+        >>> len(ledger.runs())
+        2
+        """
+        if not callable(function):
+            raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
+        if any(is_late(each) for each in (function, function.__call__) for is_late in _LATE):
+            raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
+        return partial(_call_inside, self._block(), function)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _check(self, plan: PrivacyPlan) -> None:
+        if not plan.has_guarantee:
+            raise LedgerError(
+                "A fit without noise, with reproducible noise, or by a subclass of PrivacyPlan has no guarantee: no budget "
+                "could pay for it. Fit it without the ledger, and only if the data are public."
+            )
+        if plan.relation != self.relation:
+            raise LedgerError(f"The ledger counts under {self.relation!r}, the plan under {plan.relation!r}.")
+        self._cost(plan)
+
+    def _cost(self, plan: PrivacyPlan) -> float:
+        """ρ of one step, rounded up."""
+        return math.nextafter(accounting.renyi_divergence(plan, self._book.terms["order"]), math.inf)
+
+    def _block(self) -> Block:
+        """The block of this ledger that is open, or a new one."""
+        block, around = self._as_block(os.urandom(16).hex()), open_ledger.paying()
+        if around is None:
+            self._append(lambda book: [{"kind": "block", "token": block.token}])
+            return block
+        if not around.is_same_ledger(block):
+            raise LedgerError(f"Another ledger, {around.path}, is open: a fit is charged to one of them.")
+        return around
+
+    def _as_block(self, token: str) -> Block:
+        stat = self.path.stat()
+        return Block(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, open_ledger.this_machine())
+
+    def _entries(self) -> list:
+        def work():
+            with self._file.transaction() as chain:
+                return chain.read()
+
+        return ask(work)
+
+    def _refresh(self) -> Book:
+        def work() -> Book:
+            with self._file.transaction() as chain:
+                self._book = self._book.after(chain.read(self._book.known, self._book.head))
+            return self._book
+
+        return ask(work)
+
+    def _append(self, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None) -> Book:
+        """Further entries, decided on the state of the file at that moment; the book with them.
+
+        ``then`` is called with it, also if whoever waits for all this is interrupted.
+        """
+
+        def work() -> Book:
+            with self._file.transaction(to_write=True) as chain:
+                book = self._book.after(chain.read(self._book.known, self._book.head))
+                bodies = [{"time": _now(), **body} for body in decide(book)]
+                book = book.after(chain.write(bodies, book.known, book.head))
+            self._book = book  # only now: a transaction that failed wrote nothing
+            then(book)
+            return book
+
+        return ask(work)
+
+
+def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
+    """The ledger that pays for a fit here: of the block around this code, or of the block that things were sent from.
+
+    Parameters
+    ----------
+    *sent : Block, str or None
+        What a plan or a model said when it arrived in this process.
+
+    Raises
+    ------
+    LedgerError
+        If that very ledger cannot be reached, or two ledgers could be meant.
+    """
+    block = open_ledger.paying(*sent)
+    return None if block is None else _reach(block)
+
+
+def check_that_it_was_charged(report) -> None:
+    """Raise LedgerError if a fit that went out from a block of this process has come back without a charge in its ledger."""
+    block = report.plan.sent_from
+    if not isinstance(block, Block) or not open_ledger.is_open_here(block):
+        return
+    run = None if report.ledger is None else report.ledger["run"]
+    if run not in _opened(block)._refresh().runs:
+        raise LedgerError(
+            f"A fit has come back that was sent from inside of a block of {block.path}, and that ledger has no charge for it "
+            f"(run {run}). Where it ran there is another copy of the file, or another version of vips: this budget does not "
+            "count what the fit released."
+        )
+
+
+def _reach(block: Block) -> PrivacyLedger:
+    """The ledger of a block, and no other."""
+    try:
+        ledger = _opened(block)
+        _check_file(block)
+        if block.token not in ledger._refresh().blocks:
+            raise LedgerError("what is there is an older copy of it.")
+    except LedgerError as error:
+        raise LedgerError(
+            f"This fit belongs to the ledger {block.path}, which cannot be reached here: {error} It was not begun, because "
+            "nobody would count it. Run it where that very file is."
+        ) from error
+    return ledger
+
+
+@lru_cache(maxsize=16)
+def _opened(block: Block) -> PrivacyLedger:
+    """Once in a process: later fits read only what is new."""
+    ledger = PrivacyLedger.open(block.path)
+    if ledger.identity != block.identity:
+        raise LedgerError("what is there is another ledger.")
+    return ledger
+
+
+def _check_file(block: Block) -> None:
+    if not block.has_this_file():
+        raise LedgerError("what is there is a copy of it.")
+
+
+def _reopened(block: Block, head: str) -> PrivacyLedger:
+    """A ledger that was pickled, if this is the very file."""
+    try:
+        ledger = _opened.__wrapped__(block)
+        _check_file(block)
+    except LedgerError as error:
+        raise LedgerError(
+            f"The pickled ledger {block.path} cannot be reached here: {error} To use what is there all the same, write "
+            f"PrivacyLedger.open({block.path!r})."
+        ) from error
+    ledger.verify(head)
+    return ledger
+
+
+def _call_inside(block: Block, function: Callable, *arguments, **keywords):
+    _reach(block)
+    with open_ledger.call_inside(block):
+        result = function(*arguments, **keywords)
+        if isinstance(result, _LAZY):
+            raise TypeError(
+                f"What is called inside of a ledger must not return a {type(result).__name__}: what that still has to do would "
+                "be done outside. Return a list."
+            )
+        return result
+
+
+def _terms(epsilon, delta, dataset, unit, relation, order) -> dict:
+    check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
+    check_delta(delta)
+    for name, value in (("dataset", dataset), ("unit", unit)):
+        if not isinstance(value, str) or not value:
+            raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
+    if relation not in ("add_or_remove", "replace_one"):
+        raise LedgerError(f'`relation` must be "add_or_remove" or "replace_one", got {relation!r}.')
+    if order is not None and (not isinstance(order, int) or order < 2):
+        raise LedgerError(f"`order` must be an integer ≥ 2, got {order!r}.")
+    order = best_order(epsilon, delta) if order is None else order
+    if not filter_budget(epsilon, delta, order) > 0.0:
+        raise LedgerError(
+            f"No Rényi divergence of order {order} implies ε = {epsilon} at δ = {delta}: use another order."
+        )
+    terms = {"epsilon": float(epsilon), "delta": float(delta), "dataset": dataset, "unit": unit, "relation": relation}
+    return terms | {"order": order}
+
+
+def _now() -> str:
+    """For readers only: nothing depends on the clock."""
+    return datetime.now(UTC).isoformat(timespec="seconds")

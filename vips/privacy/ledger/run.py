@@ -1,0 +1,56 @@
+"""One fit's place in a ledger."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from vips.privacy.ledger.book import Book
+from vips.privacy.plan import PrivacyPlan
+
+if TYPE_CHECKING:
+    from vips.privacy.ledger import PrivacyLedger
+
+__all__ = ["LedgerRun"]
+
+
+class LedgerRun:
+    """One fit's place in a ledger; used by ``fit``.
+
+    Make it first, then charge it: whatever interrupts the charge, ``close`` gives back what was not released.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger
+    run : str, optional
+        Name of a run that is to be resumed; a new one by default.
+    """
+
+    def __init__(self, ledger: PrivacyLedger, run: str | None = None) -> None:
+        self.ledger, self.run = ledger, run or os.urandom(16).hex()
+        self._attempt: int | None = None  # of a run that is not ours yet
+
+    def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> None:
+        """See :meth:`PrivacyLedger.charge`."""
+        self.ledger._check(plan)
+        divergence = self.ledger._cost(plan)
+        self.ledger._append(lambda book: book.charging(self.run, model, unit, plan, divergence), self._admitted)
+
+    def resume(self, step: int, plan: PrivacyPlan) -> None:
+        """See :meth:`PrivacyLedger.resume`."""
+        self.ledger._append(lambda book: book.resuming(self.run, step, plan), self._admitted)
+
+    def release(self, step: int) -> None:
+        """See :meth:`PrivacyLedger.release`."""
+        self.ledger.release(self.run, self._attempt, step)
+
+    def close(self) -> None:
+        """Give back what was not released, unless the run was never charged, or has been resumed elsewhere meanwhile."""
+
+        def closing(book: Book) -> list[dict]:  # decided in the clerk's thread, after a charge that was interrupted
+            return [] if self._attempt is None else book.closing(self.run, self._attempt)
+
+        self.ledger._append(closing)
+
+    def _admitted(self, book: Book) -> None:
+        self._attempt = book.run(self.run).attempt

@@ -1,0 +1,118 @@
+"""The one place where noise is drawn, and where the randomness of a fit comes from."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from randomgen import AESCounter
+
+from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
+from vips.privacy.mechanism.lattice import Lattice
+
+__all__ = ["Randomness", "add_discrete_noise", "add_noise", "gaussian_noise"]
+
+
+def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.random.Generator) -> np.ndarray:
+    """Noise for the sum of one block: independent normals of standard deviation ``std``.
+
+    A symmetric block has fewer coordinates than entries. Its isometric coordinates are the diagonal and √2 times the
+    upper triangle; noise of ``std`` on each of those is ``std`` on the diagonal and ``std / √2`` off it, mirrored.
+    """
+    noise = rng.normal(0.0, std, shape)
+    if not symmetric:
+        return noise
+    size = shape[-1]
+    noise *= 0.5 * np.eye(size) + np.triu(np.full((size, size), np.sqrt(0.5)), k=1)
+    return noise + np.swapaxes(noise, -1, -2)
+
+
+def add_noise(
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], std: float, rng: np.random.Generator
+) -> dict[str, np.ndarray]:
+    """``total`` with independent noise of ``std × scale`` on every block, drawn in the order of ``blocks``."""
+    return {
+        name: total[name] + gaussian_noise(block.shape, block.symmetric, std * block.scale, rng)
+        for name, block in blocks.items()
+    }
+
+
+def add_discrete_noise(
+    total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice: Lattice, bits: AESCounter
+) -> dict[str, np.ndarray]:
+    """The values of ``total`` (in units of ``lattice``) plus a discrete Gaussian in every isometric coordinate."""
+    noisy = {}
+    for name, block in blocks.items():
+        noise = discrete_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
+        if block.symmetric:
+            upper = np.triu(noise)
+            noise = upper + np.swapaxes(np.triu(upper, k=1), -1, -2)
+        noisy[name] = lattice.values(total[name] + noise, block)
+    return noisy
+
+
+@dataclass(frozen=True)
+class Randomness:
+    """The sources of randomness of one fit. Never stored on a model, never saved, never pickled with one.
+
+    Sampling and noise are streams of AES-128 in counter mode.
+
+    Attributes
+    ----------
+    initial : Generator
+        For the starting point, which carries no private information.
+    sampling_key : int
+        Secret key of the coins (128 bits).
+    noise_seed : SeedSequence or None
+        None: every call of ``noise_bits`` has a fresh key from the operating system, used once.
+    """
+
+    initial: np.random.Generator
+    sampling_key: int
+    noise_seed: np.random.SeedSequence | None
+
+    @classmethod
+    def for_fit(cls, random_state: object, reproducible: bool) -> Randomness:
+        """Fresh randomness for one fit.
+
+        Parameters
+        ----------
+        random_state : None, int, Generator or RandomState
+            Seeds the initialisation, and the rest only if ``reproducible``.
+        reproducible : bool
+            False for every fit that carries a guarantee: sampling and noise then come from the operating system,
+            so that two fits (clones, folds, two ε at one seed) never share a draw that could be subtracted.
+        """
+        seed = np.random.SeedSequence(_entropy(random_state))
+        initial, sampling, noise = seed.spawn(3)
+        key = _key(sampling) if reproducible else secrets.randbits(128)
+        return cls(np.random.default_rng(initial), key, noise if reproducible else None)
+
+    def noise_bits(self, step: int) -> AESCounter:
+        """Random bits for the noise of one step."""
+        if self.noise_seed is None:
+            return AESCounter(key=secrets.randbits(128))
+        seed = self.noise_seed
+        return AESCounter(key=_key(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, step))))
+
+
+def _key(seed: np.random.SeedSequence) -> int:
+    words = seed.generate_state(2, np.uint64)
+    return int(words[0]) << 64 | int(words[1])
+
+
+def _entropy(random_state: object) -> int | list[int]:
+    """Entropy words from what scikit-learn users call ``random_state``."""
+    if random_state is None:
+        return secrets.randbits(128)
+    if isinstance(random_state, np.random.Generator):
+        return random_state.integers(2**32, size=4).tolist()
+    if isinstance(random_state, np.random.RandomState):
+        return random_state.randint(2**31, size=4).tolist()
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
+    raise ValueError(
+        f"`random_state` must be None, a non-negative integer, a Generator or a RandomState, got {random_state!r}."
+    )
