@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from tests.privacy.test_report import KINDS
-from vips import BayesianLogisticRegression, PrivacyPlan
-from vips import comparison as compare
+from vips import BayesianLogisticRegression, PrivacyPlan, compare
 from vips._html import html_table
 from vips.comparison.curve import PRIVATE, UtilityCurve
 

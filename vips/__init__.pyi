@@ -24,6 +24,7 @@ from .models import (
     LatentDirichletAllocation,
     SigmoidBeliefNetwork,
 )
+from .parts import Part, Score
 from .privacy import PrivacyPlan, PrivacyReport
 from .privacy.ledger import PrivacyLedger
 from .saving import load
@@ -46,6 +47,7 @@ __all__ = [
     "InvalidRecordError",
     "LatentDirichletAllocation",
     "LedgerError",
+    "Part",
     "PartitionError",
     "PolynomialAveraging",
     "PrivacyBudgetError",
@@ -56,6 +58,7 @@ __all__ = [
     "RecordStatistics",
     "Records",
     "RobbinsMonro",
+    "Score",
     "SigmoidBeliefNetwork",
     "SourceError",
     "UtilityCurve",

@@ -22,6 +22,7 @@ from vips import engine
 from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without, whole_csr
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
+from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
@@ -36,7 +37,7 @@ __all__ = ["ConjugateExponentialModel", "Records"]
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
 
 
-class ConjugateExponentialModel(BaseEstimator, ABC):
+class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
     """Base class of models in the conjugate-exponential family.
 
     A subclass writes four methods, and a constructor that stores ``privacy`` (a :class:`~vips.PrivacyPlan`, or None for
@@ -188,7 +189,7 @@ class ConjugateExponentialModel(BaseEstimator, ABC):
 
     def describe(self) -> dict:
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
-        return {"unit": "one record", "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
+        return {"unit": self.unit, "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
 
     @property
     def is_private(self) -> bool:

@@ -5,8 +5,7 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork
-from vips import comparison as compare
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork, compare
 from vips.comparison.curve import PRIVATE, PUBLIC, UtilityCurve
 from vips.datasets import load_digits_binary, make_lda_corpus
 

@@ -13,8 +13,7 @@ from markupsafe import escape
 
 import vips
 from tests.comparison import report_cases as cases
-from vips import PrivacyLedger
-from vips import comparison as compare
+from vips import PrivacyLedger, compare
 from vips.comparison.curve import NO_GUARANTEE
 from vips.comparison.report import text
 from vips.comparison.report.densities import curve

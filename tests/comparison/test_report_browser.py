@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 
 from tests.comparison import report_cases as cases
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan
-from vips import comparison as compare
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
 

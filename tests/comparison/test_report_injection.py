@@ -14,10 +14,9 @@ from markupsafe import Markup
 import vips
 from tests.comparison import report_cases as cases
 from tests.comparison.leaves import leaves, with_leaf
-from vips import Comparison, PrivacyPlan, PrivacyReport
+from vips import Comparison, Part, PrivacyPlan, PrivacyReport
 from vips.comparison import Row
 from vips.comparison.curve import UtilityCurve
-from vips.comparison.matching import Part
 from vips.comparison.movement import Movement
 from vips.comparison.report import charts, engine
 
@@ -226,10 +225,10 @@ def test_markup_is_made_in_one_place():
             node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         if "Markup" in called:
-            assert name == "compare/_report/engine.py"
+            assert name == "comparison/report/engine.py"
         if "own_markup" in called:
             callers.add(name)
-    assert callers == {"compare/_report/charts.py", "compare/_report/page.py"}
+    assert callers == {"comparison/report/charts.py", "comparison/report/page.py"}
     for path in PACKAGE.rglob("templates/*.html"):
         text = path.read_text(encoding="utf-8")
         assert "autoescape" not in text

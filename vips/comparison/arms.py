@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from vips.comparison.bootstrap import needs_labels, predictions
 from vips.comparison.matching import match, parts_of
 from vips.expfam import Dirichlet
 from vips.privacy import PrivacyPlan
@@ -91,7 +90,7 @@ def fit_arms(private, X, y=None) -> Arms:
     for plan in plans_of_arms(private.privacy_.plan, private.max_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
         vars(arm).pop("_sent_from", None)  # of a private fit that a ledger paid for; no ledger pays for an arm
-        fitted.append(arm.fit(X, y) if needs_labels(private) else arm.fit(X))
+        fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))
     return Arms(*fitted)
 
 
@@ -102,7 +101,7 @@ def shares_of_parameters(private, baseline, arms: Arms) -> Shares:
 
 def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
     """Of what the models say of the records ``X``; None for a model class whose predictions are not known."""
-    vectors = [predictions(model, X) for model in (arms.plain, arms.clipped, private, baseline)]
+    vectors = [model.predictions(X) for model in (arms.plain, arms.clipped, private, baseline)]
     return None if vectors[0] is None else Shares.of(*vectors)
 
 

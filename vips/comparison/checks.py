@@ -5,14 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from vips._validation import check_level
-from vips.comparison.bootstrap import needs_labels
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import current_ledger
 
 __all__ = ["check_models", "check_private_data", "check_scores"]
-
-# Arguments that say what the parameters are parameters of.
-_MEANING = ("n_components", "fit_intercept", "n_trials", "dispersion")
 
 
 def check_models(private, baseline) -> tuple:
@@ -53,7 +49,7 @@ def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
         raise ValueError("`y_test` was given without `X_test`.")
     if X_test is not None and np.shape(X_test)[:1] == (0,):
         raise ValueError("`X_test` holds no records.")
-    if X_test is not None and needs_labels(private):
+    if X_test is not None and private.needs_labels:
         if y_test is None:
             raise ValueError(
                 f"Predictions of a {type(private).__name__} are scored against labels: pass `y_test`, too."
@@ -79,7 +75,7 @@ def check_private_data(private, X, y, may_use_private_data: bool) -> None:
         )
     if X is None:
         raise ValueError("`y` was given without `X`.")
-    if needs_labels(private) and y is None:
+    if private.needs_labels and y is None:
         raise ValueError(f"A {type(private).__name__} is fitted to labels: pass `y`, too.")
     if current_ledger() is not None:
         raise ValueError(
@@ -89,7 +85,7 @@ def check_private_data(private, X, y, may_use_private_data: bool) -> None:
 
 
 def _check_alike(private, baseline) -> None:
-    for name in ("n_features_in_", *_MEANING):
+    for name in ("n_features_in_", *private.settings_of_meaning):
         ours, theirs = (getattr(model, name, None) for model in (private, baseline))
         if ours != theirs:
             raise ValueError(

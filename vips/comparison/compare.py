@@ -10,11 +10,20 @@ import numpy as np
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
-from vips.comparison.matching import NO_DIVERGENCE, Part, match, parts_of
+from vips.comparison.matching import match, parts_of
 from vips.comparison.movement import Movement
-from vips.comparison.rows import Sources, alignment_rows, arm_rows, arm_score_rows, posterior_rows, score_rows
+from vips.comparison.rows import (
+    Sources,
+    alignment_rows,
+    arm_rows,
+    arm_score_rows,
+    posterior_rows,
+    score_rows,
+    signal_rows,
+)
 from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
+from vips.parts import NO_DIVERGENCE, Part
 
 __all__ = ["compare"]
 
@@ -103,6 +112,7 @@ def compare(
         own = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
         rows += posterior_rows(aware, own, aware_movements, sources, ", noise-aware")
         divergences |= {name: found for name, found in own.items() if found is not None}
+    rows += signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
         rows += scores

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 
 from vips._printable import printable
-from vips.comparison.matching import Part
 from vips.expfam import Dirichlet
 from vips.expfam.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
+from vips.parts import Part
 
 __all__ = ["Movement", "Mover", "largest"]
 

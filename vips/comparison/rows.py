@@ -8,13 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_predictions
-from vips.comparison.bootstrap import bootstrap, scores_of
+from vips.comparison.bootstrap import bootstrap
 from vips.comparison.comparison import Row
 from vips.comparison.movement import Movement
 from vips.comparison.sources import PRIVATE, X_TEST, combined, source_of
-from vips.models.regression.logistic import BayesianLogisticRegression
 
-__all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior_rows", "score_rows"]
+__all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior_rows", "score_rows", "signal_rows"]
 
 
 @dataclass(frozen=True)
@@ -90,17 +89,27 @@ def _std_row(movement: Movement, name: str, sources: Sources) -> Row:
     return sources.row(f"posterior standard deviation, median, {name}", ours, theirs, ours - theirs)
 
 
+def signal_rows(private, baseline, sources: Sources) -> list[Row]:
+    """How much of what was released is signal, block by block; all of it in a fit without noise."""
+    theirs = baseline.signal()
+    return [
+        sources.row(
+            f"share of signal, {name}", share, theirs.get(name, 1.0), share - theirs.get(name, 1.0), is_detail=True
+        )
+        for name, share in private.signal().items()
+    ]
+
+
 def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, settings) -> list[Row]:
     """Scores of both models on test records; ``settings``: number of resamples, level, generator."""
     sources = sources.with_test()
-    theirs = scores_of(baseline, X, y)
-    pairs = [("", pair) for pair in zip(scores_of(private, X, y), theirs, strict=True)]
-    if has_aware and isinstance(private, BayesianLogisticRegression):
+    theirs = baseline.held_out_scores(X, y)
+    pairs = [("", pair) for pair in zip(private.held_out_scores(X, y), theirs, strict=True)]
+    ours = private.held_out_scores(X, y, noise_aware=True) if has_aware else []
+    if ours:
         baseline_aware = baseline.privacy_.plan.is_private and hasattr(baseline, "noise_aware_posterior_")
-        theirs = scores_of(baseline, X, y, noise_aware=True) if baseline_aware else theirs
-        pairs += [
-            (", noise-aware", pair) for pair in zip(scores_of(private, X, y, noise_aware=True), theirs, strict=True)
-        ]
+        theirs = baseline.held_out_scores(X, y, noise_aware=True) if baseline_aware else theirs
+        pairs += [(", noise-aware", pair) for pair in zip(ours, theirs, strict=True)]
     rows = []
     for suffix, (ours, other) in pairs:
         (a, own), (b, its), (difference, both) = bootstrap([ours, other], _n_rows(X), *settings)
@@ -131,7 +140,7 @@ def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
 def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
     """What clipping and noise cost in predictions of test records."""
     source, rows = combined(PRIVATE, X_TEST), []
-    plain, clipped, noisy = (scores_of(model, X, y) for model in (arms.plain, arms.clipped, private))
+    plain, clipped, noisy = (model.held_out_scores(X, y) for model in (arms.plain, arms.clipped, private))
     for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):
         for one, other in zip(after, before, strict=True):
             _, _, (value, interval) = bootstrap([one, other], _n_rows(X), *settings)

@@ -13,10 +13,12 @@ from vips.model import ConjugateExponentialModel
 from vips.models._binding_clip import warn_of_binding_clip
 from vips.models.belief_networks.inference import dense_rows, infer
 from vips.models.belief_networks.noise_aware import noise_aware_network
+from vips.models.belief_networks.parts import network_parts, reordered
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
+from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 
@@ -36,6 +38,7 @@ _LEAST_STEP = 0.2
 class BeliefNetwork(ConjugateExponentialModel):
     """What the engine needs. What the arguments mean: :class:`~vips.SigmoidBeliefNetwork`."""
 
+    unit = "one row of X"
     exact_rows = True
 
     n_components: int
@@ -174,9 +177,22 @@ class BeliefNetwork(ConjugateExponentialModel):
         """60 steps on samples of about a tenth of the records, but not fewer than 2,000."""
         return PrivacyPlan.non_private(sampling_rate=min(1.0, max(0.1, 2000 / max(n_records, 1))), n_steps=60)
 
+    def posterior_parts(self, posterior: NetworkPosterior) -> list[Part]:
+        """Weights, biases, and scales of the prior."""
+        if not isinstance(posterior, NetworkPosterior):
+            return super().posterior_parts(posterior)
+        return network_parts(posterior, self.column_names())
+
+    def components(self, posterior: NetworkPosterior) -> tuple[np.ndarray, str]:
+        """Hidden units are matched by their weights."""
+        return posterior.weights.mean.T, "euclidean"
+
+    def in_order(self, posterior: NetworkPosterior, order: np.ndarray) -> NetworkPosterior:
+        return reordered(posterior, order)
+
     def describe(self) -> dict:
         return {
-            "unit": "one row of X",
+            "unit": self.unit,
             "released": (
                 *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
                 "hence the posterior of weights and biases",

@@ -29,6 +29,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
+from vips.parts import Score, average
 from vips.privacy import PrivacyPlan
 
 __all__ = ["SigmoidBeliefNetwork"]
@@ -230,6 +231,17 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Evidence lower bound per record."""
+        if noise_aware:
+            return []
+        bounds = self.score_samples(X)
+        return [Score("evidence lower bound per record (higher is better)", lambda counts: average(counts, bounds))]
+
+    def predictions(self, X) -> np.ndarray:
+        """Evidence lower bound of each record."""
+        return self.score_samples(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -13,7 +13,9 @@ import scipy.sparse as sp
 from vips.data import rows_without
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
+from vips.models._likelihood import log_likelihoods
 from vips.models.proportions.noisy_counts import draw_rates
+from vips.parts import Score, divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, DenseStatistics
 
@@ -66,6 +68,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     True
     """
 
+    unit = "one row of X"
     ignores_labels = True
     exact_rows = True
 
@@ -135,9 +138,22 @@ class DirichletMultinomial(ConjugateExponentialModel):
         """One full-batch step."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
 
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per count."""
+        if noise_aware:
+            return []
+        total, n_counts = self.predictions(X), np.asarray(sp.csr_array(X).sum(axis=1), dtype=np.float64).ravel()
+        name = "log likelihood per count (higher is better)"
+        return [Score(name, lambda counts: divided(counts @ total, counts @ n_counts))]
+
+    def predictions(self, X) -> np.ndarray:
+        """Log likelihood of each row."""
+        X = sp.csr_array(X)
+        return log_likelihoods(X, np.ones((X.shape[0], 1)), self.posterior_.mean[:, None])
+
     def describe(self) -> dict:
         return {
-            "unit": "one row of X",
+            "unit": self.unit,
             "released": ("noisy counts of the categories in every step", "hence the posterior of their proportions"),
             "declared_public": (
                 f"number of categories: {self.n_features_in_}",

@@ -25,7 +25,7 @@ from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky
 from vips.data import Records, rows_without
-from vips.expfam import polya_gamma_mean
+from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.denoising import (
     diagonal_step,
@@ -34,6 +34,7 @@ from vips.models.regression.denoising import (
     positive_definite,
     precision_view,
 )
+from vips.models.regression.parts import coefficient_parts
 from vips.models.regression.posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
 from vips.models.regression.statistics import (
     PartedStatistics,
@@ -42,6 +43,7 @@ from vips.models.regression.statistics import (
     count_entries,
     design_rows,
 )
+from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -70,7 +72,10 @@ class AugmentedRegression(ConjugateExponentialModel):
     What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
     """
 
+    unit = "one row of X with its label"
+    needs_labels = True
     takes_one_label = True
+    settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
 
     def __init__(
@@ -291,9 +296,15 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Full batch."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
 
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Coefficients by name, and their prior precision where that is learnt."""
+        if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):
+            return super().posterior_parts(posterior)
+        return coefficient_parts(self, posterior, self.column_names())
+
     def describe(self) -> dict:
         return {
-            "unit": "one row of X with its label",
+            "unit": self.unit,
             "released": (
                 *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
                 "hence the posterior of the coefficients",

@@ -17,6 +17,8 @@ from sklearn.base import RegressorMixin
 
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
+from vips.models.regression.parts import count_scores
+from vips.parts import Score
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
@@ -28,6 +30,14 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
     def score(self, X, y, sample_weight=None) -> float:
         """Coefficient of determination R² of :meth:`predict`."""
         return super().score(X, y, sample_weight)
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Root mean squared error, and R²."""
+        return [] if noise_aware else count_scores(self, X, y)
+
+    def predictions(self, X) -> np.ndarray:
+        """Expected counts."""
+        return self.predict(X)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -68,6 +78,8 @@ class BayesianBinomialRegression(_CountRegression):
     -------
     As :class:`BayesianLogisticRegression`; ``n_trials`` is public, too.
     """
+
+    settings_of_meaning = ("fit_intercept", "n_trials")
 
     def __init__(
         self,
@@ -141,6 +153,8 @@ class BayesianNegativeBinomialRegression(_CountRegression):
     -------
     As :class:`BayesianLogisticRegression`; ``dispersion`` and ``max_count`` are public, too.
     """
+
+    settings_of_meaning = ("fit_intercept", "dispersion")
 
     def __init__(
         self,

@@ -27,6 +27,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
+from vips.models.regression.parts import classification_scores
+from vips.parts import Score
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianLogisticRegression"]
@@ -220,6 +222,14 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         output = np.arange(len(classes) - 1)
         sees, is_own = place[:, None] >= output, place[:, None] == output
         return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log-loss, and the AUC of two classes."""
+        return classification_scores(self, X, y, noise_aware)
+
+    def predictions(self, X) -> np.ndarray:
+        """Probabilities of the classes."""
+        return self.predict_proba(X)
 
     def _declared(self) -> tuple[str, ...]:
         return (f"classes: {', '.join(str(label) for label in self._labels())}",)

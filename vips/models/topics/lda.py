@@ -31,8 +31,10 @@ from vips.model import ConjugateExponentialModel
 from vips.models.topics.completion import completion_log_likelihood, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
 from vips.models.topics.noise_aware import noise_aware_topics
+from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
+from vips.parts import NO_DIVERGENCE, Part, Score
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -102,6 +104,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     (5, 4)
     """
 
+    unit = "one document"
     ignores_labels = True
     exact_rows = True
 
@@ -182,10 +185,37 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     def describe(self) -> dict:
         words = "number of words" if isinstance(self.vocabulary, int | np.integer) else "vocabulary"
         return {
-            "unit": "one document",
+            "unit": self.unit,
             "released": ("noisy topic-word totals of every step", "hence the posterior of the topics"),
             "declared_public": (f"the {words}", "n_components", "priors and all other constructor arguments"),
         }
+
+    def column_names(self) -> list[str]:
+        """The vocabulary, if it was given as words."""
+        if self.vocabulary is None or isinstance(self.vocabulary, int | np.integer):
+            return super().column_names()
+        return [str(word) for word in self.vocabulary]
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Topics, word by word."""
+        if not isinstance(posterior, (Dirichlet, *NO_DIVERGENCE)):
+            return super().posterior_parts(posterior)
+        return topic_parts(posterior, self.column_names())
+
+    def components(self, posterior) -> tuple[np.ndarray, str]:
+        """Topics are matched by their words' probabilities."""
+        return posterior.mean, "hellinger"
+
+    def in_order(self, posterior, order: np.ndarray):
+        return topics_in_order(posterior, order)
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per word, by document completion."""
+        return [] if noise_aware else [completion_score(self, canonical(X))]
+
+    def predictions(self, X) -> np.ndarray:
+        """Log likelihood of the held-out words of each document."""
+        return held_out_words(self, canonical(X))[0]
 
     def blocks(self) -> dict[str, Block]:
         return {"topic_word": Block((self.n_components, self._n_words()))}

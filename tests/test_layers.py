@@ -1,0 +1,122 @@
+"""What may import what: read from the source, imports inside of functions included, those for type checkers left out."""
+
+from __future__ import annotations
+
+import ast
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import vips
+
+PACKAGE = Path(vips.__file__).parent
+# From below to above: a part imports parts that stand before it, of its own row none but itself.
+LAYERS = [
+    {"_compute", "_files", "_html", "_printable", "_unquoted", "_validation", "exceptions", "step_size"},
+    {"data", "datasets", "expfam", "privacy"},
+    {"parts", "statistics", "reference"},
+    {"execution", "persistence"},
+    {"engine"},
+    {"model"},
+    {"models"},
+    {"auditing", "comparison", "preprocessing", "saving"},
+    {"__main__"},
+]
+
+
+def module_name(path: Path) -> str:
+    return ".".join(["vips", *path.relative_to(PACKAGE).with_suffix("").parts]).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imported(tree: ast.Module, modules) -> set[str]:
+    """Modules of vips that another one imports."""
+    ignored = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    found = set()
+    for node in ast.walk(tree):
+        if id(node) in ignored:
+            continue
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in modules else node.module)
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return {name for name in found if name.split(".")[0] == "vips"}
+
+
+IMPORTS = {name: imported(tree, MODULES) for name, tree in MODULES.items()}
+
+
+def part_of(module: str) -> str:
+    """The room of the house: what follows ``vips.``"""
+    return module.split(".")[1] if "." in module else ""
+
+
+def check_cycles(imports) -> None:
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        raise AssertionError(f"modules import each other: {' -> '.join(error.args[1])}") from None
+
+
+def check_layers(imports) -> None:
+    level = {part: i for i, layer in enumerate(LAYERS) for part in layer}
+    for module, others in imports.items():
+        for other in others:
+            ours, theirs = part_of(module), part_of(other)
+            if ours and ours != theirs:
+                assert level[theirs] < level[ours], f"{module} imports upwards: {other}"
+
+
+def check_families(imports) -> None:
+    """A family of models imports no other one; who works on models imports none of them."""
+    families = {path.name for path in (PACKAGE / "models").iterdir() if path.is_dir() and not path.name.startswith("_")}
+    assert {"topics", "regression", "belief_networks", "proportions"} <= families
+    for module, others in imports.items():
+        own = module.split(".")[2:3] if part_of(module) == "models" else []
+        concrete = [
+            other
+            for other in others
+            if other.split(".")[1:2] == ["models"]
+            and other.split(".")[2:3] not in ([], own)
+            and set(other.split(".")[2:3]) & families
+        ]
+        assert not concrete, f"{module} imports a model of another family: {concrete}"
+
+
+CHECKS = [check_cycles, check_layers, check_families]
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_house(check):
+    assert len(IMPORTS) > 100
+    check(IMPORTS)
+
+
+def test_every_part_has_a_place():
+    assert {part_of(name) for name in MODULES} - {""} == set().union(*LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("check", "module", "other", "says"),
+    [
+        (check_cycles, "vips.privacy.plan", "vips.privacy.report", "import each other"),
+        (check_layers, "vips.privacy.plan", "vips.model", "upwards"),
+        (check_layers, "vips.engine", "vips.models.topics.lda", "upwards"),
+        (check_families, "vips.comparison.matching", "vips.models.topics.lda", "another family"),
+        (check_families, "vips.models.topics.lda", "vips.models.regression.parts", "another family"),
+    ],
+)
+def test_imports_that_must_not_be_are_noticed(check, module, other, says):
+    with pytest.raises(AssertionError, match=says):
+        check(IMPORTS | {module: IMPORTS[module] | {other}})

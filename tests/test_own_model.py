@@ -1,0 +1,73 @@
+"""A model from outside the package does what those inside do, and writes nothing for it but its contract."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import vips
+from tests import own_model
+from tests.own_model import GaussianMean
+
+PLAN = vips.PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
+
+
+def rows(n=4000, seed=0):
+    rng = np.random.default_rng(seed)
+    return np.clip(rng.normal([0.5, -0.2, 0.0], 1.0, (n, 3)), -1.5, 1.5)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return GaussianMean(privacy=PLAN).fit(rows()), GaussianMean().fit(rows())
+
+
+def test_it_is_short():
+    code = Path(own_model.__file__).read_text(encoding="utf-8").split("class ")[1]
+    assert len(code.splitlines()) <= 35
+
+
+def test_it_fits(fitted):
+    private, plain = fitted
+    np.testing.assert_allclose(plain.posterior_.mean, rows().sum(axis=0) / 4001, rtol=1e-12)
+    np.testing.assert_allclose(private.posterior_.mean, plain.posterior_.mean, atol=0.05)
+    assert private.privacy_.epsilon(1e-6) == pytest.approx(2.0, rel=1e-3)
+    assert 0.9 < private.signal()["count"] <= 1.0
+    assert plain.signal() == {}
+
+
+def test_it_is_saved(fitted, tmp_path):
+    private, _ = fitted
+    private.save(tmp_path / "mean.vips")
+    loaded = vips.load(tmp_path / "mean.vips", model_class=GaussianMean)
+    np.testing.assert_array_equal(loaded.posterior_.mean, private.posterior_.mean)
+
+
+def test_it_is_compared_and_reported_with_scores(fitted, tmp_path):
+    private, plain = fitted
+    test = rows(500, seed=1)
+    comparison = vips.compare(private, plain, test, X=rows(), may_use_private_data=True, n_bootstrap=50)
+    score = comparison["mean squared distance (lower is better)"]
+    errors = np.sum((test - plain.posterior_.mean) ** 2, axis=1)
+    assert score.baseline == pytest.approx(errors.mean(), rel=1e-12)
+    assert comparison.movers(1)[0].name in ("x0", "x1", "x2")
+    assert comparison["share of signal, count"].private == pytest.approx(private.signal()["count"])
+    comparison.to_html(tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "mean squared distance" in page
+    assert "one record" in page
+
+
+def test_it_is_audited():
+    report = vips.audit(GaussianMean(privacy=PLAN), rows(200))
+    assert report.passed, str(report)
+
+
+def test_a_posterior_that_nobody_knows_says_what_to_write(fitted):
+    class Odd(GaussianMean):
+        def to_posterior(self, average, noise_std, previous):
+            return {"total": average["total"], "count": average["count"]}
+
+    odd = Odd(privacy=PLAN).fit(rows())
+    with pytest.raises(TypeError, match="posterior_parts"):
+        vips.compare(odd, Odd().fit(rows()))

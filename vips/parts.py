@@ -1,0 +1,167 @@
+"""What a model says of itself to whoever compares or reports fits: parts of its posterior, names, scores, signal.
+
+Every method has a default, so that a model of one's own is compared without writing any. Held-out scores are what a class
+has to say itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from vips.expfam import Draws, ScaledDirichlet
+from vips.expfam.divergences import FAMILIES, Family
+
+__all__ = [
+    "NO_DIVERGENCE",
+    "Part",
+    "Score",
+    "SelfDescription",
+    "average",
+    "divided",
+    "indexed",
+    "is_identity",
+    "last_of",
+]
+
+# Distributions with means and variances, but no divergence in closed form.
+NO_DIVERGENCE = (Draws, ScaledDirichlet)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A block of a posterior.
+
+    Attributes
+    ----------
+    name : str
+    distribution : one of ``vips.expfam.divergences.FAMILIES`` or ``NO_DIVERGENCE``
+    label : callable
+        From an index into the array of means to the name of that parameter. A function of a module or a ``partial`` of one, not
+        a closure: those cannot be pickled.
+    columns : list of str
+        Words or names of features.
+    are_parameters : bool
+        False for scales of the prior, which are compared but do not count as movers.
+    """
+
+    name: str
+    distribution: Family | Draws | ScaledDirichlet
+    label: Callable[[tuple[int, ...]], str]
+    columns: list[str]
+    are_parameters: bool = True
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number that records have together.
+
+    Attributes
+    ----------
+    name : str
+    of_counts : callable
+        From how often each record is taken, shape (n_resamples, n_records), to the score of each resample.
+    """
+
+    name: str
+    of_counts: Callable[[np.ndarray], np.ndarray]
+
+
+class SelfDescription:
+    """The part of a model's contract that fits do not need.
+
+    Attributes
+    ----------
+    unit : str
+        What one record is, in words: what is protected.
+    needs_labels : bool
+        Whether the model predicts a y.
+    settings_of_meaning : tuple of str
+        Arguments that say what parameters are parameters of: two fits are compared only where these agree.
+    """
+
+    unit = "one record"
+    needs_labels = False
+    settings_of_meaning: tuple[str, ...] = ("n_components",)
+
+    def column_names(self) -> list[str]:
+        """Words or feature names, or x0, x1, … where there are none."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """The distributions of a posterior, the noise-aware one included; one, named "parameters", by default.
+
+        Raises
+        ------
+        TypeError
+            For a posterior whose distributions are not known.
+        """
+        if not isinstance(posterior, (*FAMILIES, *NO_DIVERGENCE)):
+            raise TypeError(
+                f"The posterior of {type(self).__name__} is a {type(posterior).__name__}, whose distributions are not known. "
+                "Write posterior_parts(self, posterior) in the class, which gives a list of vips.Part; or compare them one by "
+                "one: from vips.expfam.divergences import kl, wasserstein, total_variation_bound."
+            )
+        columns = self.column_names()
+        label = partial(last_of, columns) if posterior.mean.shape == (len(columns),) else partial(indexed, "parameters")
+        return [Part("parameters", posterior, label, columns)]
+
+    def components(self, posterior) -> tuple[np.ndarray, str] | None:
+        """Rows that stand for latent components, shape (n_components, n_columns), and the distance by which two fits are
+        matched: "hellinger" or "euclidean". None where components have an order, or there are none."""
+        return None
+
+    def in_order(self, posterior, order: np.ndarray):
+        """A posterior with its latent components in another order."""
+        raise NotImplementedError(f"{type(self).__name__} has no latent components.")
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Scores of records that were not fitted; none by default, and none with ``noise_aware`` where the model does not
+        predict with its noise-aware posterior."""
+        return []
+
+    def predictions(self, X) -> np.ndarray | None:
+        """What the model says of each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
+        return None
+
+    def signal(self) -> dict[str, float]:
+        """Share of signal in each block that a private fit released: 1 less the noise's mean square over the block's.
+
+        0 where nothing stands out of the noise, 1 without noise. Released values only.
+        """
+        if not hasattr(self, "noisy_totals_"):
+            return {}
+        shares = {}
+        for name, block in self.blocks().items():
+            value, std = self.noisy_totals_.average[name], self.noisy_totals_.noise_std[name]
+            noise = np.full(block.shape, std**2)
+            if block.symmetric:
+                noise *= np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5)
+            size = float(np.mean(np.square(value)))
+            shares[name] = max(0.0, 1.0 - float(np.mean(noise)) / size) if size > 0.0 else 0.0
+        return shares
+
+
+def last_of(names: list[str], index: tuple[int, ...]) -> str:
+    return names[index[-1]]
+
+
+def indexed(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{', '.join(map(str, index))}]"
+
+
+def is_identity(order: np.ndarray | None) -> bool:
+    return order is None or np.array_equal(order, np.arange(len(order)))
+
+
+def average(counts: np.ndarray, values: np.ndarray) -> np.ndarray:
+    return counts @ values / counts.sum(axis=1)
+
+
+def divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """a / b, NaN where b is 0."""
+    return np.divide(a, b, out=np.full(np.shape(a), np.nan), where=b > 0.0)
