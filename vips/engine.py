@@ -66,17 +66,16 @@ def run(model, data, plan, journal, executor=None):
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
         posterior = restore_posterior(posterior, journal.start.posterior)
+    mechanism = plan.mechanism(blocks, randomness, noise_std)
     with (executor or Serial()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
             step_size = _by_block(model.step_size(t), blocks)
             total = clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers)
-            noisy = plan.add_noise(total, blocks, randomness, t)
+            noisy = mechanism.release(total, t)
             journal.released(t)
-            for name, block in blocks.items():
-                rho = step_size[name]
-                step_std = plan.noise_std() * block.scale / plan.sampling_rate
+            for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
-                noise_std[name] = float(np.hypot((1.0 - rho) * noise_std[name], rho * step_std))
+            noise_std = mechanism.std_of_average(step_size)
             posterior = model.to_posterior(average, noise_std, posterior)
             journal.commit(t, noisy, average, noise_std, posterior)
     return posterior, NoisyTotals(average, noise_std)
@@ -98,7 +97,7 @@ def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=Non
     """
     task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
     total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t, lambda: data.sizes))
-    if plan.noise == "discrete":
+    if plan.rounds_records:  # of whole numbers, both triangles are the same
         return total
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
 

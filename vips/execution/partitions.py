@@ -78,7 +78,7 @@ class Task:
     @property
     def dtype(self) -> type:
         """Of totals: with hardened noise they are whole numbers."""
-        return np.int64 if self.plan.noise == "discrete" else np.float64
+        return np.int64 if self.plan.rounds_records else np.float64
 
 
 def partition_sum(task: Task, partition: Partition, coins) -> Totals:

@@ -19,6 +19,7 @@ from vips.privacy.ledger import open_ledger
 from vips.privacy.mechanism import noise
 from vips.privacy.mechanism.clipping import clip_weights
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
+from vips.privacy.mechanism.release import IndependentNoise, Mechanism
 from vips.privacy.mechanism.sampling import ChosenRows, PoissonCoins, fixed_sample, split_by_partition
 
 __all__ = [
@@ -360,7 +361,19 @@ class PrivacyPlan:
 
     def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
         """Where records are rounded to; None if they are not."""
-        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm) if self.noise == "discrete" else None
+        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm) if self.rounds_records else None
+
+    @property
+    def rounds_records(self) -> bool:
+        """Whether each clipped record is rounded before it is summed: its statistics must then be a function of that record,
+        and nothing else, to the last bit."""
+        return self.noise == "discrete"
+
+    def mechanism(
+        self, blocks: Mapping[str, object], randomness: noise.Randomness, std: Mapping[str, float]
+    ) -> Mechanism:
+        """What releases the totals of one run, which begins with noise of ``std`` in its average."""
+        return IndependentNoise(self, blocks, randomness, std)
 
     def add_noise(
         self, total: Mapping[str, np.ndarray], blocks: Mapping[str, object], randomness: noise.Randomness, step: int
@@ -369,6 +382,6 @@ class PrivacyPlan:
         if not self.is_private:
             return dict(total)
         bits = randomness.noise_bits(step)
-        if self.noise == "discrete":
+        if self.rounds_records:
             return noise.add_discrete_noise(total, blocks, self.lattice(blocks), bits)
         return noise.add_noise(total, blocks, self.noise_std(), np.random.Generator(bits))

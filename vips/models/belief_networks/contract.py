@@ -118,7 +118,7 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
-        alone = self._plan().noise == "discrete"
+        alone = self._plan().rounds_records
         units = infer(self._binary(records), posterior, self.n_sweeps, alone=alone)
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 

@@ -189,7 +189,7 @@ class AugmentedRegression(ConjugateExponentialModel):
             return self._statistics(X, terms, posterior)
         # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
         n_stored = count_entries(X)
-        second = better_as_csr(n_stored, X.shape[1]) | (self._plan().noise == "discrete")
+        second = better_as_csr(n_stored, X.shape[1]) | self._plan().rounds_records
         if second.all():
             return self._statistics(X, terms, posterior, n_stored)
         if not second.any():

@@ -1,0 +1,83 @@
+"""The object that releases a run's totals, and what it says of the noise in their average."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws.cases import BetaBernoulli
+from vips import Block, PrivacyPlan
+from vips.privacy.mechanism.release import Mechanism
+
+BLOCKS = {"heads": Block((3,)), "count": Block((), scale=4.0)}
+PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
+STEP_SIZES = [1.0, 0.5, 0.7, 0.3, 0.9, 0.2]
+
+
+def weights(step_sizes):
+    """Of each step's release in the average after the last."""
+    later = [np.prod([1.0 - rho for rho in step_sizes[t + 1 :]]) for t in range(len(step_sizes))]
+    return np.array(step_sizes) * later
+
+
+def test_the_noise_of_an_average_is_that_of_its_terms():
+    mechanism = PLAN.mechanism(BLOCKS, PLAN.randomness(0), dict.fromkeys(BLOCKS, 0.0))
+    for rho in STEP_SIZES:
+        found = mechanism.std_of_average({"heads": rho, "count": 1.0})
+    one_step = 2.0 * 1.5 / 0.5
+    assert found["heads"] == pytest.approx(one_step * np.linalg.norm(weights(STEP_SIZES)), rel=1e-12)
+    assert found["count"] == pytest.approx(4.0 * one_step, rel=1e-12)
+
+
+def test_a_run_that_goes_on_has_the_noise_of_before():
+    whole = PLAN.mechanism(BLOCKS, PLAN.randomness(0), dict.fromkeys(BLOCKS, 0.0))
+    states = [whole.std_of_average(dict.fromkeys(BLOCKS, rho)) for rho in STEP_SIZES]
+    rest = PLAN.mechanism(BLOCKS, PLAN.randomness(0), states[2])
+    for rho in STEP_SIZES[3:]:
+        found = rest.std_of_average(dict.fromkeys(BLOCKS, rho))
+    assert found == states[-1]
+
+
+class Undoing(Mechanism):
+    """Noise z_t - ½ z_{t-1}: correlated over steps."""
+
+    def __init__(self, plan, blocks, randomness):
+        self.plan, self.blocks, self.rng = plan, blocks, np.random.default_rng()
+        self.last = {name: np.zeros(block.shape) for name, block in blocks.items()}
+        self.weights = {name: np.zeros(0) for name in blocks}
+
+    def release(self, total, step):
+        fresh = {
+            name: self.rng.normal(0.0, self.plan.noise_std() * b.scale, b.shape) for name, b in self.blocks.items()
+        }
+        noisy = {name: total[name] + fresh[name] - 0.5 * self.last[name] for name in fresh}
+        self.last = fresh
+        return noisy
+
+    def std_of_average(self, step_size):
+        found = {}
+        for name, block in self.blocks.items():
+            rho, before = step_size[name], self.weights[name]
+            self.weights[name] = np.append(before * (1.0 - rho), rho)
+            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # of z_t
+            found[name] = float(np.linalg.norm(own) * self.plan.noise_std() * block.scale / self.plan.sampling_rate)
+        return found
+
+
+class Correlated(PrivacyPlan):
+    def mechanism(self, blocks, randomness, std):
+        return Undoing(self, blocks, randomness)
+
+
+def test_correlated_noise_needs_no_change_of_engine_or_model():
+    plan = Correlated(noise_multiplier=2.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
+    assert not plan.has_guarantee  # a class of its own has none
+    averages = []
+    for _ in range(400):
+        model = BetaBernoulli(plan).fit(np.zeros((0, 40)))
+        averages.append(model.noisy_totals_.average["heads"])
+    rho = [model.step_size(t) for t in range(1, 7)]
+    own = weights(rho) - 0.5 * np.append(weights(rho)[1:], 0.0)
+    expected = np.linalg.norm(own) * 2.0 * 1.5 / 0.5
+    assert model.noisy_totals_.noise_std["heads"] == pytest.approx(expected, rel=1e-12)
+    assert np.std(averages) == pytest.approx(expected, rel=0.03)  # 16,000 numbers: one standard error is 0.6 %

@@ -1,0 +1,61 @@
+"""What a run does to its totals: it adds noise to each, and states how much noise their running average holds.
+
+A mechanism lives as long as a run, so that it can hold what its noise needs from step to step: noise that is correlated over
+steps is another class here, and no change in engine or models.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from vips.privacy.mechanism.noise import Randomness
+    from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["IndependentNoise", "Mechanism"]
+
+
+class Mechanism(ABC):
+    """The release of one run's totals, step by step."""
+
+    @abstractmethod
+    def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+        """The total of a step with its noise: released, hence public."""
+
+    @abstractmethod
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
+        """Standard deviation of the noise in an entry of (1 - ρ) average + (ρ / q) release, by block; exact.
+
+        To be asked once after each release, with the step sizes ρ of that step. On the diagonal, where a block is symmetric.
+        """
+
+
+class IndependentNoise(Mechanism):
+    """Fresh noise in every step, as ``plan.add_noise`` draws it.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+    blocks : dict of str to Block
+    randomness : Randomness
+    std : dict of str to float
+        Of the noise in the average that the run goes on from; 0 at its start.
+    """
+
+    def __init__(
+        self, plan: PrivacyPlan, blocks: Mapping[str, object], randomness: Randomness, std: Mapping[str, float]
+    ) -> None:
+        self._plan, self._blocks, self._randomness, self._std = plan, blocks, randomness, dict(std)
+
+    def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+        return self._plan.add_noise(total, self._blocks, self._randomness, step)
+
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
+        for name, block in self._blocks.items():
+            rho, own = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
+            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * own))
+        return dict(self._std)
