@@ -339,7 +339,7 @@ def test_numbers_of_the_arms_are_private_data():
     own = [
         row
         for row in comparison.rows
-        if "clipping" in row.quantity or "by noise" in row.quantity or "share" in row.quantity
+        if any(what in row.quantity for what in ("clipping", "by noise", "share of noise"))
     ]
     assert len(own) >= 10
     assert all(row.source.startswith("private data") for row in own)
