@@ -40,3 +40,39 @@ def test_the_house_is_drawn_as_it_stands():
     parts = {f"{path.name}/" for path in rooms if path.name != "report"}
     files = {path.name for path in (ROOT / "vips").glob("[a-z]*.py")}
     assert sorted(drawn) == sorted(parts | files)
+
+
+MODEL_METHODS = {"blocks", "initial", "valid_records", "expected_statistics", "to_posterior", "norms", "weighted_sum"}
+
+
+def lines_of_code(node) -> set[int]:
+    """Of a definition, without docstrings."""
+    lines = {
+        number for inner in ast.walk(node) if hasattr(inner, "lineno") for number in (inner.lineno, inner.end_lineno)
+    }
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(inner):
+            lines -= set(range(inner.body[0].lineno, inner.body[0].end_lineno + 1))
+    return lines
+
+
+def test_the_privacy_of_one_model_is_read_in_fewer_than_300_lines():
+    """Those of the classes' methods that the guarantee names: the plan's by name, the contract's of model and statistics."""
+    text = (ROOT / "docs/guarantee.md").read_text(encoding="utf-8")
+    section = text.split("## Reading the proof in the code")[1].split("##")[0]
+    of_plan = set(re.findall(r"`(\w+)`[,)]", section))
+    assert {"add_noise", "sampler"} <= of_plan
+    total = 0
+    for file, name in dict.fromkeys(REFERENCE.findall(section)):
+        if not name:
+            continue
+        (node,) = [
+            n for n in ast.parse((ROOT / file).read_text(encoding="utf-8")).body if getattr(n, "name", None) == name
+        ]
+        wanted = {"PrivacyPlan": of_plan, "DirichletMultinomial": MODEL_METHODS, "DenseStatistics": MODEL_METHODS}.get(
+            name
+        )
+        nodes = [n for n in node.body if getattr(n, "name", None) in wanted] if wanted else [node]
+        assert nodes
+        total += sum(len(lines_of_code(each)) for each in nodes)
+    assert 100 < total < 300

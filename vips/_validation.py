@@ -1,13 +1,33 @@
-"""Checks of arguments: ranges of numbers, integers, δ, levels of intervals."""
+"""Checks of arguments, each with one wording: numbers in a range, integers, choices, δ, levels, dtypes, schedules."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
-__all__ = ["check_delta", "check_integer", "check_level", "check_number"]
+__all__ = [
+    "check_choice",
+    "check_delta",
+    "check_dtype_of_computation",
+    "check_integer",
+    "check_level",
+    "check_number",
+    "check_schedule",
+]
 
 
-def check_number(name, value, low, high, allowed, open_low=False, open_high=False) -> None:
+def check_number(
+    name: str,
+    value: object,
+    low: float = -math.inf,
+    high: float = math.inf,
+    allowed: str = "a finite number",
+    open_low: bool = False,
+    open_high: bool = False,
+) -> None:
+    """Raise ValueError unless ``value`` is a real number (no boolean) in the range; ``allowed`` says it in words."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if is_number and isinstance(value, np.generic):
         value = value.item()  # comparisons in float16 would overflow
@@ -17,16 +37,37 @@ def check_number(name, value, low, high, allowed, open_low=False, open_high=Fals
         raise ValueError(f"`{name}` must be {allowed}, got {value!r}.")
 
 
-def check_integer(name, value) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
+def check_integer(name: str, value: object, low: int = 1, high: int | None = None) -> None:
+    """Raise ValueError unless ``value`` is a whole number (no boolean) from ``low`` to ``high``."""
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < low or (high is not None and value > high):
+        allowed = f"≥ {low:,}" if high is None else f"from {low:,} to {high:,}"
+        raise ValueError(f"`{name}` must be an integer {allowed}, got {value!r}.")
 
 
-def check_delta(delta) -> None:
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Raise ValueError unless ``value`` is one of these words."""
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"`{name}` must be one of {tuple(choices)}, got {value!r}.")
+
+
+def check_delta(delta: object) -> None:
+    """Raise ValueError unless ``delta`` is strictly between 0 and 1."""
     check_number("delta", delta, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)
 
 
-def check_level(level: float) -> None:
+def check_level(level: object) -> None:
     """Raise ValueError unless ``level`` is a probability strictly between 0 and 1."""
-    if not 0.0 < level < 1.0:
-        raise ValueError(f"`level` must be strictly between 0 and 1, got {level!r}.")
+    check_number("level", level, 0.0, 1.0, "strictly between 0 and 1", open_low=True, open_high=True)
+
+
+def check_dtype_of_computation(dtype: object) -> None:
+    """Raise ValueError unless it is single or double precision."""
+    if np.dtype(dtype) not in (np.float32, np.float64):
+        raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {dtype!r}.")
+
+
+def check_schedule(schedule: object, example: str) -> None:
+    """Raise ValueError unless it is None or can be called with a step; ``example`` is what to write."""
+    if schedule is not None and not callable(schedule):
+        raise ValueError(f"`schedule` must be a function of the step, e.g. {example}, got {schedule!r}.")

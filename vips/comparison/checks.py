@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._validation import check_level
+from vips._validation import check_integer, check_level
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import current_ledger
 
@@ -56,8 +56,7 @@ def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
             )
         if np.shape(y_test)[:1] != np.shape(X_test)[:1]:
             raise ValueError("`X_test` and `y_test` have different numbers of rows.")
-    if isinstance(n_bootstrap, bool) or not isinstance(n_bootstrap, int | np.integer) or n_bootstrap < 1:
-        raise ValueError(f"`n_bootstrap` must be an integer ≥ 1, got {n_bootstrap!r}.")
+    check_integer("n_bootstrap", n_bootstrap)
     check_level(level)
 
 

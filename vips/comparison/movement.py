@@ -9,6 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from vips._printable import printable
+from vips._validation import check_integer
 from vips.expfam import Dirichlet
 from vips.expfam.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
 from vips.parts import Part
@@ -138,8 +139,7 @@ def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> 
     """
     if by not in ("standardized", "absolute"):
         raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise ValueError(f"`n` must be an integer ≥ 1, got {n!r}.")
+    check_integer("n", n)
     sizes = [np.abs(m.standardized if by == "standardized" else m.difference) for m in movements]
     starts = np.cumsum([0, *map(len, sizes)])
     together = np.concatenate(sizes)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from vips._validation import check_integer
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition, found_files
@@ -122,8 +123,7 @@ class ParquetDocuments(ParquetSource):
         *,
         pattern: str = "*.parquet",
     ) -> None:
-        if not isinstance(vocabulary_size, int | np.integer) or vocabulary_size < 1:
-            raise ValueError(f"`vocabulary_size` must be an integer ≥ 1, got {vocabulary_size!r}.")
+        check_integer("vocabulary_size", vocabulary_size)
         self._column, self.n_features = column, int(vocabulary_size)
         super().__init__(path, pattern)
 

@@ -307,6 +307,18 @@ def test_resampled_documents_follow_their_words():
     assert (model._to_length(row).toarray() != model._to_length(other).toarray()).any()
 
 
+def test_a_tolerance_of_zero_is_as_many_updates_as_allowed(corpus):
+    """As in scikit-learn; where all have settled, more of them change nothing."""
+    settings = {"privacy": PrivacyPlan.non_private(n_steps=2), "dtype": np.float64, "random_state": 0}
+    X = corpus.counts[:50]
+    fits = [
+        LatentDirichletAllocation(5, mean_change_tol=tol, max_doc_update_iter=500, **settings).fit(X)
+        for tol in (0, 1e-13)
+    ]
+    assert np.isfinite(fits[0].components_).all()
+    np.testing.assert_allclose(fits[0].components_, fits[1].components_, rtol=1e-6)
+
+
 # -- bad input: public facts ------------------------------------------------------------------------------------
 
 
@@ -324,6 +336,7 @@ def test_resampled_documents_follow_their_words():
         ({"doc_topic_prior": 0.0}, "doc_topic_prior"),
         ({"topic_word_prior": -1.0}, "topic_word_prior"),
         ({"mean_change_tol": np.nan}, "mean_change_tol"),
+        ({"mean_change_tol": -1e-3}, "mean_change_tol"),
         ({"max_doc_update_iter": 0}, "max_doc_update_iter"),
         ({"document_length": 0}, "document_length"),
         ({"length_method": "cut"}, "length_method"),

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.rowwise import PIECE
+from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import rows_without
 from vips.model import ConjugateExponentialModel
 from vips.models._binding_clip import warn_of_binding_clip
@@ -53,24 +54,15 @@ class BeliefNetwork(ConjugateExponentialModel):
     def check_parameters(self) -> None:
         """Everything that can be wrong in the constructor, before the records are touched."""
         for name in ("n_components", "n_sweeps"):
-            value = getattr(self, name)
-            if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
-        for name, values in (("covariance", ("diagonal", "full")), ("prior", PRIORS)):
-            if getattr(self, name) not in values:
-                raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
-        for name in ("clip_share", "binarize"):
-            value = getattr(self, name)
-            if value is not None and (not isinstance(value, int | float | np.number) or isinstance(value, bool)):
-                raise ValueError(f"`{name}` must be a number or None, got {value!r}.")
-        if self.clip_share is not None and not 0.0 < self.clip_share <= 1.0:
-            raise ValueError(f"`clip_share` must be above 0 and at most 1, got {self.clip_share!r}.")
-        if self.binarize is not None and not np.isfinite(self.binarize):
-            raise ValueError(f"`binarize` must be a finite number or None, got {self.binarize!r}.")
-        if np.dtype(self.dtype) not in (np.float32, np.float64):
-            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
-        if self.schedule is not None and not callable(self.schedule):
-            raise ValueError(f"`schedule` must be a function of the step, e.g. RobbinsMonro(), got {self.schedule!r}.")
+            check_integer(name, getattr(self, name))
+        check_choice("covariance", self.covariance, ("diagonal", "full"))
+        check_choice("prior", self.prior, PRIORS)
+        if self.clip_share is not None:
+            check_number("clip_share", self.clip_share, 0.0, 1.0, "above 0 and at most 1, or None", open_low=True)
+        if self.binarize is not None:
+            check_number("binarize", self.binarize, -np.inf, np.inf, "a finite number or None", True, True)
+        check_dtype_of_computation(self.dtype)
+        check_schedule(self.schedule, "RobbinsMonro()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

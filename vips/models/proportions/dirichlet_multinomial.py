@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from vips._validation import check_number
 from vips.data import rows_without
 from vips.expfam import Dirichlet, Draws
 from vips.model import ConjugateExponentialModel
@@ -90,9 +91,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def check_parameters(self) -> None:
         """Everything that can be wrong in the constructor, before the records are touched."""
         for name in ("prior", "largest_total"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float | np.number) or isinstance(value, bool) or not 1e-6 <= value <= 1e12:
-                raise ValueError(f"`{name}` must be a number between 1e-6 and 1e12, got {value!r}.")
+            check_number(name, getattr(self, name), 1e-6, 1e12, "a number between 1e-6 and 1e12")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 2:

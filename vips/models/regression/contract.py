@@ -24,6 +24,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky
+from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
@@ -125,8 +126,8 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         """Everything that can be wrong in the constructor, before the data are touched."""
-        if self.feature_norm is not None and not 1e-6 <= self.feature_norm <= 1e6:
-            raise ValueError(f"`feature_norm` must be a number between 1e-6 and 1e6, got {self.feature_norm!r}.")
+        if self.feature_norm is not None:
+            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
         if self.feature_norm is None and self.is_private:
             raise ValueError(
                 "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
@@ -134,17 +135,12 @@ class AugmentedRegression(ConjugateExponentialModel):
                 "longer rows are scaled down to it."
             )
         CoefficientPrior.check(self.prior)
-        for name, values in (("covariance", ("full", "diagonal")), ("statistics", ("centred", "paper"))):
-            if getattr(self, name) not in values:
-                raise ValueError(f"`{name}` must be one of {values}, got {getattr(self, name)!r}.")
+        check_choice("covariance", self.covariance, ("full", "diagonal"))
+        check_choice("statistics", self.statistics, ("centred", "paper"))
         if self.covariance == "diagonal" and self.statistics == "paper":
             raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
-        if np.dtype(self.dtype) not in (np.float32, np.float64):
-            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
-        if self.schedule is not None and not callable(self.schedule):
-            raise ValueError(
-                f"`schedule` must be a function of the step, e.g. PolynomialAveraging(), got {self.schedule!r}."
-            )
+        check_dtype_of_computation(self.dtype)
+        check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:

@@ -15,6 +15,7 @@ import numpy as np
 from scipy.special import gammaln
 from sklearn.base import RegressorMixin
 
+from vips._validation import check_integer
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.parts import count_scores
@@ -22,6 +23,10 @@ from vips.parts import Score
 from vips.privacy import PrivacyPlan
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
+
+
+# Trials of a record, and the largest count.
+_MOST = 1_000_000
 
 
 class _CountRegression(RegressorMixin, PolyaGammaRegression):
@@ -108,7 +113,7 @@ class BayesianBinomialRegression(_CountRegression):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        _check_count("n_trials", self.n_trials)
+        check_integer("n_trials", self.n_trials, 1, _MOST)
 
     def _largest_count(self) -> int:
         return self.n_trials
@@ -189,7 +194,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         if not 1e-6 <= self.dispersion <= 1e6:
             raise ValueError(f"`dispersion` must be a number between 1e-6 and 1e6, got {self.dispersion!r}.")
         if self.max_count is not None:
-            _check_count("max_count", self.max_count)
+            check_integer("max_count", self.max_count, 1, _MOST)
         elif self.is_private:
             raise ValueError(
                 "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
@@ -220,8 +225,3 @@ class BayesianNegativeBinomialRegression(_CountRegression):
 
     def _declared(self) -> tuple[str, ...]:
         return (f"dispersion = {self.dispersion:g}", f"max_count = {self.max_count}")
-
-
-def _check_count(name: str, value) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value <= 1_000_000:
-        raise ValueError(f"`{name}` must be an integer from 1 to 1,000,000, got {value!r}.")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._validation import check_number
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 
 __all__ = ["CoefficientPosterior", "CoefficientPrior", "DiagonalCoefficientPosterior"]
@@ -153,9 +154,7 @@ class CoefficientPrior:
                 f"`prior` must be (shape, rate) of a Gamma distribution, or a fixed precision, got {alpha!r}."
             )
         for value in values:
-            number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-            if not number or not 1e-10 <= value <= 1e10:
-                raise ValueError(f"`prior` must hold numbers between 1e-10 and 1e10, got {alpha!r}.")
+            check_number("prior", value, 1e-10, 1e10, "made of numbers between 1e-10 and 1e10")
 
 
 def _second_moments(posterior) -> np.ndarray:

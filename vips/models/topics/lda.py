@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
+from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models.topics.completion import completion_log_likelihood, split_words
@@ -66,7 +67,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         Most updates of one document's topic shares in an E-step. They are accelerated, and more of them did not improve
         held-out perplexity (docs/lda.md).
     mean_change_tol : float
-        A document has converged when an update moves γ by less than this on average.
+        A document has converged when an update moves γ by less than this on average. With 0, ``max_doc_update_iter`` updates.
     on_invalid : {"drop", "raise"}
         What a private fit does with a defective document (NaN, infinite, negative or fractional counts): count it for
         nothing, or stop. The latter is outside the guarantee. Non-private fits refuse negative and non-finite counts.
@@ -143,20 +144,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def check_parameters(self) -> None:
         """Everything that can be wrong in the constructor, before the documents are touched."""
-        _check_integer("n_components", self.n_components)
-        _check_integer("max_doc_update_iter", self.max_doc_update_iter)
+        check_integer("n_components", self.n_components)
+        check_integer("max_doc_update_iter", self.max_doc_update_iter)
         if self.document_length is not None:
-            _check_integer("document_length", self.document_length)
-        for name in ("doc_topic_prior", "topic_word_prior", "mean_change_tol"):
-            value = getattr(self, name)
-            if value is not None and not 1e-100 <= value < np.inf:
-                raise ValueError(f"`{name}` must be positive (at least 1e-100) and finite, got {value!r}.")
-        if self.length_method not in ("resample", "scale"):
-            raise ValueError(f'`length_method` must be "resample" or "scale", got {self.length_method!r}.')
-        if np.dtype(self.dtype) not in (np.float32, np.float64):
-            raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {self.dtype!r}.")
-        if self.schedule is not None and not callable(self.schedule):
-            raise ValueError(f"`schedule` must be a function of the step, e.g. RobbinsMonro(), got {self.schedule!r}.")
+            check_integer("document_length", self.document_length)
+        for name in ("doc_topic_prior", "topic_word_prior"):
+            if getattr(self, name) is not None:
+                check_number(
+                    name, getattr(self, name), 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True
+                )
+        check_number("mean_change_tol", self.mean_change_tol, 0.0, np.inf, "finite and not negative", open_high=True)
+        check_choice("length_method", self.length_method, ("resample", "scale"))
+        check_dtype_of_computation(self.dtype)
+        check_schedule(self.schedule, "RobbinsMonro()")
         if self.vocabulary is not None:
             _vocabulary_size(self.vocabulary)
         elif self.is_private:
@@ -402,14 +402,9 @@ def _normalised(doc_topic: np.ndarray) -> np.ndarray:
     return doc_topic / doc_topic.sum(axis=1, keepdims=True)
 
 
-def _check_integer(name: str, value) -> None:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"`{name}` must be an integer ≥ 1, got {value!r}.")
-
-
 def _vocabulary_size(vocabulary: Sequence[str] | int) -> int:
     if isinstance(vocabulary, int | np.integer) and not isinstance(vocabulary, bool):
-        _check_integer("vocabulary", vocabulary)
+        check_integer("vocabulary", vocabulary)
         return int(vocabulary)
     if isinstance(vocabulary, str | bool) or not isinstance(vocabulary, Sequence | np.ndarray) or len(vocabulary) == 0:
         raise ValueError("`vocabulary` must be a sequence of words (the word of column i at place i) or their number.")
