@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, reduce
 
 import numpy as np
 
 from vips.privacy.accounting.base import NEARLY_ALL, Accountant
-from vips.privacy.accounting.events import fit_event, library, neighbours
+from vips.privacy.accounting.events import library, neighbours
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 
 __all__ = ["PLDAccountant", "composed_epsilon"]
@@ -32,7 +32,7 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_composed([plan]).get_delta(epsilon)) + _rounding([plan]))
+        return min(1.0, float(_composed((plan,)).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -57,11 +57,20 @@ def _interval(plan) -> float:
 
 
 @lru_cache(maxsize=8)
-def _compose_pld(events: tuple, relation: str, interval: float):
-    composer = library().pld.PLDAccountant(neighbours(relation), interval)
-    for each in events:
-        composer.compose(each)
-    return composer
+def _one_step(noise_multiplier: float, rate: float, relation: str, interval: float):
+    """The losses of one step: most of the work, and the same for every number of steps."""
+    return library().pld.privacy_loss_distribution.from_gaussian_mechanism(
+        noise_multiplier,
+        value_discretization_interval=interval,
+        sampling_prob=rate,
+        neighboring_relation=neighbours(relation),
+    )
+
+
+def _all_steps(plan, interval: float):
+    if plan.sampling_rate == 1.0:  # T Gaussians on the same records are one
+        return _one_step(plan.noise_multiplier / math.sqrt(plan.n_steps), 1.0, plan.relation, interval)
+    return _one_step(plan.noise_multiplier, plan.sampling_rate, plan.relation, interval).self_compose(plan.n_steps)
 
 
 def _gaussian_mu(plan) -> float:
@@ -77,9 +86,10 @@ def _rounding(plans: Sequence) -> float:
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
     left = delta - _rounding(plans)
-    return max(0.0, float(_composed(plans).get_epsilon(left))) if left > 0.0 else math.inf
+    return max(0.0, float(_composed(tuple(plans)).get_epsilon_for_delta(left))) if left > 0.0 else math.inf
 
 
-def _composed(plans: Sequence):
+@lru_cache(maxsize=8)
+def _composed(plans: tuple):
     interval = min(_interval(plan) for plan in plans)
-    return _compose_pld(tuple(fit_event(plan, "pld") for plan in plans), plans[0].relation, interval)
+    return reduce(lambda one, other: one.compose(other), [_all_steps(plan, interval) for plan in plans])
