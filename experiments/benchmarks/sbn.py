@@ -124,7 +124,7 @@ def recorded(calls: Counter, recording: dict):
     from vips._compute.blas import product
     from vips._compute.rowwise import rowwise_product
 
-    modules = [module for name, module in sys.modules.items() if name.startswith("vips.models._sbn_")]
+    modules = [module for name, module in sys.modules.items() if name.startswith("vips.models.belief_networks.")]
 
     def counting(original):
         def multiply(a, b):

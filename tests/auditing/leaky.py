@@ -66,7 +66,7 @@ def replayed(model, repeats=2) -> dict[str, Finding]:
     rng = np.random.default_rng(0)
     table = Table.of(rng.integers(0, 2, (30, 5)).astype(float))
     surroundings = Surroundings(model)
-    audit, compare = (import_module(f"vips.privacy.{name}") for name in ("audit", "_audit_compare"))
+    audit, compare = (import_module(f"vips.auditing.{name}") for name in ("audit", "compare"))
     with patch.object(audit, "REPLAYED", 1), patch.object(compare, "REPEATS", repeats):
         try:
             findings = audit._Audit.of(model, table, rng, surroundings).replays()

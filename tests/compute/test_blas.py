@@ -224,7 +224,7 @@ def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
 FORKS = """
 import multiprocessing, os, threading
 import numpy as np
-from vips import blas
+from vips._compute import blas
 rows = np.ones((6000, 200))
 blas.gram(rows[:10])
 def multiply():

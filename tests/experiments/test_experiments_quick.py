@@ -14,7 +14,7 @@ from experiments import benchmarks, options, stand_ins
 from experiments.__main__ import EXPERIMENTS
 from tests.experiments.quick_checks import CHECKS
 
-MODULES = {name: f"experiments.{name}.run" for name in EXPERIMENTS}
+MODULES = {name: f"experiments.{module}" for name, (module, _) in EXPERIMENTS.items()}
 MODULES |= {
     f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
 }

@@ -5,7 +5,7 @@ Every entry of the result takes the same operations in the same order, each roun
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of _lanes.py: version 788cabae
+# numba looks for changes in this file only, and not in what it inlines of lanes.py: version 788cabae
 import numba
 
 from vips._compute.lanes import load, multiply_add_once, spread, store, zeros

@@ -1,9 +1,9 @@
 """Does a model keep its promises, and does a plan keep its own? Checks that can find a leak, and cannot prove there is none.
 
-records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (_audit_search, _audit_chunks)
-        ─▶ fits with fixed noisy totals: nothing else may differ               (_audit_replay, _audit_compare)
-plan    ─▶ noise and samples: size, law, fresh every time                      (_audit_noise)
-        ─▶ canaries: a lower bound on ε from real runs, against the claim      (_audit_canaries)
+records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (search, chunks)
+        ─▶ fits with fixed noisy totals: nothing else may differ               (replay, compare)
+plan    ─▶ noise and samples: size, law, fresh every time                      (noise)
+        ─▶ canaries: a lower bound on ε from real runs, against the claim      (canaries)
 """
 
 from __future__ import annotations

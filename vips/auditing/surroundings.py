@@ -1,6 +1,6 @@
 """What a fit leaves behind outside of the fitted object: in modules, classes, the environment, random generators, threads.
 
-Every fit starts from the same state: the author's modules and classes (see ``_audit_modules``) get back what they held before.
+Every fit starts from the same state: the author's modules and classes (see ``modules.py``) get back what they held before.
 Whatever a fit leaves there can then be compared. Other modules are not put back, since that could break them. They are looked
 at from above: which names did the fit add or bind anew?
 """

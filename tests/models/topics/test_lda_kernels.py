@@ -208,11 +208,11 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
 def test_kernels_change_with_what_is_inlined_into_them():
     """Else numba would load what it compiled before the change."""
     package = Path(vips.__file__).parent
-    both = ("_lanes.py", "models/_lda_math.py")
+    both = ("_compute/lanes.py", "models/topics/digamma.py")
     for name, inlined in (
-        ("models/_lda_kernels.py", both),
-        ("models/_lda_sums.py", both),
-        ("_rowwise_kernels.py", ("_lanes.py",)),
+        ("models/topics/kernels.py", both),
+        ("models/topics/sums.py", both),
+        ("_compute/rowwise_kernels.py", ("_compute/lanes.py",)),
     ):
         sources = b"".join((package / source).read_bytes() for source in inlined)
         version = hashlib.sha256(sources.replace(b"\r\n", b"\n")).hexdigest()[:8]

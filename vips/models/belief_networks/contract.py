@@ -115,7 +115,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
-        """See ``_sbn_update``."""
+        """See ``update.py``."""
         if previous is None:
             return first_posterior(average["weights"], self.prior, self.covariance == "full")
         plan = self._plan()
@@ -123,7 +123,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return next_posterior(average, noise_std, previous, plan.is_private, exact)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """Variances with what the noise adds: ``_sbn_noise``. Intervals of biases hold about as often as those of a fit without
+        """Variances with what the noise adds: ``noise_aware.py``. Intervals of biases hold about as often as those of a fit without
         noise would, which is less than they say: hidden units are taken to be independent in every record (docs/noise.md).
 
         Warns

@@ -2,7 +2,7 @@
 
 Each law keeps its mean. To the variance that the records leave, that of the noise is added:
 
-- weights: what is left of the running average's noise after shrinking (``_sbn_view.shrunken``);
+- weights: what is left of the running average's noise after shrinking (``denoising.shrunken``);
 - visible biases: noise of the steps, s²/Ω² each, averaged as the steps shorten; and, since c = c' - W p, that of W and of p;
 - hidden biases: b = logit p, so Var p / (p (1 - p))², and the records leave 1 / (n p (1 - p)).
 """

@@ -1,6 +1,6 @@
 """Expected statistics of records of a sigmoid belief network, never formed per record.
 
-With z̃ = z̄ - m, m a constant, and the symbols of ``_sbn_inference``:
+With z̃ = z̄ - m, m a constant, and the symbols of ``inference.py``:
 
 ==================  ===============  ==================================  ==============================================
 block               shape            statistic                           norm

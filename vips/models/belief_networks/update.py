@@ -86,7 +86,7 @@ def next_posterior(
     Parameters
     ----------
     average, noise_std : dict
-        Of the totals in ``_sbn_statistics``, and of the noise in them.
+        Of the totals in ``statistics.py``, and of the noise in them.
     previous : NetworkPosterior
         That of the E-step.
     private : bool

@@ -162,7 +162,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         }
 
     def to_noise_aware_posterior(self) -> Draws:
-        """Mixture over the counts that the noisy ones may have been: ``_noisy_counts``."""
+        """Mixture over the counts that the noisy ones may have been: ``noisy_counts.py``."""
         totals = self.noisy_totals_
         counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
         rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))

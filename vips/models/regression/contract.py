@@ -204,7 +204,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         )
 
     def to_posterior(self, average, noise_std, previous):
-        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``_regression_view``."""
+        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
         prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))

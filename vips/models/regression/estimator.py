@@ -115,7 +115,7 @@ class PolyaGammaRegression(AugmentedRegression):
         )
 
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
-        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``_regression_noise``.
+        """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``noise_aware.py``.
 
         Its intervals hold for a fit whose clip binds for no record, ``clip_norm=model.max_norm()``; they are those of the exact
         posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise. With

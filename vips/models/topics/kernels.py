@@ -25,7 +25,7 @@ are active, and the words of a tile are in registers (``vips._compute.lanes``) w
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version d8ed1574
+# numba looks for changes in this file only, and not in what it inlines of lanes.py and digamma.py: version d8ed1574
 import numpy as np
 
 from vips._compute.lanes import WIDTH, add_products, divide, load, multiply_add, spread, store, total, widen, zeros

@@ -234,7 +234,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return self._infer(self._to_length(canonical(records)), posterior)
 
     def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
-        """λ = η + average. A noisy average is first denoised, and words are scaled for the next step: ``_lda_view``.
+        """λ = η + average. A noisy average is first denoised, and words are scaled for the next step: ``denoising.py``.
 
         Scales change from step to step. The average of ``c_v s_kv`` over steps is divided by the same average of c_v.
         """
@@ -253,7 +253,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
-        """Topic-word probabilities given the noisy totals: ``_lda_noise``."""
+        """Topic-word probabilities given the noisy totals: ``noise_aware.py``."""
         noisy, noise_std = self.noisy_totals_.average["topic_word"], self.noisy_totals_.noise_std["topic_word"]
         scale, prior = self.posterior_.average_scale, self._topic_word_prior()
         counts = np.maximum(self.posterior_.concentration - prior, 0.0)

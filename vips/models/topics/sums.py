@@ -1,8 +1,8 @@
-"""Numba kernels of what LDA does to documents before its E-step, and of its sums over them. Names as in ``_lda_kernels.py``."""
+"""Numba kernels of what LDA does to documents before its E-step, and of its sums over them. Names as in ``kernels.py``."""
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of _lanes.py and _lda_math.py: version d8ed1574
+# numba looks for changes in this file only, and not in what it inlines of lanes.py and digamma.py: version d8ed1574
 import numpy as np
 
 from vips.models.topics.digamma import inline, jit

@@ -9,7 +9,7 @@ How the file is opened, everywhere:
 - by SQLite alone. A POSIX process that closes any descriptor of a file loses all its locks on it, also those of a
   transaction in another thread. So nothing else opens the file: ``stat`` says whether it is there, SQLite whether it is a
   ledger;
-- by one thread of the process (``_clerk``), for one transaction, and closed again. A fork waits for that: SQLite must not
+- by one thread of the process (``clerk.py``), for one transaction, and closed again. A fork waits for that: SQLite must not
   be carried into a child;
 - with SQLite's rollback journal (``journal_mode = DELETE``), durably (``synchronous = EXTRA``). In WAL mode the last entries
   are in a second file, which copies miss: a file that another tool switched is refused;
