@@ -123,9 +123,16 @@ class BeliefNetwork(ConjugateExponentialModel):
         return next_posterior(average, noise_std, previous, plan.is_private, exact)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """Variances with what the noise adds (``noise_aware.py``). Intervals of biases hold about as often as those of a
-        fit without noise would, which is less than they say: hidden units are taken to be independent in every record
-        (docs/noise.md). Warns ----- PrivacyWarning If the clip norm is below :meth:`max_norm`, as the default is."""
+        """Variances with what the noise adds (``noise_aware.py``).
+
+        Intervals of biases hold about as often as those of a fit without noise would, which is less than they say: hidden units
+        are taken to be independent in every record (docs/noise.md).
+
+        Warns
+        -----
+        PrivacyWarning
+            If the clip norm is below :meth:`max_norm`, as the default is.
+        """
         warn_of_binding_clip(self)
         return noise_aware_network(self.posterior_, self.noisy_totals_.average, self.noisy_totals_.noise_std)
 
