@@ -2,11 +2,11 @@
 
 import ast
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
+
 REFERENCE = re.compile(r"`((?:vips|tests|experiments)/[\w/]+\.py)(?:::(\w+))?`")
 
 

@@ -1,11 +1,10 @@
 """The wheel holds every file that the package reads when it runs."""
 
 import zipfile
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests import ROOT
 
 
 def test_the_wheel_ships_templates_script_and_style(tmp_path):

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 import threadpoolctl
 from distributed import Client, LocalCluster
 
+from tests import ROOT
 from tests.laws.cases import CASES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute import threads
@@ -220,7 +221,7 @@ with Client(address) as client:
 def test_a_killed_coordinator_goes_on_from_its_checkpoint(client, tmp_path):
     checkpoint = tmp_path / "fit.vips"
     arguments = [sys.executable, "-c", COORDINATOR, client.scheduler.address, str(checkpoint)]
-    done = subprocess.run(arguments, capture_output=True, text=True, cwd=Path(__file__).parents[1], timeout=120)
+    done = subprocess.run(arguments, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert checkpoint.exists()
     found = coins().fit(in_parts(COINS), checkpoint=checkpoint, executor=client)

@@ -4,12 +4,12 @@ import os
 import stat
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import vips
+from tests import ROOT
 from vips import LatentDirichletAllocation, PrivacyLedger
 from vips._files import whole_file
 from vips.persistence.archive import read_archive, write_archive
@@ -124,10 +124,7 @@ def test_several_writers_of_one_path_all_succeed(tmp_path):
     path = tmp_path / "m.vips"
     write_again_and_again(path, 0, 1)
     code = "from tests.persistence.test_files import *; write_again_and_again(sys.argv[1], int(sys.argv[2]), 150)"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", code, str(path), str(number)], cwd=Path(__file__).parents[1])
-        for number in (1, 2)
-    ]
+    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)], cwd=ROOT) for number in (1, 2)]
     seen = set()
     while any(writer.poll() is None for writer in writers):
         header, arrays = read_archive(path, "model")

@@ -24,6 +24,7 @@ def fitted(X, noise_multiplier, **arguments):
     return model.fit(X)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_noise_aware_errors_are_those_of_repeated_fits(covariance):
     """One data set, many draws of noise: hidden biases scatter by what the noise-aware variance adds."""

@@ -4,9 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+
+from tests import ROOT
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs kill -9")
@@ -14,7 +15,7 @@ import pytest
 def test_a_crowd_loses_no_charge_and_exceeds_no_budget(how, tmp_path):
     command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(tmp_path), "--seconds=5", *how]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=Path(__file__).parents[2], env=environment)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     counts = json.loads(done.stdout)
     assert counts["charge"] > 20

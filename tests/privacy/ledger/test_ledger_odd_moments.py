@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tests.privacy.ledger.test_ledger_blocks import PLAN, fit
 from vips import PrivacyLedger
 from vips.privacy.ledger import LedgerError, clerk, current_ledger, open_ledger
@@ -96,9 +97,7 @@ def test_a_finaliser_after_all_threads_does_not_hang(tmp_path):
         builtins.kept = closing()  # until the very end
         next(builtins.kept)
     """)
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=Path(__file__).parents[2]
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, cwd=ROOT)
     assert "after Python has stopped its threads" in done.stderr
     (run,) = PrivacyLedger.open(tmp_path / "a.ledger").runs()
     assert run.charged == PLAN.n_steps
