@@ -3,13 +3,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench docs clean
+PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist worksteal
+# What the inner loop needs: the contract, and one model of each family.
+FAST := tests/laws/test_laws.py tests/privacy/test_plan.py tests/privacy/mechanism/test_release.py tests/test_engine.py \
+	tests/test_layers.py tests/test_own_model.py tests/data/test_sources.py tests/expfam
+
+.PHONY: demo test test-fast test-all lint bench docs clean
 
 demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-private
 	$(BIN)/python -m experiments demo
 
-test: $(VENV)/test.stamp        ## the whole suite
-	$(BIN)/python -m pytest -m "not slow"
+test: $(VENV)/test.stamp        ## what every change must pass
+	$(PYTEST) -m "not slow"
+
+test-all: $(VENV)/test.stamp    ## and the slow tests, before a release
+	$(PYTEST)
+
+test-fast: $(VENV)/test.stamp   ## the inner loop, in under a minute
+	$(PYTEST) -m "not slow and not thorough" $(FAST)
 
 lint: $(VENV)/lint.stamp
 	$(BIN)/ruff check .
