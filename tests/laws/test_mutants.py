@@ -440,10 +440,10 @@ MUTANTS = [
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
     """In the law's own words: an error of another kind would be no notice."""
     mutant(monkeypatch)
-    pld._composed.cache_clear()
+    pld._compose.cache_clear()
     with pytest.raises(AssertionError, match=says):
         getattr(checks, law)(BY_NAME[case])
-    pld._composed.cache_clear()
+    pld._compose.cache_clear()
 
 
 def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):

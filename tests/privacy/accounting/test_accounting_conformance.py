@@ -423,7 +423,7 @@ def rate_squared_in_the_step(patch):
 )
 def test_mutants_are_noticed(mutant, check, monkeypatch):
     mutant(monkeypatch)
-    pld._composed.cache_clear()
+    pld._compose.cache_clear()
     with pytest.raises(AssertionError):
         check()
-    pld._composed.cache_clear()
+    pld._compose.cache_clear()

@@ -32,7 +32,7 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_composed((plan,)).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
+        return min(1.0, float(_composed([plan]).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -67,10 +67,16 @@ def _one_step(noise_multiplier: float, rate: float, relation: str, interval: flo
     )
 
 
-def _all_steps(plan, interval: float):
-    if plan.sampling_rate == 1.0:  # T Gaussians on the same records are one
-        return _one_step(plan.noise_multiplier / math.sqrt(plan.n_steps), 1.0, plan.relation, interval)
-    return _one_step(plan.noise_multiplier, plan.sampling_rate, plan.relation, interval).self_compose(plan.n_steps)
+@lru_cache(maxsize=8)
+def _compose(fits: tuple[tuple[float, float, int], ...], relation: str, interval: float):
+    """The losses of several fits: noise multiplier, rate and number of steps of each."""
+    losses = []
+    for noise_multiplier, rate, n_steps in fits:
+        if rate == 1.0:  # T Gaussians on the same records are one
+            losses.append(_one_step(noise_multiplier / math.sqrt(n_steps), 1.0, relation, interval))
+        else:
+            losses.append(_one_step(noise_multiplier, rate, relation, interval).self_compose(n_steps))
+    return reduce(lambda one, other: one.compose(other), losses)
 
 
 def _gaussian_mu(plan) -> float:
@@ -86,10 +92,9 @@ def _rounding(plans: Sequence) -> float:
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
     left = delta - _rounding(plans)
-    return max(0.0, float(_composed(tuple(plans)).get_epsilon_for_delta(left))) if left > 0.0 else math.inf
+    return max(0.0, float(_composed(plans).get_epsilon_for_delta(left))) if left > 0.0 else math.inf
 
 
-@lru_cache(maxsize=8)
-def _composed(plans: tuple):
-    interval = min(_interval(plan) for plan in plans)
-    return reduce(lambda one, other: one.compose(other), [_all_steps(plan, interval) for plan in plans])
+def _composed(plans: Sequence):
+    fits = tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans)
+    return _compose(fits, plans[0].relation, min(_interval(plan) for plan in plans))
