@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.auditing.audits import BY_NAME, FULL, SAMPLED, audited
-from tests.laws.cases import CASES, BetaBernoulli
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli
 from tests.test_engine import LinearModel
 from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, audit
 from vips.auditing.reach import reachable
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 @pytest.mark.parametrize(
     ("case", "noise"),
-    [(case, "gaussian") for case in CASES]
+    [pytest.param(case, "gaussian", marks=() if case.name in REPRESENTATIVES else pytest.mark.slow) for case in CASES]
     + [(BY_NAME[name], "discrete") for name in ("beta-bernoulli", "second moments", "lda float32, few updates")],
     ids=lambda value: getattr(value, "name", value),
 )

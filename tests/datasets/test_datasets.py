@@ -28,6 +28,7 @@ def test_corpus_from_texts():
         corpus_from_texts("a text", ["a"])
 
 
+@pytest.mark.slow
 def test_docstrings_are_a_real_corpus_with_a_foreign_vocabulary():
     corpus = load_docstrings(packages=("sklearn",))
     assert corpus.counts.shape == (len(corpus.names), len(corpus.vocabulary))

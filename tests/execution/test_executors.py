@@ -22,7 +22,7 @@ import threadpoolctl
 from distributed import Client, LocalCluster
 
 from tests import ROOT
-from tests.laws.cases import CASES, BetaBernoulli, arguments
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute import threads
 from vips._compute.threads import n_threads
@@ -65,10 +65,17 @@ def coins(**settings) -> BetaBernoulli:
 # -- the same result ------------------------------------------------------------------------------------------------------
 
 
+FEW_AND_ALL = [
+    pytest.param([case for case in CASES if case.name in REPRESENTATIVES], id="representatives"),
+    pytest.param(CASES, id="all", marks=pytest.mark.slow),
+]
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
-def test_every_executor_gives_every_model_the_same_posterior(noise, client):
+@pytest.mark.parametrize("cases", FEW_AND_ALL)
+def test_every_executor_gives_every_model_the_same_posterior(cases, noise, client):
     """Bit by bit: partitions, coins and the order of additions are the same, and BLAS has one thread in all of them here."""
-    for case in CASES:
+    for case in cases:
         plan = replace(PLAN, clip_norm=case.clip_norm, noise=noise, n_steps=2)
         data = in_parts(*arguments(case.make_records(40, np.random.default_rng(1))), size=10)
         fits = [
@@ -173,7 +180,11 @@ class Dies(BetaBernoulli):
         return super().expected_statistics(records, posterior)
 
 
-@pytest.mark.parametrize(("executor", "losses"), [("processes", 1), ("dask", 1), ("dask", 2)], indirect=["executor"])
+@pytest.mark.parametrize(
+    ("executor", "losses"),
+    [("processes", 1), ("dask", 1), pytest.param("dask", 2, marks=pytest.mark.slow)],
+    indirect=["executor"],
+)
 def test_killed_workers_cost_time_and_change_nothing(losses, executor, tmp_path, monkeypatch):
     expected = coins().fit(in_parts(COINS)).posterior_["a"]
     noised, original = [], PrivacyPlan.add_noise

@@ -193,6 +193,9 @@ def _network_case(name, make_records=_coins, **settings):
     )
 
 
+# One of each family, where all of them would take too long.
+REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network"}
+
 CASES = [
     Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),
     Case("second moments", SecondMoments, _vectors, _hostile(N_FEATURES), np.full(N_FEATURES, 1e4), 2.0),

@@ -3,21 +3,29 @@
 import pytest
 
 from tests.laws import checks, reachable, totals
-from tests.laws.cases import CASES
+from tests.laws.cases import CASES, REPRESENTATIVES
 
-# One of each family, for the inner loop.
-REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network"}
-EVERY_CASE = [
-    pytest.param(case, id=case.name, marks=() if case.name in REPRESENTATIVES else pytest.mark.thorough)
+# Laws of many fits: on one model of each family, and on every model before a release.
+STATISTICAL = {checks.noise_has_the_stated_size, checks.samples_are_poisson, checks.totals_are_sums}
+
+
+def marks(law, case):
+    if case.name in REPRESENTATIVES:
+        return ()
+    return pytest.mark.slow if law in STATISTICAL else pytest.mark.thorough
+
+
+EVERY_LAW = [
+    pytest.param(law, case, id=f"{law.__name__}-{case.name}", marks=marks(law, case))
+    for law in checks.ALL + totals.ALL + reachable.ALL
     for case in CASES
 ]
 
 
-@pytest.mark.parametrize("case", EVERY_CASE)
-@pytest.mark.parametrize("law", checks.ALL + totals.ALL + reachable.ALL, ids=lambda law: law.__name__)
+@pytest.mark.parametrize(("law", "case"), EVERY_LAW)
 def test_law(law, case):
     law(case)
 
 
-def test_every_family_has_a_representative():
+def test_every_representative_is_a_case():
     assert {case.name for case in CASES} >= REPRESENTATIVES

@@ -42,6 +42,7 @@ def test_noise_aware_errors_are_those_of_repeated_fits(covariance):
     assert (aware > naive).all()
 
 
+@pytest.mark.slow
 def test_intervals_of_the_hidden_bias_hold_the_truth():
     held = []
     for seed in range(12):

@@ -150,7 +150,7 @@ def log_evidence(y, weights, visible, hidden):
     return logsumexp(terms, axis=0)
 
 
-@pytest.mark.parametrize("n_hidden", [1, 4, 8])
+@pytest.mark.parametrize("n_hidden", [1, 4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("full", [False, True])
 def test_bound_is_below_the_exact_evidence(n_hidden, full):
     rng = np.random.default_rng(n_hidden)

@@ -177,6 +177,7 @@ def test_models_and_fits_without_one_say_so():
     assert other.noisy_totals_.average
 
 
+@pytest.mark.slow
 def test_a_diagonal_covariance_has_one_for_features_that_are_independent():
     rng, held, plan = np.random.default_rng(6), [], PrivacyPlan.from_epsilon(
         epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=40

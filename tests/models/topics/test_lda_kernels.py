@@ -192,6 +192,7 @@ print(hashlib.sha256(statistics.doc_topic.tobytes()).hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
     """Workers load what another process compiled, and must find the same numbers, to the last bit."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}

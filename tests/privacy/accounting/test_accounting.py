@@ -119,7 +119,7 @@ def test_pld_is_the_smallest():
 
 
 @pytest.mark.parametrize("name", ACCOUNTANTS)
-@pytest.mark.parametrize("epsilon", [0.05, 1.0, 8.0])
+@pytest.mark.parametrize("epsilon", [0.05, 1.0, pytest.param(8.0, marks=pytest.mark.slow)])
 def test_calibration_never_under_and_close(name, epsilon):
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=0.1, n_steps=15, accountant=name)
     reached = plan.epsilon(1e-5, name)

@@ -158,7 +158,7 @@ def one_step_delta(plan, level):
 
 
 @pytest.mark.parametrize("plan", ["poisson", "full", "poisson, replace one", "full, replace one"])
-@pytest.mark.parametrize("level", [0.05, 0.4, 1.2])
+@pytest.mark.parametrize("level", [pytest.param(0.05, marks=pytest.mark.slow), 0.4, 1.2])
 def test_one_step_against_integration(plan, level):
     plan = replace(PLANS[plan], n_steps=1, noise_multiplier=1.5)
     exact = one_step_delta(plan, level)
