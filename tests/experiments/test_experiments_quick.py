@@ -18,9 +18,12 @@ MODULES = {name: f"experiments.{module}" for name, (module, _) in EXPERIMENTS.it
 MODULES |= {
     f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
 }
+SLOWEST = {"benchmarks.scaling", "coverage", "large_lda", "lda_wikipedia", "sbn_mnist"}
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST else ()) for name in MODULES]
+)
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):
         raise AssertionError(f"The quick run of {of} writes into experiments/results.")

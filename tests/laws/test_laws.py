@@ -6,7 +6,12 @@ from tests.laws import checks, reachable, totals
 from tests.laws.cases import CASES, REPRESENTATIVES
 
 # Laws of many fits: on one model of each family, and on every model before a release.
-STATISTICAL = {checks.noise_has_the_stated_size, checks.samples_are_poisson, checks.totals_are_sums}
+STATISTICAL = {
+    checks.noise_has_the_stated_size,
+    checks.noise_is_never_shared,
+    checks.samples_are_poisson,
+    checks.totals_are_sums,
+}
 
 
 def marks(law, case):

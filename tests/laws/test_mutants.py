@@ -10,13 +10,13 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
+from tests.privacy.accounting.caches import forget
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.execution import partitions
 from vips.models.topics import lda
 from vips.models.topics import statistics as lda_statistics
 from vips.privacy import accounting
 from vips.privacy import plan as plan_module
-from vips.privacy.accounting import pld
 from vips.privacy.mechanism import lattice, noise, sampling
 
 BY_NAME = {case.name: case for case in CASES}
@@ -440,10 +440,10 @@ MUTANTS = [
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
     """In the law's own words: an error of another kind would be no notice."""
     mutant(monkeypatch)
-    pld._compose.cache_clear()
+    forget()
     with pytest.raises(AssertionError, match=says):
         getattr(checks, law)(BY_NAME[case])
-    pld._compose.cache_clear()
+    forget()
 
 
 def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):

@@ -156,7 +156,9 @@ def test_coefficient_and_intercept_against_integration():
 
 def real_and_generated():
     yield pytest.param(*logistic_data(400, [0.4, -0.3, 0.2, 0.0, 0.1], 0.3), id="weak signal")
-    yield pytest.param(*logistic_data(2000, [1.1, -0.8, 0.5, 0.0, 0.3, -0.6]), id="strong signal")
+    yield pytest.param(
+        *logistic_data(2000, [1.1, -0.8, 0.5, 0.0, 0.3, -0.6]), id="strong signal", marks=pytest.mark.slow
+    )
     cancer = load_breast_cancer()
     yield pytest.param(StandardScaler().fit_transform(cancer.data)[:, [1, 4, 9]], cancer.target, id="breast cancer")
 

@@ -32,7 +32,7 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_composed([plan]).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
+        return min(1.0, float(_compose(*_numbers([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -92,9 +92,16 @@ def _rounding(plans: Sequence) -> float:
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
     left = delta - _rounding(plans)
-    return max(0.0, float(_composed(plans).get_epsilon_for_delta(left))) if left > 0.0 else math.inf
+    return max(0.0, _smallest_epsilon(*_numbers(plans), left)) if left > 0.0 else math.inf
 
 
-def _composed(plans: Sequence):
+@lru_cache(maxsize=256)
+def _smallest_epsilon(fits: tuple, relation: str, interval: float, delta: float) -> float:
+    """Kept, because a report asks for the same ε many times."""
+    return float(_compose(fits, relation, interval).get_epsilon_for_delta(delta))
+
+
+def _numbers(plans: Sequence) -> tuple:
+    """Of the plans, their relation, and the spacing of the grid: what the losses depend on."""
     fits = tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans)
-    return _compose(fits, plans[0].relation, min(_interval(plan) for plan in plans))
+    return fits, plans[0].relation, min(_interval(plan) for plan in plans)
