@@ -10,6 +10,7 @@ import pytest
 
 import vips
 from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
+from tests.persistence.stopping import Stop, arrays_of, stopped_after
 from vips import (
     LatentDirichletAllocation,
     PrivacyLedger,
@@ -21,30 +22,6 @@ from vips.persistence.archive import read_archive, write_archive
 
 PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
-
-
-class Stop(Exception):
-    """Ends a fit."""
-
-
-def stopped_after(model, step):
-    """The model, with a fit that ends before it uses the total of step ``step + 1``."""
-    original = model.to_posterior
-    calls = []
-
-    def to_posterior(average, noise_std, previous):
-        calls.append(1)
-        if len(calls) == step + 2:  # the first posterior is no step
-            raise Stop
-        return original(average, noise_std, previous)
-
-    model.to_posterior = to_posterior
-    return model
-
-
-def arrays_of(model):
-    posterior = model.posterior_
-    return posterior if isinstance(posterior, dict) else posterior.to_arrays()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

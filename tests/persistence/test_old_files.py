@@ -10,6 +10,7 @@ import pytest
 
 import vips
 from tests.persistence.of_0_1_0 import make as old
+from tests.persistence.stopping import arrays_of
 
 FOLDER = Path(old.__file__).parent
 
@@ -26,9 +27,9 @@ def test_saved_models_are_read(name):
     model = vips.load(FOLDER / f"{name}.vips")
     arrays = expected(name, "saved")
     assert arrays
-    assert old.arrays_of(model).keys() == arrays.keys()
+    assert arrays_of(model).keys() == arrays.keys()
     for key, value in arrays.items():
-        np.testing.assert_array_equal(old.arrays_of(model)[key], value)
+        np.testing.assert_array_equal(arrays_of(model)[key], value)
     assert replace(model.privacy_.plan, clip_norm=None) == old.PLAN
     assert 0.0 < model.privacy_.epsilon(1e-6) < np.inf
 
@@ -38,7 +39,7 @@ def test_fits_that_were_begun_are_finished(name, tmp_path):
     path = tmp_path / "fit"
     shutil.copy(FOLDER / f"{name}.checkpoint", path)
     make, data = old.MODELS[name]
-    resumed = old.arrays_of(make(old.REPRODUCIBLE).fit(*data(), checkpoint=path))
+    resumed = arrays_of(make(old.REPRODUCIBLE).fit(*data(), checkpoint=path))
     for key, value in expected(name, "resumed").items():
         np.testing.assert_allclose(resumed[key], value, rtol=1e-8, atol=1e-10)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.laws.cases import BetaBernoulli
+from tests.plans import FIXED
 from vips import PrivacyPlan, PrivacyReport
 
 GOOD = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "n_steps": 3, "clip_norm": 1.0}
@@ -25,18 +26,7 @@ KINDS = {
     "discrete": report(PrivacyPlan(**GOOD, noise="discrete", report_delta=1e-5)),
     "seeded": report(PrivacyPlan(**GOOD, reproducible_noise=True, report_delta=1e-5)),
     "raising": replace(CALIBRATED, on_invalid="raise"),
-    "fixed": report(
-        PrivacyPlan(
-            noise_multiplier=8.0,
-            n_steps=3,
-            clip_norm=1.0,
-            sampling="fixed",
-            relation="replace_one",
-            batch_size=5,
-            n_records=50,
-            report_delta=1e-5,
-        )
-    ),
+    "fixed": report(replace(FIXED, report_delta=1e-5)),
     "non-private": report(PrivacyPlan.non_private()),
 }
 
@@ -72,7 +62,7 @@ def test_statements():
     assert "not hardened against attacks on floating-point noise" in str(CALIBRATED)
     assert "sampled exactly" in str(KINDS["discrete"])
     assert "(Rényi divergences)" in str(KINDS["discrete"])
-    assert "5 of 50 records in each" in str(KINDS["fixed"])
+    assert "20 of 60 records in each" in str(KINDS["fixed"])
     assert "the number of records" in KINDS["fixed"].to_dict()["declared_public"]
 
 

@@ -1,4 +1,4 @@
-"""Saved models, checkpoints and a ledger as version 0.1.0 wrote them: ``python make.py FOLDER``.
+"""Saved models, checkpoints and a ledger as version 0.1.0 wrote them: ``python -m tests.persistence.of_0_1_0.make FOLDER``.
 
 Made once, by the tree before its modules moved (commit 1a01122); later versions must read them.
 """
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.persistence.stopping import Stop, arrays_of, stopped_after
 from vips import (
     BayesianBinomialRegression,
     BayesianLogisticRegression,
@@ -79,29 +80,6 @@ MODELS = {
 }
 
 
-class Stop(Exception):
-    """Ends a fit."""
-
-
-def stopped(model):
-    """The model, with a fit that ends before it uses the total after ``STOPPED_AFTER`` steps."""
-    original, calls = model.to_posterior, []
-
-    def to_posterior(average, noise_std, previous):
-        calls.append(1)
-        if len(calls) == STOPPED_AFTER + 2:  # the first posterior is no step
-            raise Stop
-        return original(average, noise_std, previous)
-
-    model.to_posterior = to_posterior
-    return model
-
-
-def arrays_of(model):
-    posterior = model.posterior_
-    return posterior if isinstance(posterior, dict) else posterior.to_arrays()
-
-
 def main(folder: Path) -> None:
     expected = {}
     ledger = PrivacyLedger(folder / "letters.ledger", **TERMS)
@@ -110,12 +88,12 @@ def main(folder: Path) -> None:
         fitted.save(folder / f"{name}.vips")
         undisturbed = make(REPRODUCIBLE).fit(*data())
         with suppress(Stop):
-            stopped(make(REPRODUCIBLE)).fit(*data(), checkpoint=folder / f"{name}.checkpoint")
+            stopped_after(make(REPRODUCIBLE), STOPPED_AFTER).fit(*data(), checkpoint=folder / f"{name}.checkpoint")
         for kind, model in (("saved", fitted), ("resumed", undisturbed)):
             expected |= {f"{name}/{kind}/{array}": value for array, value in arrays_of(model).items()}
     make, data = MODELS["network"]
     with suppress(Stop):
-        stopped(make(PLAN)).fit(*data(), ledger=ledger, checkpoint=folder / "charged.checkpoint")
+        stopped_after(make(PLAN), STOPPED_AFTER).fit(*data(), ledger=ledger, checkpoint=folder / "charged.checkpoint")
     np.savez(folder / "expected.npz", **expected)
     runs = [(run.state, run.charged, run.released) for run in ledger.runs()]
     (folder / "expected.json").write_text(json.dumps({"spent": ledger.spent(), "runs": runs}))

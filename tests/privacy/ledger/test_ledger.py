@@ -15,6 +15,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from tests.laws.cases import BetaBernoulli
+from tests.plans import FIXED
 from vips import LatentDirichletAllocation, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
 from vips.privacy import accounting
@@ -613,19 +614,10 @@ def test_racing_threads_never_overspend(path, noise):
 
 def test_replace_one_ledgers_count_fixed_batches(path):
     ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", relation="replace_one")
-    plan = PrivacyPlan(
-        noise_multiplier=8.0,
-        n_steps=5,
-        clip_norm=1.5,
-        sampling="fixed",
-        relation="replace_one",
-        batch_size=20,
-        n_records=60,
-    )
-    fit(ledger, plan)
-    assert ledger.spent() >= plan.epsilon(1e-5) * 0.99
+    fit(ledger, FIXED)
+    assert ledger.spent() >= FIXED.epsilon(1e-5) * 0.99
     with pytest.raises(ValueError, match="X has 59 rows"):
-        BetaBernoulli(privacy=plan).fit(COINS[1:], ledger=ledger)
+        BetaBernoulli(privacy=FIXED).fit(COINS[1:], ledger=ledger)
     with pytest.raises(ValueError, match="oisson"):
         fit(ledger, replace(PLAN, relation="replace_one"))
     assert len(ledger.runs()) == 1

@@ -29,7 +29,8 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
-from vips.models.topics.completion import completion_log_likelihood, split_words
+from vips.models._likelihood import log_likelihoods
+from vips.models.topics.completion import split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
@@ -323,7 +324,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         observed, hidden = split_words(documents, np.random.default_rng(random_state))
         n_words = hidden.sum()
         doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
-        log_likelihood = completion_log_likelihood(hidden, doc_topic, self.posterior_.mean)
+        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)).sum()
         return float(np.exp(-log_likelihood / n_words)) if n_words > 0 else float("nan")
 
     def score(self, X, y=None) -> float:
