@@ -2,7 +2,9 @@
 
 from vips.privacy.accounting import pld
 
+KEPT = (pld._one_step, pld._compose, pld._smallest_epsilon)  # before any of them is replaced
+
 
 def forget() -> None:
-    for kept in (pld._one_step, pld._compose, pld._smallest_epsilon):
-        kept.cache_clear()
+    for function in KEPT:
+        function.cache_clear()
