@@ -278,7 +278,7 @@ def test_the_bound_does_not_fall_with_a_full_covariance(prior, n_steps):
     model.to_posterior = watch
     model.fit(X)
     assert np.diff(bounds).min() > -1e-6 * abs(bounds[-1])
-    assert bounds[-1] > bounds[0] + 1.5 * len(X)
+    assert bounds[-1] > bounds[0] + 5.0 / 3.0 * len(X)
 
 
 @pytest.mark.slow
