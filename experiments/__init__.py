@@ -1,0 +1,1 @@
+"""The paper's experiments, ours, and benchmarks: ``python -m experiments``."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -21,9 +20,9 @@ __all__ = [
 def check_number(
     name: str,
     value: object,
-    low: float = -math.inf,
-    high: float = math.inf,
-    allowed: str = "a finite number",
+    low: float,
+    high: float,
+    allowed: str,
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:

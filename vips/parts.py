@@ -23,7 +23,6 @@ __all__ = [
     "average",
     "divided",
     "indexed",
-    "is_identity",
     "last_of",
 ]
 
@@ -152,10 +151,6 @@ def last_of(names: list[str], index: tuple[int, ...]) -> str:
 
 def indexed(name: str, index: tuple[int, ...]) -> str:
     return f"{name}[{', '.join(map(str, index))}]"
-
-
-def is_identity(order: np.ndarray | None) -> bool:
-    return order is None or np.array_equal(order, np.arange(len(order)))
 
 
 def average(counts: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -1,0 +1,1 @@
+"""Speed against peers on the same work."""

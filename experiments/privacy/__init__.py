@@ -1,0 +1,1 @@
+"""Accounting, audits, coverage of intervals."""

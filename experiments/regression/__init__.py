@@ -1,0 +1,1 @@
+"""Logistic regression: Adult, diabetes, stroke, against Gibbs sampling."""

@@ -1,0 +1,1 @@
+"""Topic models: Wikipedia, docstrings, a million documents."""

@@ -139,6 +139,18 @@ def test_files_that_were_open_before_are_read(tmp_path):
     assert findings["files and processes"].passed is False
 
 
+def test_a_file_that_was_open_before_does_not_hide_another(tmp_path):
+    with open(tmp_path / "times", "w") as times, open(tmp_path / "log", "w") as file:
+
+        def write(records):
+            for log, text in ((times, "." * (time.time_ns() // 1000 % 100)), (file, told(records))):
+                log.write(text)
+                log.flush()
+
+        findings = replayed(with_e_step(write))
+    assert findings["files and processes"].passed is False
+
+
 # -- what says nothing about the records ----------------------------------------------------------
 
 

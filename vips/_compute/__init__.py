@@ -1,0 +1,1 @@
+"""Threads, matrix products, registers: what kernels are made of."""

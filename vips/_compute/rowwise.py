@@ -20,7 +20,7 @@ from vips._compute.blas_threads import at_most_threads
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
-__all__ = ["PIECE", "filled_up", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product"]
+__all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
 
 PIECE = 240  # rows of a call of BLAS: a multiple of all that OpenBLAS works on at a time, of 8 and of 12
 _COLUMNS = 4096  # of a call of einsum
@@ -30,7 +30,7 @@ _MUCH_WORK = 1e8  # multiplications, from which on one shift is tried
 Compute = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-def filled_up(rows: np.ndarray, size: int) -> np.ndarray:
+def zero_filled(rows: np.ndarray, size: int) -> np.ndarray:
     """With rows of zeros behind them, to a multiple of ``size``; as they are if they are one."""
     missing = -len(rows) % size
     return np.concatenate([rows, np.zeros((missing, rows.shape[1]), rows.dtype)]) if missing else rows
@@ -103,7 +103,7 @@ def strict_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         kernel(own[:stop], panels, out[rows][:stop])
         if stop < len(own):
             images = np.empty((TILE, out.shape[1]), a.dtype)
-            kernel(filled_up(own[stop:], TILE), panels, images)
+            kernel(zero_filled(own[stop:], TILE), panels, images)
             out[rows][stop:] = images[: len(own) - stop]
 
     share_rows(multiply, n, PIECE, k * m)
@@ -149,7 +149,7 @@ def _product_with_column(a: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 def _on_whole_piece(compute: Compute, rows: np.ndarray, other: np.ndarray, out: np.ndarray) -> None:
     """``out`` = what ``compute`` makes of the rows, on as many rows as always."""
-    out[:] = compute(filled_up(rows, PIECE), other)[: len(out)]
+    out[:] = compute(zero_filled(rows, PIECE), other)[: len(out)]
 
 
 def _multiply(rows: np.ndarray, b: np.ndarray) -> np.ndarray:

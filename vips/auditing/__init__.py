@@ -1,0 +1,1 @@
+"""Finds models that break their promises, and plans that break theirs: ``vips.audit``."""

@@ -201,8 +201,16 @@ def _grown(before: dict[int, os.stat_result]) -> dict[str, str]:
         if (old.st_mtime_ns, old.st_size) == (now.st_mtime_ns, now.st_size):
             continue
         start = old.st_size if now.st_size > old.st_size else 0
-        found[f"a file that was open before (descriptor {number})"] = _content(f"{_DESCRIPTORS}/{number}", start)
+        found[f"a file that was open before ({_opened_as(number)})"] = _content(f"{_DESCRIPTORS}/{number}", start)
     return found
+
+
+def _opened_as(number: int) -> str:
+    """Its path where the system tells it: names that differ by a number alone are taken for one that varies."""
+    try:
+        return os.readlink(f"{_DESCRIPTORS}/{number}")
+    except OSError:
+        return f"descriptor {number}"
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips.comparison.alignment import Alignment, align
-from vips.parts import Part, is_identity
+from vips.parts import Part
 
 __all__ = ["match", "parts_of"]
 
@@ -24,4 +24,8 @@ def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
     TypeError
         For a posterior whose distributions are not known.
     """
-    return model.posterior_parts(posterior if is_identity(order) else model.in_order(posterior, order))
+    return model.posterior_parts(posterior if _is_identity(order) else model.in_order(posterior, order))
+
+
+def _is_identity(order: np.ndarray | None) -> bool:
+    return order is None or np.array_equal(order, np.arange(len(order)))

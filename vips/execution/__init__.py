@@ -1,0 +1,1 @@
+"""Who computes the sum of a step, partition by partition, and how shares are added."""

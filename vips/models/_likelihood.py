@@ -30,5 +30,6 @@ def log_likelihoods(X, doc_topic: np.ndarray, by_word: np.ndarray) -> np.ndarray
         words = np.zeros(len(probability))
         present = entries.data[part] > 0
         words[present] = entries.data[part][present] * np.log(probability[present])
-        total += np.bincount(row[part], words, minlength=X.shape[0])
+        first, last = row[part][0], row[part][-1]  # rows stand in their order
+        total[first : last + 1] += np.bincount(row[part] - first, words)
     return total

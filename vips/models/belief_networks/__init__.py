@@ -1,0 +1,1 @@
+"""Binary vectors from binary hidden units: sigmoid belief networks."""

@@ -22,7 +22,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips._compute.blas_threads import at_most_threads
-from vips._compute.rowwise import PIECE, filled_up, rowwise_product, strict_product
+from vips._compute.rowwise import PIECE, rowwise_product, strict_product, zero_filled
 from vips._compute.threads import run_ranges
 from vips.models.belief_networks import kernels
 
@@ -97,7 +97,7 @@ def infer(
     n_records = len(y)
     observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
     # as many rows at a time as always: what NumPy and BLAS do with them does not tell how many records there are
-    y, observed = filled_up(y, PIECE), None if observed is None else filled_up(observed, PIECE)
+    y, observed = zero_filled(y, PIECE), None if observed is None else zero_filled(observed, PIECE)
     units = HiddenUnits(
         y, np.empty((len(y), posterior.coupling.shape[0]), y.dtype), *(np.empty_like(y) for _ in range(4))
     )

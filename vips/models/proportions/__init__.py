@@ -1,0 +1,1 @@
+"""Shares of categories: the Dirichlet-multinomial."""

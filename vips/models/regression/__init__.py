@@ -1,0 +1,1 @@
+"""Labels and counts from features: logistic, binomial and negative binomial regression."""

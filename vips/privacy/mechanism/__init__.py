@@ -1,0 +1,1 @@
+"""What is done to the sum of a step: sampling, clipping, noise, and their release."""
