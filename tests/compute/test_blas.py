@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from vips._compute import blas, blas_routines, rowwise, threads
+from vips._compute import blas, rowwise, threads
 from vips._compute import blas_threads as _blas_threads
 from vips._compute.blas_threads import at_most_threads
 from vips._compute.rowwise import rowwise_product, rowwise_squares, strict_product
@@ -252,13 +252,16 @@ def test_forks_while_another_thread_multiplies():
     assert done.stdout == "forked\n", done.stderr
 
 
-def test_numbers_that_blas_cannot_take_are_refused(monkeypatch):
-    """But not those that say how many rows a whole table has: its pieces are copied."""
-    monkeypatch.setattr(blas_routines, "_LARGEST", 100)
-    with pytest.raises(ValueError, match="at most 100"):
-        blas.product(np.ones((3, 101)), np.ones((101, 2)))
+def test_only_what_blas_cannot_read_is_copied():
     table = np.arange(1000.0).reshape(4, 250)
-    for piece, copied in ((table[:, :3], True), (table.T[:3], True), (table[:, :100].copy()[:, :3], False)):
-        assert (blas_routines._ordered(piece, np.dtype(float))[0] is not piece) == copied
+    for piece, copied in ((table[:, :3], False), (table.T[:3], False), (table[:, ::2], True), (table[:, 1::2].T, True)):
+        assert (blas.for_blas(piece, np.float64) is not piece) == copied
         other = np.arange(piece.shape[1] * 2.0).reshape(-1, 2)
         np.testing.assert_array_equal(blas.product(piece, other), piece @ other)
+
+
+def test_the_upper_triangle_is_not_read():
+    lower, rows = np.tril(np.ones((300, 300))), np.ones((5, 300))
+    np.testing.assert_array_equal(
+        rowwise_squares(lower + np.triu(np.full_like(lower, 7.0), 1), rows), np.square(rows @ lower.T).sum(1)
+    )

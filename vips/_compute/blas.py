@@ -1,9 +1,9 @@
-"""Matrix products and factorisations, all from SciPy's BLAS.
+"""Matrix products by NumPy in fixed pieces, and factorisations by LAPACK.
 
-Products are shared among threads of our own, each of which calls BLAS with one thread, in pieces that do not depend on their
-number. BLAS has threads too (NumPy's and SciPy's wheels bring a BLAS each), but they spin for a while after each product and
-keep others from the processors: a step of a belief network took longer with two of them than with one. Factorisations of small
-matrices use one thread: more of them wait for each other longer than they compute.
+Our own threads share the pieces of a product, and each calls BLAS with one thread: the pieces, and so the rounding, do not
+depend on the number of threads. BLAS has threads too, but they spin for a while after each product and keep other threads from
+the processors: a step of a belief network took longer with two of them than with one. Factorisations of small matrices use one
+thread, because more of them wait for each other longer than they compute.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dsyevd, dtrtri
+from scipy.linalg.lapack import dpotri, dtrtri
 
-from vips._compute import blas_routines as routines
 from vips._compute.blas_threads import at_most_threads
 from vips._compute.threads import run_ranges
 
 __all__ = [
     "cholesky",
     "eigh",
+    "for_blas",
     "gram",
     "inverse_from_factor",
     "lower_inverse",
@@ -32,10 +32,9 @@ __all__ = [
 
 
 _SMALL = 400  # columns
-# Each call of BLAS has so many rows (or columns), whoever makes it: its choice of a kernel depends on their number, and the
-# rounding on the kernel.
+# Rows (or columns) of each call of BLAS: it chooses a kernel by their number, and the rounding depends on the kernel.
 _PIECE, _LARGE_PIECE = 256, 512
-# Rows of a sum come in blocks that stay in the cache, and its columns, if there are more than a few panels, in panels.
+# Sums take rows in blocks that stay in the cache, and more than a few panels of columns panel by panel.
 _BLOCK, _PANEL = 1024, 128
 _LEAST_WORK = 20_000_000  # multiplications
 
@@ -43,22 +42,23 @@ _LEAST_WORK = 20_000_000  # multiplications
 def product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """A B, shape (n, m), arrays of shape (n, k) and (k, m), in single precision if A is."""
     (n, k), m = a.shape, b.shape[1]
+    if b.shape[0] != k:
+        raise ValueError(f"The shapes of the arrays do not fit together: {a.shape} and {b.shape}.")
     dtype = np.float32 if a.dtype == np.float32 else np.float64
     if not (a.size and b.size):
         return np.zeros((n, m), dtype)
     out, by_rows = np.empty((n, m), dtype), n >= _PIECE or m == 1
     length, size = (n, _LARGE_PIECE if n > 8 * _PIECE else _PIECE) if by_rows else (m, _PIECE)
     size = 8 * size if m == 1 else size
+    a, b = (a, for_blas(b, dtype)) if by_rows else (for_blas(a, dtype), b)
 
     def multiply(first: int, last: int) -> None:
         for start in range(first * size, min(last * size, length), size):
             part = slice(start, start + size)
-            if m == 1:
-                routines.gemv(a[part], b[:, 0], out[part, 0])
-            elif by_rows:
-                routines.gemm(a[part], b, out[part])
+            if by_rows:
+                np.matmul(for_blas(a[part], dtype), b, out=out[part])
             else:
-                routines.gemm(a, b[:, part], out[:, part])
+                np.matmul(a, for_blas(b[:, part], dtype), out=out[:, part])
 
     _share(multiply, np.arange(-(-length // size) + 1) * (n * k * m // length * size))
     return out
@@ -74,9 +74,9 @@ def gram(rows: np.ndarray) -> np.ndarray:
         def fill(first: int, last: int) -> None:
             for start, stop in itertools.pairwise(ends[first : last + 1]):
                 for block in _blocks(rows):
-                    own = block[:, start:stop]
-                    routines.syrk(own, total[start:stop, start:stop])
-                    routines.gemm(own.T, block[:, :start], total[start:stop, :start], beta=1.0)
+                    panel = block[:, start:stop]
+                    total[start:stop, start:stop] += panel.T @ panel  # NumPy does half the work if both are one array
+                    total[start:stop, :start] += panel.T @ block[:, :start]
 
         _share(fill, n * ends**2 // 2)
     else:
@@ -85,12 +85,18 @@ def gram(rows: np.ndarray) -> np.ndarray:
 
         def add(first: int, last: int) -> None:
             for i in range(first, last):
-                routines.syrk(blocks[i], shares[i])
+                np.matmul(blocks[i].T, blocks[i], out=shares[i])
 
         _share(add, np.arange(len(blocks) + 1) * (_BLOCK * d * d // 2))
         for share in shares:
             total += share
     return mirrored(total)
+
+
+def for_blas(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The array, or a copy that NumPy gives to BLAS: other orders of memory take loops of its own, many times slower."""
+    array = np.asarray(array, dtype)
+    return array if array.itemsize in array.strides else np.ascontiguousarray(array)
 
 
 def share_rows(compute: Callable[[slice], None], n_rows: int, size: int, work_of_row: int) -> None:
@@ -113,7 +119,7 @@ def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray) -> 
 
 
 def _blocks(rows: np.ndarray) -> list[np.ndarray]:
-    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
+    return [for_blas(rows[start : start + _BLOCK], np.float64) for start in range(0, len(rows), _BLOCK)]
 
 
 def cholesky(matrix: np.ndarray) -> np.ndarray:
@@ -125,10 +131,7 @@ def cholesky(matrix: np.ndarray) -> np.ndarray:
         If the matrix is not positive definite to rounding.
     """
     with _threads_for(matrix):
-        upper, info = dpotrf(matrix.T, lower=0)
-    if info != 0:
-        raise np.linalg.LinAlgError("The matrix is not positive definite.")
-    return upper.T
+        return np.linalg.cholesky(matrix)
 
 
 def lower_inverse(factor: np.ndarray) -> np.ndarray:
@@ -146,10 +149,7 @@ def inverse_from_factor(factor: np.ndarray) -> np.ndarray:
 def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues, ascending, and eigenvectors by columns of a symmetric matrix."""
     with _threads_for(matrix):
-        values, vectors, info = dsyevd(matrix)
-    if info != 0:
-        raise np.linalg.LinAlgError("The eigenvalues did not converge.")
-    return values, vectors
+        return np.linalg.eigh(matrix)
 
 
 def mirrored(lower: np.ndarray) -> np.ndarray:

@@ -14,8 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from vips._compute import blas_routines as routines
-from vips._compute.blas import share_rows
+from vips._compute.blas import for_blas, share_rows
 from vips._compute.blas_threads import at_most_threads
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
@@ -23,7 +22,7 @@ from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 __all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
 
 PIECE = 240  # rows of a call of BLAS: a multiple of all that OpenBLAS works on at a time, of 8 and of 12
-_COLUMNS = 4096  # of a call of einsum
+_COLUMNS, _PANEL = 4096, 128  # of a call of einsum, of a product with a triangle
 _SHIFTS = (1, 2, 5, 67)
 _MUCH_WORK = 1e8  # multiplications, from which on one shift is tried
 
@@ -119,10 +118,10 @@ def rowwise_squares(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """
     rows, _ = _checked(np.asarray(rows, np.float64), np.asarray(lower).T)
     n, d = rows.shape
+    lower, out = np.ascontiguousarray(np.tril(lower), np.float64), np.empty((n, 1))
     if not _is_rowwise(_squares, d, d, rows.dtype, True):
-        images = strict_product(rows, np.tril(lower).T)
+        images = strict_product(rows, lower.T)
         return row_dots(images, images)
-    lower, out = np.ascontiguousarray(lower, np.float64), np.empty((n, 1))
     share_rows(lambda part: _on_whole_piece(_squares, rows[part], lower, out[part]), n, PIECE, d * d // 2)
     return out[:, 0]
 
@@ -132,7 +131,7 @@ def _checked(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     a = np.ascontiguousarray(a, np.float32 if a.dtype == np.float32 else np.float64)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"The shapes of the arrays do not fit together: {a.shape} and {b.shape}.")
-    return a, np.asarray(b, a.dtype)
+    return a, for_blas(b, a.dtype)
 
 
 def _product_with_column(a: np.ndarray, column: np.ndarray) -> np.ndarray:
@@ -153,15 +152,15 @@ def _on_whole_piece(compute: Compute, rows: np.ndarray, other: np.ndarray, out: 
 
 
 def _multiply(rows: np.ndarray, b: np.ndarray) -> np.ndarray:
-    out = np.zeros((len(rows), b.shape[1]), rows.dtype)
-    if b.size:
-        routines.gemm(rows, b, out)
-    return out
+    return rows @ b
 
 
 def _squares(rows: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    images = routines.trmm(lower, rows) if rows.size else rows
-    return row_dots(images, images)[:, None]
+    squares = np.zeros(len(rows))
+    for stop in range(_PANEL, len(lower) + _PANEL, _PANEL):
+        images = rows[:, :stop] @ lower[stop - _PANEL : stop, :stop].T  # to the right there are zeros
+        squares += row_dots(images, images)
+    return squares[:, None]
 
 
 @lru_cache(maxsize=4096)
