@@ -6,8 +6,8 @@ against the size of the file first: nobody can write a small file that takes muc
 
 from __future__ import annotations
 
-import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -38,9 +38,10 @@ def write_archive(
     with whole_file(path, partial) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", json.dumps(full, indent=1))
         for name, array in arrays.items():
-            buffer = io.BytesIO()
-            np.lib.format.write_array(buffer, np.asarray(array, order="C"), allow_pickle=False)
-            archive.writestr(f"{name}.npy", buffer.getbuffer())
+            with archive.open(
+                f"{name}.npy", "w", force_zip64=True
+            ) as member:  # as np.savez does, without a copy in memory
+                np.lib.format.write_array(member, np.asarray(array, order="C"), version=(1, 0), allow_pickle=False)
 
 
 def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
@@ -65,7 +66,7 @@ def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np
         names = header["arrays"]
         if sorted([*(f"{name}.npy" for name in names), "header.json"]) != sorted(archive.namelist()):
             raise ValueError("its arrays are not those that its header names")
-        return header, {name: _read_array(archive.read(f"{name}.npy"), name) for name in names}
+        return header, {name: _read_array(archive, name) for name in names}
 
 
 @contextmanager
@@ -87,15 +88,19 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError("its members are larger than the file")
 
 
-def _read_array(content: bytes, name: str) -> np.ndarray:
-    """An array of the ``.npy`` format. Its header is believed only if it describes exactly what follows."""
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise ValueError(f"array {name!r} is in version {version} of the .npy format")
-    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
-    if dtype.kind not in _KINDS or is_fortran:
-        raise ValueError(f"array {name!r} has dtype {dtype}, or its columns come first")
-    values = np.frombuffer(content, np.uint8 if dtype.kind == "b" else dtype, offset=file.tell())
-    values = values != 0 if dtype.kind == "b" else values
-    return values.reshape(shape).copy()  # an error if these are not as many
+def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
+    """An array of the ``.npy`` format. ``np.load`` would allocate what its header says before it misses the values."""
+    info = archive.getinfo(f"{name}.npy")
+    with archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version != (1, 0):
+            raise ValueError(f"array {name!r} is in version {version} of the .npy format")
+        shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(member)
+        if dtype.kind not in _KINDS or not dtype.itemsize or is_fortran:
+            raise ValueError(f"array {name!r} has dtype {dtype}, or its columns come first")
+        if math.prod(shape) * dtype.itemsize != info.file_size - member.tell():
+            raise ValueError(f"array {name!r} has another size than its header says")
+    with archive.open(info) as member:
+        values = np.lib.format.read_array(member, allow_pickle=False)
+        member.read()  # to the end, where zip checks the checksum
+    return values.view(np.uint8) != 0 if dtype.kind == "b" else values
