@@ -179,11 +179,11 @@ def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
 def test_who_is_interrupted_while_leaving_is_not_asked_for_ever(two_threads, monkeypatch):
     with monkeypatch.context() as patch:
 
-        def interrupt(asker, default):
+        def interrupt(limit, default):
             raise KeyboardInterrupt
 
         with pytest.raises(KeyboardInterrupt), at_most_threads(1):
-            patch.setattr(_blas_threads._askers, "pop", interrupt)
+            patch.setattr(_blas_threads._limits, "pop", interrupt)
     gc.collect()
     with at_most_threads(2):
         assert blas_threads() == {2}

@@ -1,4 +1,8 @@
-"""How many threads BLAS uses: those of NumPy and SciPy, whose wheels bring one each."""
+"""How many threads BLAS uses: those of NumPy and SciPy, whose wheels bring one each.
+
+``threadpoolctl`` sets these numbers. Its own limits do not suffice where two fits overlap in two threads: the first to end
+would give threads back to the BLAS of the other, and the last to end would leave the process with one thread for ever.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +18,8 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["at_most_threads"]
 
 
-class _Asker:
-    """A thread inside ``at_most_threads``."""
+class _Limit:
+    """What one thread asks for, inside ``at_most_threads``."""
 
     def __init__(self) -> None:
         self.thread = threading.get_ident()
@@ -23,67 +27,66 @@ class _Asker:
 
 @contextmanager
 def at_most_threads(n: int) -> Iterator[None]:
-    """Inside, BLAS uses at most ``n`` threads. With one thread, it also lets the process fork while it computes.
+    """Limit BLAS to ``n`` threads in the block. With one thread, BLAS also lets the process fork while it computes.
 
-    Most libraries have one number for the whole process: it is the fewest that any thread asks for at the time, and what it was
-    before when nobody asks any more, whoever else changed it meanwhile. With MKL and OpenMP each thread has its own: who starts
-    threads has them ask too.
+    Most libraries have one number for the whole process: the smallest limit of any thread counts, and the last thread to leave
+    restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes sets it.
     """
-    asker, own = _Asker(), []
+    limit, of_this_thread = _Limit(), []
     try:
         with _lock:
-            _askers[asker] = n
-            _tell_all()
+            _limits[limit] = n
+            _apply()
         for library in _libraries(of_threads=True):
-            own.append((library, library.num_threads))
+            of_this_thread.append((library, library.num_threads))
             library.set_num_threads(min(library.num_threads, n))
         yield
     finally:
-        for library, before in own:
+        for library, before in of_this_thread:
             library.set_num_threads(before)
         with _lock:
-            _askers.pop(asker, None)
-            _tell_all()
+            _limits.pop(limit, None)
+            _apply()
 
 
-# Weak: who is interrupted before leaving is not asked for ever. Its last words may be heard while the lock is held.
-_lock, _askers = threading.RLock(), weakref.WeakKeyDictionary()
-_told, _before = None, []  # what libraries were told, and had before
+# Weak, so that an interrupted thread does not hold its limit. The finaliser may run under the lock, hence RLock.
+_lock, _limits = threading.RLock(), weakref.WeakKeyDictionary()
+_applied, _before = None, []  # the limit that the libraries have, and their numbers before
 
 
-def _keep_own() -> None:
-    """In a forked process, which has no other threads. What they asked for ends when somebody asks or leaves."""
+def _forget_other_threads() -> None:
+    """A forked process has one thread. The limits of the others end at its next call of ``at_most_threads``."""
     global _lock
     _lock = threading.RLock()
-    for asker in list(_askers):
-        if asker.thread != threading.get_ident():
-            del _askers[asker]
+    for limit in list(_limits):
+        if limit.thread != threading.get_ident():
+            del _limits[limit]
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_keep_own)
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
-def _tell_all() -> None:
-    """Tell the libraries that have one number, if it is not what they were told."""
-    global _told, _before
-    while (fewest := min(list(_askers.values()), default=None)) != _told:
-        if _told is None:
+def _apply() -> None:
+    """Give the smallest limit to the libraries with one number, unless they have it."""
+    global _applied, _before
+    while (smallest := min(list(_limits.values()), default=None)) != _applied:
+        if _applied is None:
             _before = [library.num_threads for library in _libraries(of_threads=False)]
-        _told = 0  # nothing that anybody asks for: who comes after an interruption tells all of them again
+        _applied = 0  # no limit at all: after an interruption here, the next call applies its limit to every library
         for library, before in zip(_libraries(of_threads=False), _before, strict=True):
-            # threadpoolctl from 3.8 on obeys only the thread that told a library first; it has this for others
+            # from 3.8 on, threadpoolctl obeys only the thread that set a library's number first, unless it is released
             release = getattr(library, "clear_controlling_thread", lambda force: None)
             release(force=True)
-            library.set_num_threads(before if fewest is None else min(before, fewest))
+            library.set_num_threads(before if smallest is None else min(before, smallest))
             release(force=True)
-        _told = fewest
+        _applied = smallest
 
 
 @cache
 def _libraries(of_threads: bool) -> list:
-    """Libraries each thread of which has a number of its own, or the others."""
-    import scipy.linalg.cython_blas  # noqa: F401  (SciPy's is loaded now, if it was not: it would be missing ever after)
+    """The libraries with a number for each thread, or the others."""
+    import scipy.linalg.cython_blas  # noqa: F401  (loads SciPy's BLAS: the answer is cached)
 
     return [
         library

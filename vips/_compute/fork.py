@@ -1,4 +1,4 @@
-"""What no other thread may be doing while this process forks: the child would keep it half done, and its locks for good."""
+"""A lock that forks wait for: the child would inherit what another thread had half done, and its locks for good."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _lock = threading.RLock()
 
 
 def no_fork() -> AbstractContextManager:
-    """Inside, forks of other threads wait: keep it short. For open files of SQLite, and late imports.
+    """Forks of other threads wait until the block ends: keep it short. For open files of SQLite, and late imports.
 
-    (The lock itself, not a generator: a Ctrl-C could leave that one holding it.)
+    This is the lock itself. A generator's context manager could hold the lock for good after a Ctrl-C.
     """
     return _lock
 
 
-# Methods in C, one a hook: a Ctrl-C in a hook of Python would be swallowed, with the lock held for good.
+# Hooks are C methods: Python swallows a Ctrl-C in a hook that is written in Python, which would leave the lock held.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
         before=_lock.acquire,

@@ -1,10 +1,10 @@
-"""What is computed of each row of an array by itself, to the last bit: norms, dot products, matrix products.
+"""Norms, dot products and matrix products whose every row depends on that row alone, to the last bit.
 
-BLAS chooses a kernel, and with it the rounding, by the number of rows. A product over a chunk would tell each record how many
-others there are; and an iteration, or a decision between near-ties, can make anything of a last bit. So each call of BLAS here
-has the same number of rows, in order of C: a last piece is filled up with zeros. Whether a row's result then still depends on
-its place among them, or on alignment, is a property of the BLAS at hand: it is looked at once for each shape. Where it does, as
-in single precision on many processors, a kernel of our own takes its place, which is right by the rules of arithmetic.
+BLAS chooses a kernel, and with it the rounding, by the number of rows. So the last bits of one record's product would depend
+on how many other records there are, and an iteration or a near-tie can amplify a last bit without bound. Each call of BLAS here
+has the same number of rows, in C order: the last piece is filled up with zeros. Some BLAS libraries still round a row by its
+place in the piece, or by its alignment; this module tests that once for each shape. Where the test fails, as it does in single
+precision on many processors, our own kernel computes the product: the same operations in the same order for every row.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
 __all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
 
-PIECE = 240  # rows of a call of BLAS: a multiple of all that OpenBLAS works on at a time, of 8 and of 12
+PIECE = 240  # rows of each call of BLAS: a multiple of the 8 or 12 rows that OpenBLAS kernels take at a time
 _COLUMNS, _PANEL = 4096, 128  # of a call of einsum, of a product with a triangle
 _SHIFTS = (1, 2, 5, 67)
-_MUCH_WORK = 1e8  # multiplications, from which on one shift is tried
+_MUCH_WORK = 1e8  # multiplications; above, only one shift is tested
 
 Compute = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
 def zero_filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """With rows of zeros behind them, to a multiple of ``size``; as they are if they are one."""
+    """The rows, followed by rows of zeros up to a multiple of ``size``."""
     missing = -len(rows) % size
     return np.concatenate([rows, np.zeros((missing, rows.shape[1]), rows.dtype)]) if missing else rows
 
@@ -57,7 +57,7 @@ def row_norms(array: np.ndarray) -> np.ndarray:
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Σ_j a_ij b_ij of two arrays of rows, each a function of its rows alone, to the last bit.
 
-    NumPy takes a single row of more than 8,192 numbers in pieces that it does not take of several rows.
+    In pieces of columns: NumPy splits a single row of more than 8,192 numbers where it does not split several rows.
     """
     dots = np.zeros(len(a))
     for first in range(0, a.shape[1], _COLUMNS):
@@ -86,7 +86,7 @@ def rowwise_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def strict_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """As :func:`rowwise_product`, without BLAS: all entries are summed from the first term to the last, in the same way."""
+    """As :func:`rowwise_product`, without BLAS: every entry adds its terms from the first to the last."""
     a, b = _checked(a, b)
     (n, k), m = a.shape, b.shape[1]
     width = WIDTH * (2 if a.dtype == np.float32 else 1)
@@ -127,7 +127,7 @@ def rowwise_squares(lower: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 def _checked(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in order of C, in the precision of the computation."""
+    """Rows in C order, in the precision of the computation."""
     a = np.ascontiguousarray(a, np.float32 if a.dtype == np.float32 else np.float64)
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(f"The shapes of the arrays do not fit together: {a.shape} and {b.shape}.")
@@ -147,7 +147,7 @@ def _product_with_column(a: np.ndarray, column: np.ndarray) -> np.ndarray:
 
 
 def _on_whole_piece(compute: Compute, rows: np.ndarray, other: np.ndarray, out: np.ndarray) -> None:
-    """``out`` = what ``compute`` makes of the rows, on as many rows as always."""
+    """Write ``compute(rows, other)`` into ``out``, computed on a whole piece."""
     out[:] = compute(zero_filled(rows, PIECE), other)[: len(out)]
 
 
@@ -165,7 +165,7 @@ def _squares(rows: np.ndarray, lower: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=4096)
 def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c: bool) -> bool:
-    """Whether rows of random numbers come out the same wherever they lie in a piece, and wherever the piece lies."""
+    """Whether a row of random numbers gives the same result at every place in a piece, and at every alignment."""
     if not (k and m):
         return True
     rng = np.random.default_rng(0)

@@ -25,9 +25,9 @@ _most = ContextVar("most_threads", default=sys.maxsize)
 
 
 def n_threads() -> int:
-    """Numba's setting: the processors of this process, or ``NUMBA_NUM_THREADS``, which joblib's workers set to share.
+    """Numba's setting, and no more than :func:`at_most` allows.
 
-    No more than :func:`at_most` says around the call.
+    Numba's setting is the number of processors, or ``NUMBA_NUM_THREADS``, which joblib sets in its workers.
     """
     return min(numba.config.NUMBA_NUM_THREADS, _most.get())
 
@@ -52,9 +52,9 @@ def run_ranges(
     cumulative_work : ndarray of shape (n + 1,)
         Non-decreasing; the work of item i is ``cumulative_work[i + 1] - cumulative_work[i]``.
     parts_per_thread : int
-        Ranges for each thread, at least two, taken in turn: many even out what the work did not say, few save starts.
+        Ranges for each thread, at least two, taken in turn: many ranges even out wrong estimates of work, few save starts.
     least_work : float
-        Below this much work in all, one thread does it: waking another one costs about 0.05 ms.
+        Below this total, one thread does all: waking another costs about 0.05 ms.
     """
     n_items, threads = len(cumulative_work) - 1, n_threads()
     if threads == 1 or n_items <= 1 or (least_work and cumulative_work[-1] - cumulative_work[0] < least_work):
@@ -73,7 +73,7 @@ def run_ranges(
     helpers = [Future() for _ in range(_pool.started(threads - 1))]
     try:
         with at_most(1):
-            # in the context of the caller: what nobody is to be warned of here, nobody is warned of in other threads
+            # worker threads inherit the caller's `np.errstate`
             tasks = [(helper, copy_context(), work) for helper in helpers]
             for task in tasks:
                 _pool.tasks.put(task)
@@ -87,10 +87,10 @@ def run_ranges(
 
 
 def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
-    """Results of ``calls``, in order, computed by ``n`` threads, in the context of whoever asks for the first result.
+    """Results of ``calls``, in order, computed by ``n`` threads in the context of the caller.
 
-    Where calls share kernels out (:func:`run_ranges`), those of these threads that have no call left help. At most ``2 n``
-    results are kept, or being computed.
+    A thread without a call helps with the kernels that other calls share (:func:`run_ranges`). At most ``2 n`` results are
+    kept or being computed.
     """
     n, begun = _pool.started(n), deque()
     try:
@@ -111,7 +111,7 @@ def side_by_side(calls: Iterable[Callable[[], T]], n: int) -> Iterator[T]:
 
 
 def _ranges(cumulative_work: np.ndarray, n_parts: int) -> Iterator[tuple[int, int]]:
-    """Smaller and smaller, so that all threads end at about one time; none of them is empty."""
+    """Non-empty ranges of decreasing work, so that all threads end at about the same time."""
     first, last = cumulative_work[0], cumulative_work[-1]
     cuts = (last - (last - first) * _left_after(n_parts)).astype(cumulative_work.dtype)  # else NumPy converts all of it
     for start, stop in itertools.pairwise([0, *cumulative_work.searchsorted(cuts).tolist(), len(cumulative_work) - 1]):
@@ -121,26 +121,26 @@ def _ranges(cumulative_work: np.ndarray, n_parts: int) -> Iterator[tuple[int, in
 
 @cache
 def _left_after(n_parts: int) -> np.ndarray:
-    """Shares of the work that are left after the first part, the first two, …, all but one."""
+    """Shares of the work that remain after the first part, the first two, …, all but one."""
     return (np.arange(n_parts - 1, 0, -1) / n_parts) ** 2
 
 
-def _wait(asked: Iterable[Future]) -> None:
-    """Until all have stopped, even if it is interrupted: they write to the caller's arrays. Who has not begun never will."""
+def _wait(futures: Iterable[Future]) -> None:
+    """Cancel calls that have not started; wait for the rest, even if interrupted: they write to the caller's arrays."""
     try:
-        begun = [future for future in asked if not future.cancel()]
-        for future in begun:
+        running = [future for future in futures if not future.cancel()]
+        for future in running:
             future.exception()
     except BaseException:
-        _wait(asked)
+        _wait(futures)
         raise
 
 
 class _Pool:
-    """Threads that wait for work: starting them each time took as long as some of it.
+    """Threads that wait for tasks: starting threads each time took as long as small tasks.
 
-    A thread that is woken needs the interpreter, and goes to sleep again if whoever woke it is still there, which costs 0.1 ms:
-    after ``tasks.put`` the caller is to be in a kernel at once. (Executors of the standard library have more to do.)
+    A woken thread needs the interpreter lock. If the caller still holds it, the thread sleeps again, which costs 0.1 ms: after
+    ``tasks.put`` the caller should enter a kernel at once. (Executors of the standard library do more work here.)
     """
 
     def __init__(self) -> None:
@@ -148,7 +148,7 @@ class _Pool:
         self._lock, self._n_threads = threading.Lock(), 0
 
     def started(self, n: int) -> int:
-        """``n``, or as many threads as could be started."""
+        """Start up to ``n`` threads in all; how many of ``n`` there are."""
         with self._lock, suppress(RuntimeError):  # no more threads can be started
             while self._n_threads < n:
                 threading.Thread(target=_serve, args=(self.tasks,), name="vips", daemon=True).start()
@@ -164,11 +164,11 @@ def _serve(tasks: SimpleQueue) -> None:
                 future.set_result(context.run(function))
             except BaseException as error:
                 future.set_exception(error)
-        del future, context, function  # they would keep the caller's arrays, or an error of its own, in memory
+        del future, context, function  # they would keep the caller's arrays or an exception alive
 
 
 def _begin() -> None:
-    """Also in a forked process, which has no threads."""
+    """Start with an empty pool, also in a forked process, which has no threads."""
     global _pool
     _pool = _Pool()
 

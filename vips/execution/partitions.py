@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._compute.blas_threads import at_most_threads
-from vips._compute.memory import keep_freed_memory
 from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
 from vips._unquoted import class_and_place
@@ -89,7 +88,6 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
     ``task.stop_at_invalid``.
     """
-    keep_freed_memory()
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
     with np.errstate(all="ignore"):  # a warning would tell that some record overflows
