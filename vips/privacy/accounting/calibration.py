@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from functools import lru_cache
@@ -14,44 +15,54 @@ from vips.privacy.accounting.gaussian import gaussian_epsilon
 __all__ = ["calibrate_noise", "largest_n_steps"]
 
 SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
+LARGEST_NOISE = 1e6
 MOST_STEPS = 10**7
+_LONGEST_STEP, _MOST_SECANTS = 2.4, 12
 
 
 @lru_cache(maxsize=256)
 def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, tol: float = 1e-4) -> float:
-    """Noise multiplier at which the accountant proves at most ``epsilon``; within ``tol`` (relative) of the smallest.
+    """Noise multiplier at which the accountant proves at most ``epsilon``.
 
-    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target.
+    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target. The ε that is proved is
+    within ``0.4 tol`` of the target, or the multiplier within ``tol`` of the smallest (both relative).
     """
     accountant.check(plan)
 
     def excess(log_sigma: float) -> float:
-        # log ε is nearly linear in log σ, so the search needs few evaluations
         found = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
         return math.log(max(found, 1e-12) / epsilon)
 
     smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
-    start = min(max(_guess(plan, epsilon, delta), math.log(smallest)), math.log(1e6))
-    gap = excess(start)
-    upwards = gap > 0.0
-    end = start
-    while (gap > 0.0) == upwards:
-        # ε falls about like a power of σ between 1 and 2: going as far as it is off will do in a step or two
-        start, end = end, end + (1.2 if upwards else -1.2) * max(min(abs(gap), 2.0), 0.01)
-        if end > math.log(1e6):
+    least, most = math.log(smallest), math.log(LARGEST_NOISE)
+    too_little, enough, close = -math.inf, math.inf, 0.4 * tol
+    log_sigma = min(max(_guess(plan, epsilon, delta), least), most)
+    slope, gap = -1.5, excess(log_sigma)  # ε falls about like a power of σ between 1 and 2
+    for i in itertools.count():
+        if gap > 0.0:
+            too_little = log_sigma
+        else:
+            enough = log_sigma
+        if too_little == most:
             raise ValueError(
-                f"No noise multiplier below 1e6 gives ε ≤ {epsilon} at δ = {delta} by {accountant.name!r}."
+                f"No noise multiplier below {LARGEST_NOISE:g} gives ε ≤ {epsilon} at δ = {delta} by {accountant.name!r}."
             )
-        if end < math.log(smallest):
+        if enough == least:
             raise ValueError(
                 f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {smallest}); write "
                 "PrivacyPlan(noise_multiplier=...) if this is what you mean."
             )
-        gap = excess(end)
-    root = brentq(excess, min(start, end), max(start, end), xtol=tol / 4.0)
-    while excess(root) > 0.0:
-        root += tol / 4.0
-    return math.exp(root)
+        if -close <= gap <= 0.0 or enough - too_little <= tol:
+            return math.exp(enough)
+        # log ε is nearly linear in log σ: a few secants are enough
+        step = min(max(-(gap + 0.5 * close) / slope, -_LONGEST_STEP), _LONGEST_STEP)
+        place = min(max(log_sigma + step, least), most)
+        if not too_little < place < enough or i >= _MOST_SECANTS:
+            place = 0.5 * (too_little + enough)
+        before, last, log_sigma = gap, log_sigma, place
+        gap = excess(log_sigma)
+        if math.isfinite(gap) and math.isfinite(before):
+            slope = min(max((gap - before) / (log_sigma - last), -8.0), -0.5)
 
 
 def _guess(plan, epsilon: float, delta: float) -> float:
