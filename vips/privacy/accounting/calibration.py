@@ -13,7 +13,7 @@ from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 __all__ = ["calibrate_noise", "largest_n_steps"]
 
-SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
+SMALLEST_SAMPLED_NOISE = 0.05  # where the search for a noise multiplier under sampling stops
 MOST_STEPS = 10**7
 
 
@@ -21,7 +21,7 @@ MOST_STEPS = 10**7
 def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, tol: float = 1e-4) -> float:
     """Noise multiplier at which the accountant proves at most ``epsilon``; within ``tol`` (relative) of the smallest.
 
-    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target.
+    Errs towards more noise: the returned value itself was evaluated and satisfies the target.
     """
     accountant.check(plan)
 
@@ -36,7 +36,7 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
     upwards = gap > 0.0
     end = start
     while (gap > 0.0) == upwards:
-        # ε falls about like a power of σ between 1 and 2: going as far as it is off will do in a step or two
+        # ε falls about like σ^-1 to σ^-2: moving by the gap brackets the root in a step or two
         start, end = end, end + (1.2 if upwards else -1.2) * max(min(abs(gap), 2.0), 0.01)
         if end > math.log(1e6):
             raise ValueError(
@@ -55,7 +55,7 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
 
 
 def _guess(plan, epsilon: float, delta: float) -> float:
-    """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), satisfies (ε, δ); only where the search starts."""
+    """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), satisfies (ε, δ); only a start for the search."""
     log_mu = brentq(lambda x: gaussian_epsilon(math.exp(x), delta) - epsilon, -20.0, 20.0, xtol=1e-3)
     ratio = math.exp(log_mu) / (plan.sampling_rate * math.sqrt(plan.n_steps))
     sensitivity = plan.noise_multiplier / plan.sensitive_noise_multiplier()
