@@ -1,4 +1,4 @@
-"""Which executor a user's argument names."""
+"""From the argument of ``fit`` to an executor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def resolve(executor: object) -> Executor:
     Parameters
     ----------
     executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" does what
-        ``joblib.parallel_config`` says around the fit.
+        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" uses the
+        ``joblib.parallel_config`` around the fit.
 
     Raises
     ------
@@ -43,7 +43,7 @@ def resolve(executor: object) -> Executor:
 
 
 def _is_dask_client(executor: object) -> bool:
-    distributed = sys.modules.get("distributed")  # who has a client has loaded it
+    distributed = sys.modules.get("distributed")  # imported wherever there is a client
     return distributed is not None and isinstance(executor, distributed.Client)
 
 
