@@ -84,8 +84,8 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     ledger = PrivacyLedger.open(options.file)
-    left = ledger.remaining()
-    budget = max(left["filter_budget"], 1e-300)  # 0 if the whole budget is set apart for declared fits
+    remaining = ledger.remaining()
+    budget = max(remaining["filter_budget"], 1e-300)  # 0 if the whole budget is set apart for declared fits
     lines = [f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}"]
     for entry in ledger.history():
         if entry["kind"] == "declare":
@@ -97,7 +97,7 @@ def _show(options: argparse.Namespace) -> None:
         lines.append(
             f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}"
         )
-    share = max(0.0, left["divergence"]) / budget
+    share = max(0.0, remaining["divergence"]) / budget
     lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
     print("\n".join(map(printable, lines)))
 

@@ -32,7 +32,7 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
         If the file cannot be written; ``path`` is then unchanged. FileExistsError if ``partial`` exists.
     """
     path = Path(os.path.realpath(path))
-    own = partial is None
+    is_temporary = partial is None
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial") if partial is None else partial
     try:
         with _created(partial, like=path) as file:
@@ -41,7 +41,7 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
             os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
-        if own:
+        if is_temporary:
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)

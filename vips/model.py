@@ -324,12 +324,12 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        around = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
-        if ledger is not None and around is not None and ledger.identity != around.identity:
+        enclosing = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
             raise LedgerError(
-                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {around.path}: charge one of them."
+                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
             )
-        ledger = ledger or around
+        ledger = ledger or enclosing
         if ledger is not None and not self.is_private:
             raise LedgerError(
                 "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "

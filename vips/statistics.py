@@ -107,10 +107,10 @@ class DenseStatistics(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
-        everyone = len(present) == len(weights)
+        all_present = len(present) == len(weights)
         weights = weights[present]
         return {
-            name: np.tensordot(weights, array if everyone else array[present], axes=1)
+            name: np.tensordot(weights, array if all_present else array[present], axes=1)
             for name, array in self._arrays.items()
         }
 

@@ -82,8 +82,8 @@ def _compare_statistics(search: Search, sums: ClippedSum, large: Table, rows: np
             gaps = np.abs(norms - small) / np.maximum(small, 1e-150)
             search.not_independent = max(search.not_independent, float(np.max(np.where(np.isfinite(small), gaps, 0.0))))
             for row, (norm, vector) in zip(rows, each_statistics(sums, large, rows), strict=True):
-                ((own_norm, own),) = each_statistics(sums, large.take([row]), [0])
-                search.note_statistics(f"record {row} of a chunk of {len(large)}", norm, vector, own_norm, own)
+                ((norm_alone, alone),) = each_statistics(sums, large.take([row]), [0])
+                search.note_statistics(f"record {row} of a chunk of {len(large)}", norm, vector, norm_alone, alone)
     except Exception as error:
         sums.problems.append(f"statistics of {len(large)} records: {type(error).__name__}: {error}")
 

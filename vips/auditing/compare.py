@@ -73,13 +73,13 @@ def _first_difference(aspect, reference, others, varying, again) -> str | None:
     for name, other in others.items():
         names = varying.differences(reference, other)
         if names and aspect in _BY_CHANCE:
-            was, now = again(SAME, 0), again(name, 0)
+            reference_again, other_again = again(SAME, 0), again(name, 0)
             for i in range(1, REPEATS):
-                varying.add(was, again(SAME, i))
-                varying.add(now, again(name, i))
-                names = varying.differences(was, now)
+                varying.add(reference_again, again(SAME, i))
+                varying.add(other_again, again(name, i))
+                names = varying.differences(reference_again, other_again)
                 if not names:
-                    varying.add(other, now)  # something that only a first fit does, such as making a file
+                    varying.add(other, other_again)  # something that only a first fit does, such as making a file
                     break
         if names:
             return f"{name}: {_text(aspect, names, reference, other)}"
@@ -88,8 +88,8 @@ def _first_difference(aspect, reference, others, varying, again) -> str | None:
 
 def _text(aspect: str, names: list[str], reference: Replay, other: Replay, most: int = 3) -> str:
     if aspect in ("errors and warnings", "steps"):
-        was, now = (each.shown[aspect].get(names[0], "nothing") for each in (reference, other))
-        return f"{names[0]}: {_short(now)} instead of {_short(was)}"
+        expected, shown = (each.shown[aspect].get(names[0], "nothing") for each in (reference, other))
+        return f"{names[0]}: {_short(shown)} instead of {_short(expected)}"
     # no values: they may be secrets of this machine
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 

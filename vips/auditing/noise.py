@@ -99,20 +99,20 @@ def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
 # -- sharing ----------------------------------------------------------------------------------------------------
 
 
-def _listening(plan: PrivacyPlan, heard: list[np.ndarray]) -> PrivacyPlan:
-    """The plan with two steps, which also appends its noise to ``heard``, in units of its standard deviation."""
+def _recording(plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
+    """The plan with two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
     plan = replace(plan, n_steps=2)
     add_noise = plan.add_noise
 
-    def listening(total, blocks, randomness, step):
+    def recording(total, blocks, randomness, step):
         noisy = add_noise(total, blocks, randomness, step)
         lattice = plan.lattice(blocks)
         exact = {k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total
         noise = coordinates(noisy, blocks) - coordinates(exact, blocks)
-        heard.append(noise[:COORDINATES_HEARD] / plan.noise_std())
+        recorded.append(noise[:COORDINATES_HEARD] / plan.noise_std())
         return noisy
 
-    object.__setattr__(plan, "add_noise", listening)
+    object.__setattr__(plan, "add_noise", recording)
     return plan
 
 
@@ -132,9 +132,9 @@ def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) ->
     make_model : callable
         ``make_model(plan)`` is an unfitted clone.
     """
-    heard, heard_louder = [], []
-    quiet = _listening(plan, heard)
-    louder = _listening(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), heard_louder)
+    recorded, recorded_louder = [], []
+    quiet = _recording(plan, recorded)
+    louder = _recording(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
     model = make_model(quiet)
     with _same_global_seed() as reseed:
         for _ in range(n_fits):
@@ -144,8 +144,8 @@ def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) ->
             for _ in range(n_fits):
                 reseed()
                 make_model(each).fit(*table.fit_arguments)
-    refits, clones = np.split(np.array(heard).reshape(2 * n_fits, 2, -1), 2)
-    others = np.array(heard_louder).reshape(n_fits, 2, -1)
+    refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
+    others = np.array(recorded_louder).reshape(n_fits, 2, -1)
     return {
         "two steps": _difference(clones[:, 0], clones[:, 1]),
         "two fits of one object": _difference(refits[0::2], refits[1::2]),

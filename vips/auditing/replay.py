@@ -120,7 +120,7 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
         return size
 
     model.to_posterior, model.step_size = recording_posterior, recording_step_size
-    context, said, around = contextvars.copy_context(), {}, {}
+    context, messages, left_behind = contextvars.copy_context(), {}, {}
     if surroundings:
         surroundings.begin()
     with listening() as output, watching() as written, warnings.catch_warnings(record=True) as caught:
@@ -128,20 +128,20 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
         try:
             context.run(model.fit, *table.fit_arguments)
         except Exception as raised:
-            said["error"] = "".join(_chain(raised))
+            messages["error"] = "".join(_chain(raised))
         if surroundings:
-            around = surroundings.contents(context)
+            left_behind = surroundings.contents(context)
     del model.to_posterior, model.step_size
-    said |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
+    messages |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
     steps = {"number": str(len(plan.seen))} | {f"shapes {i}": str(each) for i, each in enumerate(plan.seen)} | sizes
     shown = {
-        "errors and warnings": said,
+        "errors and warnings": messages,
         "output": output,
         "files and processes": written.contents | {"events": "\n".join(written.events)},
         "steps": steps,
         "posterior": path,
         "fitted object": reachable(vars(model) | {"(pickled)": _pickled(model)}),
-        "classes and modules": around,
+        "classes and modules": left_behind,
     }
     return Replay(shown, tuple(written.unseen)), model, posteriors
 

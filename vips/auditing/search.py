@@ -155,17 +155,17 @@ class Search:
                 valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))
                 usable = everything.take(valid)
                 for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
-                    for own_norm, own in each_statistics(sums, usable.take([i]), [0]):
-                        self.note_statistics(names[valid[i]], norm, vector, own_norm, own)
+                    for norm_alone, alone in each_statistics(sums, usable.take([i]), [0]):
+                        self.note_statistics(names[valid[i]], norm, vector, norm_alone, alone)
         except Exception as error:
             sums.problems.append(f"statistics: {type(error).__name__}: {error}")
 
-    def note_statistics(self, name, norm, vector, own_norm, own) -> None:
+    def note_statistics(self, name, norm, vector, norm_alone, alone) -> None:
         """Compare norm and statistics of a record in a chunk with those that it has alone."""
-        if norm < UNUSABLE or own_norm < UNUSABLE:  # else the record is left out of the sum
-            gap = max(np.linalg.norm(vector - own), abs(norm - own_norm)) / max(np.linalg.norm(own), 1e-150)
+        if norm < UNUSABLE or norm_alone < UNUSABLE:  # else the record is left out of the sum
+            gap = max(np.linalg.norm(vector - alone), abs(norm - norm_alone)) / max(np.linalg.norm(alone), 1e-150)
             self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
-        for reported, statistics in ((norm, vector), (own_norm, own)):
+        for reported, statistics in ((norm, vector), (norm_alone, alone)):
             true = np.linalg.norm(statistics)
             if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
                 ratio = true / reported if reported > 0.0 and np.isfinite(true) else np.inf

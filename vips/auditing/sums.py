@@ -80,11 +80,11 @@ class ClippedSum:
         except Exception as error:  # whatever it is, it depends on a record
             self.problems.append(f"{what}: {type(error).__name__}: {error}")
             return None
-        said = frozenset(str(warning.message) for warning in caught)
+        messages = frozenset(str(warning.message) for warning in caught)
         if self._ordinary is None:
-            self._ordinary = said
-        if said - self._ordinary:
-            self.problems.append(f"{what}: warning: {min(said - self._ordinary)}")
+            self._ordinary = messages
+        if messages - self._ordinary:
+            self.problems.append(f"{what}: warning: {min(messages - self._ordinary)}")
         vector = (
             _whole_units(arrays, self.blocks) if self.plan.noise == "discrete" else coordinates(arrays, self.blocks)
         )

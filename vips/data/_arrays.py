@@ -76,12 +76,12 @@ class ArrayPartition(Partition):
 
     def __getstate__(self) -> dict:
         if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
-            sent = {"name": self.name, "X": _off_its_file(self.X), "y": _off_its_file(self.y)}
+            sent = {"name": self.name, "X": _without_file_map(self.X), "y": _without_file_map(self.y)}
             object.__setattr__(self, "_sent", sent)
         return self._sent
 
 
-def _off_its_file(array):
+def _without_file_map(array):
     """A copy of an array that is mapped copy-on-write: joblib would send its path, and the file lacks changes made here."""
     for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
         while isinstance(part, np.ndarray):

@@ -201,9 +201,9 @@ def counts(lists, n_words: int) -> sp.csr_array:
     present = np.ones(indptr[-1], dtype=bool)
     present[indptr[:-1][missing]] = False
     values[present], columns[present] = np.where(bad, np.nan, 1.0), np.where(bad, 0, words)
-    found = sp.csr_array((values, columns, indptr), shape=(len(lengths), n_words))
-    found.sum_duplicates()
-    return found
+    matrix = sp.csr_array((values, columns, indptr), shape=(len(lengths), n_words))
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _numbers(column) -> np.ndarray:

@@ -28,8 +28,8 @@ __all__ = ["Cluster"]
 # Seconds without a single worker after which a step is given up.
 PATIENCE = 60.0
 _POLL = 1.0
-_NOBODY = "The Dask cluster has had no workers"
-_GO_ON = "The step was not released; a fit with a checkpoint can go on from the last one."
+_NO_WORKERS = "The Dask cluster has had no workers"
+_CAN_RESUME = "The step was not released; a fit with a checkpoint can go on from the last one."
 
 
 class Cluster(Executor):
@@ -77,7 +77,7 @@ class ClusterWorkers(Workers):
                     "because its partition is too large for their memory."
                 ) from None
             except NoValidWorkerError:
-                raise PartitionError(f"{_NOBODY} to compute a share. {_GO_ON}") from None
+                raise PartitionError(f"{_NO_WORKERS} to compute a share. {_CAN_RESUME}") from None
             except Exception as error:  # from the user's own graph, outside of `share_of_worker`
                 if not task.plan.is_private:
                     raise
@@ -114,7 +114,7 @@ class ClusterWorkers(Workers):
             if self._partitions is None:
                 self._partitions = self._placed()
         except TimeoutError:
-            raise PartitionError(f"{_NOBODY} to send a step to. {_GO_ON}") from None
+            raise PartitionError(f"{_NO_WORKERS} to send a step to. {_CAN_RESUME}") from None
         return sent
 
     def _shares(self, task, sampler: Callable[[int], object], step: str) -> list:
@@ -124,8 +124,8 @@ class ClusterWorkers(Workers):
         if not isinstance(self._partitions[0], BlockPartition):
             return self._client.map(_share, self._partitions, coins, task=task, key=keys, pure=False)
         shares = [
-            dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, own, task, dask_key_name=key)
-            for p, own, key in zip(self._partitions, coins, keys, strict=True)
+            dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, partition_coins, task, dask_key_name=key)
+            for p, partition_coins, key in zip(self._partitions, coins, keys, strict=True)
         ]
         return self._client.compute(shares)
 
@@ -145,12 +145,12 @@ class ClusterWorkers(Workers):
             except TimeoutError:
                 now = time.monotonic()
                 if self._client.status != "running":
-                    raise PartitionError(f"The Dask client is {self._client.status}. {_GO_ON}") from None
+                    raise PartitionError(f"The Dask client is {self._client.status}. {_CAN_RESUME}") from None
                 if self._client.nthreads():
                     last_seen = now
                 elif now - last_seen > _patience():
                     raise PartitionError(
-                        f"{_NOBODY} for {_patience():.0f} s in the middle of a step. {_GO_ON}"
+                        f"{_NO_WORKERS} for {_patience():.0f} s in the middle of a step. {_CAN_RESUME}"
                     ) from None
 
 

@@ -108,7 +108,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             weights[n_records:] = 0.0
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
-                total = _begun(shares, task, copy=not statistics.sums_are_new)
+                total = _first_total(shares, task, copy=not statistics.sums_are_new)
             else:
                 add_to(total, shares)
     return task.zeros() if total is None else total
@@ -137,7 +137,7 @@ def filled_up(records, size: int | None):
     return records[np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])]
 
 
-def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
+def _first_total(shares: Totals, task: Task, copy: bool) -> Totals:
     """The first chunk's sums, to which the others are added. In C order, like ``zeros``, so that the rounding of later products
     does not reveal an empty sample."""
     for name, block in task.blocks.items():

@@ -27,19 +27,19 @@ def resolve(executor: object) -> Executor:
         For anything else, and for a cluster without workers.
     """
     if isinstance(executor, Executor):
-        found = executor
+        resolved = executor
     elif executor is None or (isinstance(executor, str) and executor in _BY_NAME):
-        found = _BY_NAME[executor or "serial"]()
+        resolved = _BY_NAME[executor or "serial"]()
     elif _is_dask_client(executor):
         from vips.execution.dask import Cluster
 
-        found = Cluster(executor)
+        resolved = Cluster(executor)
     else:
         error = ValueError if isinstance(executor, str) else TypeError
         names = ", ".join(f'"{name}"' for name in _BY_NAME)
         raise error(f"`executor` must be None, {names} or a dask.distributed.Client, got {executor!r}.")
-    found.check()
-    return found
+    resolved.check()
+    return resolved
 
 
 def _is_dask_client(executor: object) -> bool:

@@ -98,7 +98,7 @@ class Journal:
         else:
             self._charge(model, plan, ledger)
         self._header = header | {"run": None if self._run is None else self._run.run}
-        self._count_what_was_left(saved, arrays)
+        self._count_interrupted_step(saved, arrays)
         if saved is None or saved["step"] == 0:
             return
         self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
@@ -126,12 +126,12 @@ class Journal:
             )
         _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
-        found = {name: value.shape for name, value in _under(arrays, "average").items()}
-        if found != shapes or set(saved["noise_std"]) != set(shapes):
+        saved_shapes = {name: value.shape for name, value in _under(arrays, "average").items()}
+        if saved_shapes != shapes or set(saved["noise_std"]) != set(shapes):
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         return saved, arrays
 
-    def _count_what_was_left(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
+    def _count_interrupted_step(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
         """If a partial file shows that writing a step was interrupted, count that step, then remove the file."""
         self.repeated = 0 if saved is None else saved["repeated"]
         if not os.path.lexists(self._partial):

@@ -73,8 +73,8 @@ def _restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, t
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
     """Raise ValueError if the settings imply a much larger model than the file's posterior; before such arrays are made."""
     entries = sum(math.prod(block.shape) for block in model.blocks().values())
-    found = sum(array.size for array in arrays.values())
-    if entries > max(_SMALL, _MOST_TIMES * found) or model.least_posterior_size() > found:
+    n_saved = sum(array.size for array in arrays.values())
+    if entries > max(_SMALL, _MOST_TIMES * n_saved) or model.least_posterior_size() > n_saved:
         raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
 
 

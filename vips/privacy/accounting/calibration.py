@@ -27,8 +27,8 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
 
     def excess(log_sigma: float) -> float:
         # log ε is nearly linear in log σ, so the search needs few evaluations
-        found = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
-        return math.log(max(found, 1e-12) / epsilon)
+        proved = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
+        return math.log(max(proved, 1e-12) / epsilon)
 
     smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
     start = min(max(_guess(plan, epsilon, delta), math.log(smallest)), math.log(1e6))

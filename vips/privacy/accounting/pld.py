@@ -32,7 +32,7 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_compose(*_numbers([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
+        return min(1.0, float(_compose(*_loss_parameters([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -91,8 +91,8 @@ def _rounding(plans: Sequence) -> float:
 
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
-    left = delta - _rounding(plans)
-    return max(0.0, _smallest_epsilon(*_numbers(plans), left)) if left > 0.0 else math.inf
+    remaining = delta - _rounding(plans)
+    return max(0.0, _smallest_epsilon(*_loss_parameters(plans), remaining)) if remaining > 0.0 else math.inf
 
 
 @lru_cache(maxsize=256)
@@ -101,7 +101,7 @@ def _smallest_epsilon(fits: tuple, relation: str, interval: float, delta: float)
     return float(_compose(fits, relation, interval).get_epsilon_for_delta(delta))
 
 
-def _numbers(plans: Sequence) -> tuple:
+def _loss_parameters(plans: Sequence) -> tuple:
     """What the losses depend on: each plan's numbers, their common relation, and the spacing of the grid."""
     fits = tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans)
     return fits, plans[0].relation, min(_interval(plan) for plan in plans)

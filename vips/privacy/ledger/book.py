@@ -104,9 +104,9 @@ class Run:
                 self, attempt=body["attempt"], next_step=next_step, closed=False, charged=charged, further=further
             )
         if kind == "close":
-            returned, left = body["returned"], max(0, self.further - body["returned"])
+            returned, further = body["returned"], max(0, self.further - body["returned"])
             charged = self.charged - returned
-            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=left)
+            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=further)
         raise ValueError(f"unknown kind {kind!r}")
 
 

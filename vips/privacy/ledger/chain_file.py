@@ -122,12 +122,12 @@ class ChainFile:
         """
         if not self.path.is_file():
             raise LedgerError(f"There is no file {self.path}.")
-        _check_names(self.path)
+        _check_single_name(self.path)
         deadline = time.monotonic() + BUSY_SECONDS
         try:
             while True:
                 with no_fork(), contextlib.ExitStack() as closing:
-                    connection = self._begun(closing, to_write, is_last=time.monotonic() > deadline)
+                    connection = self._begin(closing, to_write, is_last=time.monotonic() > deadline)
                     if connection is not None:
                         self._check(connection)
                         yield Chain(connection, self.path)
@@ -139,7 +139,7 @@ class ChainFile:
         except sqlite3.DatabaseError as error:
             raise LedgerError(f"{self.path} is damaged or not a ledger: {error}.") from error
 
-    def _begun(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
+    def _begin(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
         """A connection in a transaction; None if another process has the file, and this is not the last attempt."""
         try:
             connection = closing.enter_context(_connected(self.path, create=False))
@@ -195,7 +195,7 @@ def _create(path: Path, first: dict) -> bool:
             )
             Chain(connection, partial).write([first], 0, START)
             connection.execute("COMMIT")
-        is_made = _gets_its_name(partial, path)
+        is_made = _moved_into_place(partial, path)
         sync_folder(path.parent)
         return is_made
     except sqlite3.OperationalError as error:
@@ -204,7 +204,7 @@ def _create(path: Path, first: dict) -> bool:
         partial.unlink(missing_ok=True)
 
 
-def _gets_its_name(partial: Path, path: Path) -> bool:
+def _moved_into_place(partial: Path, path: Path) -> bool:
     """Move ``partial`` to ``path``; False if a file of that name exists by now, which is not replaced."""
     with contextlib.suppress(OSError):  # not every file system has hard links
         os.link(partial, path)
@@ -217,8 +217,8 @@ def _gets_its_name(partial: Path, path: Path) -> bool:
     return True
 
 
-def _check_names(path: Path) -> None:
-    """Raise LedgerError unless the file has one name. A second one, left by a kill in ``_gets_its_name``, is removed."""
+def _check_single_name(path: Path) -> None:
+    """Raise LedgerError unless the file has one name. A second one, left by a kill in ``_moved_into_place``, is removed."""
     if path.stat().st_nlink == 1:
         return
     path = path.resolve()

@@ -22,48 +22,48 @@ __all__ = ["ask"]
 T = TypeVar("T")
 
 
-class _Question(Generic[T]):
+class _Request(Generic[T]):
     """Work, and its result or error. (A Ctrl-C can leave a ``Future`` of the standard library locked.)"""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work, self.result, self.error = work, None, None
-        self.open = threading.Lock()
-        self.open.acquire()
+        self.pending = threading.Lock()
+        self.pending.acquire()
 
     def answer(self) -> None:
         try:
             self.result = self.work()
         except BaseException as error:
             self.error = error
-        self.open.release()
+        self.pending.release()
 
     def wait(self) -> T:
-        self.open.acquire()
+        self.pending.acquire()
         try:
             if self.error is not None:
                 raise self.error
             return self.result
         finally:
-            self.error = None  # its traceback refers to this question
+            self.error = None  # its traceback refers to this request
 
 
 class _Clerk:
     def __init__(self) -> None:
-        self.process, self._at_work = os.getpid(), []  # identifiers of the threads that answer
-        self._asked: SimpleQueue[_Question] = SimpleQueue()
+        self.process, self._working_threads = os.getpid(), []  # identifiers of the threads that answer
+        self._requests: SimpleQueue[_Request] = SimpleQueue()
         self._serving, self._started = threading.Lock(), False
 
     def ask(self, work: Callable[[], T]) -> T:
-        if threading.get_ident() in self._at_work or sys.is_finalizing():
+        if threading.get_ident() in self._working_threads or sys.is_finalizing():
             raise RuntimeError(
                 "A ledger cannot be used by a finaliser (`__del__`, the end of a generator) that runs in the thread working on "
                 "it, or after Python has stopped its threads. A run that it was to close stays charged until ledger.close(run)."
             )
-        question = _Question(work)
-        self._asked.put(question)
+        request = _Request(work)
+        self._requests.put(request)
         if not self._started:
             self._start()
-        return question.wait()
+        return request.wait()
 
     def _start(self) -> None:
         try:
@@ -76,13 +76,13 @@ class _Clerk:
 
     def _serve(self, block: bool = True) -> None:
         thread = threading.get_ident()
-        self._at_work.append(thread)
+        self._working_threads.append(thread)
         try:
             while True:
                 with self._serving:  # an interrupted start is repeated: with two threads, requests still run in order
-                    self._asked.get(block).answer()
+                    self._requests.get(block).answer()
         finally:
-            self._at_work.remove(thread)
+            self._working_threads.remove(thread)
 
 
 _clerk = _Clerk()

@@ -40,8 +40,8 @@ from vips.privacy.plan import PrivacyPlan
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
 
 # Kinds of functions whose bodies run after the call, and of results that are computed lazily.
-_LATE = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
-_LAZY = Awaitable, Generator, AsyncGenerator, map, filter, zip
+_DEFERRED_FUNCTIONS = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+_LAZY_RESULTS = Awaitable, Generator, AsyncGenerator, map, filter, zip
 
 
 class PrivacyLedger:
@@ -375,7 +375,7 @@ class PrivacyLedger:
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if any(is_late(each) for each in (function, function.__call__) for is_late in _LATE):
+        if any(is_deferred(each) for each in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
         return partial(_call_inside, self._block(), function)
 
@@ -397,13 +397,13 @@ class PrivacyLedger:
 
     def _block(self) -> Block:
         """The open block of this ledger, or a new one."""
-        block, around = self._as_block(os.urandom(16).hex()), open_ledger.paying()
-        if around is None:
+        block, enclosing = self._as_block(os.urandom(16).hex()), open_ledger.paying()
+        if enclosing is None:
             self._append(lambda book: [{"kind": "block", "token": block.token}])
             return block
-        if not around.is_same_ledger(block):
-            raise LedgerError(f"Another ledger, {around.path}, is open: a fit is charged to one of them.")
-        return around
+        if not enclosing.is_same_ledger(block):
+            raise LedgerError(f"Another ledger, {enclosing.path}, is open: a fit is charged to one of them.")
+        return enclosing
 
     def _as_block(self, token: str) -> Block:
         stat = self.path.stat()
@@ -520,7 +520,7 @@ def _call_inside(block: Block, function: Callable, *arguments, **keywords):
     _reach(block)
     with open_ledger.call_inside(block):
         result = function(*arguments, **keywords)
-        if isinstance(result, _LAZY):
+        if isinstance(result, _LAZY_RESULTS):
             raise TypeError(
                 f"A function that is called inside of a ledger must not return a {type(result).__name__}: the rest of its work "
                 "would be done outside. Return a list."

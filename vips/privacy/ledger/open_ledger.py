@@ -183,17 +183,17 @@ def paying(*sent: SentFrom) -> Block | None:
         If blocks of several ledgers could be meant.
     """
     process = _process
-    own = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
+    direct = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
     general = list(process.blocks.values())
-    if not own and OUTSIDE in sent:  # still open, because a worker that was forked inside may outlive the block
+    if not direct and OUTSIDE in sent:  # still open, because a worker that was forked inside may outlive the block
         general += process.inherited(open_still=True)
-    elif not own:
+    elif not direct:
         general += [*process.inherited(), *process.calls.values()]
-    found = own + general
-    for block in found:
-        if not block.is_same_ledger(found[0]):
+    candidates = direct + general
+    for block in candidates:
+        if not block.is_same_ledger(candidates[0]):
             raise LedgerError(
-                f"It is not clear which ledger pays for this fit, {found[0].path} or {block.path}: it was sent from inside of "
-                "a block of one, and runs inside of a block of the other. Leave one of the blocks first."
+                f"It is not clear which ledger pays for this fit, {candidates[0].path} or {block.path}: it was sent from "
+                "inside of a block of one, and runs inside of a block of the other. Leave one of the blocks first."
             )
-    return found[0] if found else None
+    return candidates[0] if candidates else None

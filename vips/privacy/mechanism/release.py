@@ -56,6 +56,6 @@ class IndependentNoise(Mechanism):
 
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
         for name, block in self._blocks.items():
-            rho, own = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
-            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * own))
+            rho, fresh = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
+            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * fresh))
         return dict(self._std)
