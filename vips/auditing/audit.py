@@ -75,7 +75,7 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
     - A model and plan that keep their promises, and whose output does not vary by chance, fail with probability at most 1e-6.
     - A lower bound on ε above the claim refutes the claim with that confidence. If trials are not independent, as the claim
       says, the claim is wrong anyway.
-    - A passed audit proves nothing: it looked at some records, some posteriors, and one run of one implementation.
+    - A passed audit proves nothing: it looked at some records, at some posteriors, and at one implementation.
       docs/audit.md lists what it cannot find.
     - Classes and modules of the model's author, the environment and global generators are put back.
 

@@ -164,7 +164,7 @@ def _thresholds(plan: PrivacyPlan) -> np.ndarray:
 
 
 def _lowest(successes: int, n: int, level: float) -> float:
-    """Lower bound on a probability that fails with probability at most ``level``; Clopper and Pearson (1934)."""
+    """Lower bound on a probability, too high with probability at most ``level``; Clopper and Pearson (1934)."""
     return float(stats.beta.ppf(level, successes, n - successes + 1)) if successes > 0 else 0.0
 
 

@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The outcome of :func:`vips.audit`. It is computed from records without protection: it is not private.
+    """The outcome of :func:`vips.audit`. It is not private: it is computed from records without protection.
 
     ``str()`` lists every finding, ``to_dict()`` gives plain numbers and strings.
 

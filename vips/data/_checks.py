@@ -48,7 +48,7 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
 
 
 def _checked(X, y) -> tuple:
-    # As a plain array: a matrix or masked array would index and compare in ways of its own, for some records only.
+    # A plain array: a matrix or masked array would index and compare differently, for some records only.
     X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     check_dtype(X, "X")
     if X.ndim != 2:

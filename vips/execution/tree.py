@@ -36,7 +36,7 @@ def add(totals: Iterable[Totals]) -> Totals:
 
 
 class TreeSum:
-    """The sum of totals that come one after the other, added as a tree: 16 neighbours to one, 16 of these to one, and so on.
+    """Adds totals that arrive one after the other as a tree: 16 neighbours to one, 16 of these to one, and so on.
 
     The order of additions depends on the number of totals alone. It is that of ``add`` applied level by level, as on a
     cluster. One unfinished sum is kept for each level.

@@ -165,7 +165,7 @@ class Journal:
             self._run.release(step)
 
     def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
-        """Write the state after a step. Nothing of the step must be used, shown or logged before this returns."""
+        """Write the state after a step. Its values must not be used, shown or logged before this returns."""
         if self._path is None:
             return
         arrays = {f"noisy/{name}": value for name, value in noisy.items()}
