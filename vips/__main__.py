@@ -11,7 +11,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; 0, or 2 with a line on the error stream."""
+    """Run one command; returns 0, or 2 after a line on the error stream."""
     options = _parser().parse_args(arguments)
     try:
         options.run(options)
@@ -28,7 +28,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan",
         help="ε, noise or number of steps from the other two",
-        description="Give two of --epsilon, --noise-multiplier and --n-steps; the third is answered.",
+        description="Give two of --epsilon, --noise-multiplier and --n-steps; the third is computed.",
     )
     plan.add_argument("--delta", type=float, required=True)
     plan.add_argument("--epsilon", type=float)
@@ -46,15 +46,15 @@ def _parser() -> argparse.ArgumentParser:
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
     for name, run, what in (
-        ("show", _show, "history, and what is left"),
-        ("head", _head, "number and hash of the last entry, to be kept elsewhere"),
+        ("show", _show, "history and remaining budget"),
+        ("head", _head, "number and hash of the last entry; keep them elsewhere"),
         ("verify", _verify, "check every hash"),
         ("close", _close, "end a run that was killed, and give back its unreleased steps"),
     ):
         action = actions.add_parser(name, help=what, description=what)
         action.add_argument("file")
         if name == "verify":
-            action.add_argument("--head", help="as printed by `head` before")
+            action.add_argument("--head", help="what `head` printed earlier")
         if name == "close":
             action.add_argument("name", metavar="run", help="name of the run, as `show` prints it")
         action.set_defaults(run=run)
@@ -84,8 +84,8 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     ledger = PrivacyLedger.open(options.file)
-    left = ledger.remaining()
-    budget = max(left["filter_budget"], 1e-300)  # everything may have been set apart
+    remaining = ledger.remaining()
+    budget = max(remaining["filter_budget"], 1e-300)  # 0 if the whole budget is set apart for declared fits
     lines = [f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}"]
     for entry in ledger.history():
         if entry["kind"] == "declare":
@@ -97,7 +97,7 @@ def _show(options: argparse.Namespace) -> None:
         lines.append(
             f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}"
         )
-    share = max(0.0, left["divergence"]) / budget
+    share = max(0.0, remaining["divergence"]) / budget
     lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
     print("\n".join(map(printable, lines)))
 

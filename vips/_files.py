@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: beside their place, synced, and renamed."""
+"""Atomic file writes: a temporary file in the same folder is written, synced and renamed."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ __all__ = ["sync_folder", "whole_file"]
 
 @contextmanager
 def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator[BinaryIO]:
-    """A new file to write, which takes its place when the block ends without an error.
+    """Open a new file for writing; it replaces ``path`` when the block ends without an error.
 
-    The permissions and the owner of a file that it replaces are kept, and a symbolic link is followed.
+    The new file keeps the permissions and the owner of the file that it replaces. A symbolic link is followed.
 
     Parameters
     ----------
     path : str or path
     partial : path, optional
-        Name until then, in the same folder. It stays if the block raises or the process is killed, so that somebody can see
-        that it was there. None is a name of this call's own, which is removed if the block raises.
+        Name of the file until then, in the same folder. It stays if the block raises or the process is killed, so that a later
+        start sees it. None uses a new name, and removes the file if the block raises.
 
     Raises
     ------
     OSError
-        If it cannot be written; what was there before is still there. FileExistsError if ``partial`` is there.
+        If the file cannot be written; ``path`` is then unchanged. FileExistsError if ``partial`` exists.
     """
     path = Path(os.path.realpath(path))
-    own = partial is None
+    is_temporary = partial is None
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial") if partial is None else partial
     try:
         with _created(partial, like=path) as file:
@@ -41,7 +41,7 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
             os.fsync(file.fileno())
         os.replace(partial, path)
     except BaseException:
-        if own:
+        if is_temporary:
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
@@ -49,7 +49,7 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
 
 @contextmanager
 def _created(path: Path, like: Path) -> Iterator[BinaryIO]:
-    """A new file, with permissions and owner of ``like`` if that exists."""
+    """A new file, with the permissions and owner of ``like`` if that exists."""
     try:
         old = like.stat()
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def _created(path: Path, like: Path) -> Iterator[BinaryIO]:
 
 
 def _kept_mode(descriptor: int, old: os.stat_result) -> int:
-    """The permissions of a file; without those of its group, if the new one cannot have that group."""
+    """Give the new file the old owner and group, and return the old mode; without group permissions if the group fails."""
     with suppress(OSError):
         os.fchown(descriptor, old.st_uid, -1)
     try:
@@ -73,7 +73,7 @@ def _kept_mode(descriptor: int, old: os.stat_result) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable, where the system can and lets us."""
+    """Make a rename in a folder durable, where the system allows it."""
     if os.name != "posix":
         return
     with suppress(OSError):

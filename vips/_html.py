@@ -1,6 +1,6 @@
 """Tables for notebooks: the only place outside of the HTML report that makes HTML.
 
-Elements are built as a tree, which escapes every text and attribute when it is written.
+Elements form a tree; writing the tree escapes every text and attribute.
 """
 
 from __future__ import annotations
@@ -22,20 +22,19 @@ def html_table(
     *,
     prose: bool = False,
 ) -> str:
-    """A table whose first column names the rows. Everything in it is text.
+    """A table whose first column names the rows. Every object is shown as its ``str``.
 
     Parameters
     ----------
     caption : object
-        All texts are ``str`` of what is given.
     heads : sequence
-        Of the columns; empty for a table without a head.
+        Headings of the columns; empty for a table without a head.
     rows : iterable of sequences
         Each as long as ``heads``, if there are heads. Without rows there is no table, only the notes.
     notes : iterable
         Paragraphs below the table.
     prose : bool
-        Cells hold sentences: they are aligned at the left and at the top.
+        Cells hold sentences, aligned at the left and at the top.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Text from outside, such as names from a file, as a terminal may show it."""
+"""Makes text from outside, such as names in a file, safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import unicodedata
 
 __all__ = ["printable"]
 
-# Control characters, halves of characters, and separators of lines and paragraphs.
+# Control characters, surrogates, and separators of lines and paragraphs.
 _CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))
 # The characters that change the direction of writing: Unicode's property Bidi_Control.
 _DIRECTIONS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

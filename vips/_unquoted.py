@@ -1,4 +1,4 @@
-"""What an error may say where its own words could quote a record."""
+"""How to report an error whose message could quote a record."""
 
 from __future__ import annotations
 

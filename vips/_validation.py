@@ -26,7 +26,7 @@ def check_number(
     open_low: bool = False,
     open_high: bool = False,
 ) -> None:
-    """Raise ValueError unless ``value`` is a real number (no boolean) in the range; ``allowed`` says it in words."""
+    """Raise ValueError unless ``value`` is a real number (no boolean) in the range; ``allowed`` is the range in words."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if is_number and isinstance(value, np.generic):
         value = value.item()  # comparisons in float16 would overflow
@@ -61,12 +61,12 @@ def check_level(level: object) -> None:
 
 
 def check_dtype_of_computation(dtype: object) -> None:
-    """Raise ValueError unless it is single or double precision."""
+    """Raise ValueError unless ``dtype`` is single or double precision."""
     if np.dtype(dtype) not in (np.float32, np.float64):
         raise ValueError(f"`dtype` must be numpy.float32 or numpy.float64, got {dtype!r}.")
 
 
 def check_schedule(schedule: object, example: str) -> None:
-    """Raise ValueError unless it is None or can be called with a step; ``example`` is what to write."""
+    """Raise ValueError unless ``schedule`` is None or callable; ``example`` shows what to write."""
     if schedule is not None and not callable(schedule):
         raise ValueError(f"`schedule` must be a function of the step, e.g. {example}, got {schedule!r}.")

@@ -25,7 +25,7 @@ from vips.statistics import NoisyTotals
 
 __all__ = ["run"]
 
-# A fit shorter than this (seconds) shows no progress bar; elsewhere than on a terminal none is shown at all.
+# Seconds before a progress bar appears. Outside of a terminal there is none.
 PROGRESS_DELAY = 3.0
 
 
@@ -37,23 +37,23 @@ def run(model, data, plan, journal, executor=None):
     model : ConjugateExponentialModel
     data : DataSource
     plan : PrivacyPlan
-        With its clip norm filled in.
+        With a clip norm.
     journal : Journal
-        Writes down what is released, and where an interrupted fit stopped.
+        Records each released step in ledger and checkpoint; says where an interrupted fit stopped.
     executor : Executor, optional
-        Who computes the sums; see ``vips.execution.resolve``. Noise is drawn here, whoever does.
+        Computes the sums; see ``vips.execution.resolve``. Noise is always drawn in this process.
 
     Returns
     -------
     posterior
-        What ``model.to_posterior`` made of the last average.
+        ``model.to_posterior`` of the last average.
     noisy_totals : NoisyTotals
-        That average, and the noise in it.
+        The last average, and the noise in it.
 
     Guarantees
     ----------
     - The data enter only through ``clipped_sum``, once per step, and each record's share in it has norm ≤ C.
-    - The noise of a step is drawn once, on the whole sum, after which the data are not looked at again in that step.
+    - The noise of a step is drawn once, on the whole sum. After that, the step does not use the data again.
     - A noisy total is entered in the ledger, and its step written to the checkpoint, before the next step uses it.
     - The number of steps, the shapes and the scale factors are public numbers of the plan and the model.
     """
@@ -84,20 +84,20 @@ def run(model, data, plan, journal, executor=None):
 def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
     """Σ over the sample of step ``t`` of each record's statistics, scaled into the ball of radius C.
 
-    ``workers`` compute it partition by partition (``vips.execution.partitions``); None does it here.
+    ``workers`` compute it partition by partition (``vips.execution.partitions``); None computes it in this thread.
 
     Guarantees
     ----------
     - Adding or removing one record changes the result, divided by block scales, by at most C in L2 norm.
-    - With ``noise="discrete"`` the sum is in whole units of the plan's lattice, and exact: a function of the set of
-      records in the sample, whatever their order, the chunks and who computes.
-    - An empty sample, a defective record or none at all is ordinary input: nothing is raised because of a record,
-      unless ``on_invalid="raise"`` asks for it.
-    - It is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
+    - With ``noise="discrete"`` the sum is in whole units of the plan's lattice, and exact: it depends on the set of
+      sampled records only, not on their order, chunks or executor.
+    - An empty sample, a defective record and an empty data set are ordinary input: no record raises an error, unless
+      ``on_invalid="raise"`` asks for it.
+    - The result is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
     task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
     total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t, lambda: data.sizes))
-    if plan.rounds_records:  # of whole numbers, both triangles are the same
+    if plan.rounds_records:  # rounding made them symmetric already
         return total
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
 

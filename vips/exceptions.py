@@ -1,4 +1,4 @@
-"""Every error and warning of vips that somebody may want to catch. Tracebacks name them as they are imported: ``vips.X``."""
+"""Errors and warnings of vips that users may want to catch. Tracebacks show them as they are imported: ``vips.X``."""
 
 __all__ = [
     "CheckpointError",
@@ -12,7 +12,7 @@ __all__ = [
 
 
 class InvalidRecordError(ValueError):
-    """A record is not valid, and the fit was told to stop at one, or is not private."""
+    """A record is invalid, and the fit is not private or has ``on_invalid="raise"``."""
 
     __module__ = "vips"
 
@@ -24,7 +24,7 @@ class PartitionError(RuntimeError):
 
 
 class SourceError(ValueError):
-    """A part of the data cannot be read or is not what was declared. The message names the part and the public fact."""
+    """A part of the data cannot be read, or is not as declared. The message names the part and the public fact."""
 
     __module__ = "vips"
 
@@ -36,18 +36,18 @@ class CheckpointError(ValueError):
 
 
 class LedgerError(ValueError):
-    """A ledger refuses, or its file is damaged or foreign. Nothing was changed."""
+    """A ledger refuses a request, or its file is damaged or not a ledger. Nothing was changed."""
 
     __module__ = "vips"
 
 
 class PrivacyBudgetError(LedgerError):
-    """The budget has no room for what was asked."""
+    """The rest of the budget is too small for the request."""
 
     __module__ = "vips"
 
 
 class PrivacyWarning(UserWarning):
-    """Something about a guarantee that a user should know; it never depends on a record."""
+    """A fact about a privacy guarantee that users should know. It never depends on a record."""
 
     __module__ = "vips"

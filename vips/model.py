@@ -1,7 +1,7 @@
 """The contract between a model and the engine.
 
 A model answers two questions: what are these records' expected statistics, given the current posterior; and what valid
-posterior does a (noisy) average of totals give. Sampling, clipping, noise and accounting are the engine's.
+posterior does a (noisy) average of totals give. The engine does sampling, clipping, noise and accounting.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from vips.step_size import RobbinsMonro
 __all__ = ["ConjugateExponentialModel", "Records"]
 
 
-# What a non-private fit takes as it is; anything else is converted to the first.
+# Dtypes that a non-private fit keeps; others are converted to the first.
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
 
 
@@ -51,7 +51,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
     privacy_ : PrivacyReport
         What the fit did to the data and what that costs.
     noisy_totals_ : NoisyTotals
-        Of a private fit: the average of noisy totals that the posterior is made of, and the noise in it.
+        Private fits only: the average of noisy totals from which the posterior was computed, and the noise in it.
 
     Privacy
     -------
@@ -60,37 +60,37 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
-    # Whether records reach this model without labels, those passed to `fit` and those that a data source holds.
+    # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
-    # Whether it needs one label for each record: then partitions with others are refused, whoever is in the sample.
+    # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.
     takes_one_label = False
-    # Whether a record's statistics are the same to the last bit whatever else is in the chunk, by the model's own doing: see
+    # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False
 
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
-        """What is summed. Independent of the data (the number of columns is public)."""
+        """The arrays that are summed. They must not depend on the data (the number of columns is public)."""
 
     @abstractmethod
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Starting point of the average of full-data totals, by block. Never a function of the data."""
 
     def prepare(self, posterior) -> None:
-        """Compute, once and for all records, what E-steps need of the last posterior and keep with it; nothing by default.
+        """Compute what all E-steps need from the last posterior, and store it there; does nothing by default.
 
-        Called before several threads begin, each of which would compute it for itself.
+        Called before several threads start: each of them would compute it again.
         """
 
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
         """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.
 
-        A record's statistics depend on that record and the posterior, to the last bit: where an E-step iterates, or decides
-        between near-ties, a last bit that depends on the number of records can become a large difference, for all records at
-        once. Matrix products round in a way that depends on their number. So, unless :attr:`exact_rows` says that this method
-        sees to it by itself (with ``vips.rowwise_product``, say), a private fit gives it as many records each time: chunks are
-        filled up by repeating a record, whose copies count for nothing, and BLAS has one thread.
+        A record's statistics must depend on that record and the posterior only, to the last bit. Matrix products round
+        differently for different numbers of records; where an E-step iterates, or decides between near-ties, such a difference
+        in the last bit can grow large, for all records at once. Set :attr:`exact_rows` if this method prevents that (with
+        ``vips.rowwise_product``, say). Otherwise a private fit passes the same number of records in every call: it fills chunks
+        up with copies of a record, which get weight 0, and gives BLAS one thread.
         """
 
     @abstractmethod
@@ -108,8 +108,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
     @property
     def noise_aware_posterior_(self):
-        """What a private fit knows of the parameters if its noise is taken into account; ``posterior_`` takes noisy totals at
-        face value. Post-processing of what was released: it costs no budget.
+        """Posterior of the parameters that accounts for the noise of a private fit; ``posterior_`` takes noisy totals at face
+        value. It is computed from released values only, so it costs no budget.
 
         Raises
         ------
@@ -156,18 +156,17 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         self._chunk_size = value
 
     def default_chunk_size(self) -> int:
-        """:attr:`chunk_size` unless it is set."""
+        """Value of :attr:`chunk_size` unless it is set."""
         return 1024
 
     def valid_records(self, records) -> np.ndarray:
-        """Which records can be used at all, one boolean each; by default those whose numbers are all finite, in columns that
-        exist."""
+        """Which records can be used, one boolean each. By default, those whose numbers are all finite, in existing columns."""
         if isinstance(records, Records):
             return _usable_rows(records.X) & _usable_rows(records.y)
         return _usable_rows(records)
 
     def check_arguments(self) -> None:
-        """Raise TypeError or ValueError for constructor arguments that cannot work: those of every model, and this one's."""
+        """Raise TypeError or ValueError for constructor arguments that cannot work."""
         if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
             raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
@@ -175,15 +174,15 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         self.check_parameters()
 
     def check_parameters(self) -> None:
-        """Raise ValueError for constructor arguments that cannot work. Runs before the data are touched."""
+        """Raise ValueError for this model's own arguments that cannot work. Runs before the data are touched."""
 
     def check_features(self) -> None:
         """Raise ValueError if ``n_features_in_`` columns (a public number) cannot work. Runs before values are used."""
 
     def least_posterior_size(self) -> int:
-        """How many numbers a posterior has at least, by the settings alone; :func:`vips.load` refuses a file with fewer.
+        """Smallest size of a posterior (count of numbers), given the settings; :func:`vips.load` refuses a smaller one.
 
-        Only for posteriors that grow faster than the blocks.
+        Override it for posteriors that grow faster than the blocks.
         """
         return 0
 
@@ -210,16 +209,16 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         Parameters
         ----------
         X : array, memory-mapped array or CSR matrix of shape (n_records, n_features); or a data source
-            Sources, with their labels in them: ``vips.data``. A Dask collection is one.
+            Sources (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
         ledger : PrivacyLedger, optional
-            Charged with all steps before a value is read. None is the ledger that is open around the call, if any.
+            Charged with all steps before a value is read. None is the ledger whose block encloses the call, if any.
         checkpoint : path, optional
-            File that is rewritten after every step, with released values only. If it exists, the fit goes on from it.
+            File that is rewritten after every step, with released values only. If it exists, the fit continues from it.
         executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-            Who computes the sums, partition by partition; noise is drawn here. It changes no result beyond rounding; see
-            docs/scale.md.
+            Computes the sums, partition by partition; noise is always drawn in this process. Executors differ by rounding only;
+            see docs/scale.md.
 
         Returns
         -------
@@ -231,9 +230,9 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
             Private fits: from public facts only (arguments, dtype, number of columns), before a value is read;
             defective records count for nothing. Non-private fits validate values as scikit-learn does.
         LedgerError, CheckpointError
-            If the budget has no room, or ledger or checkpoint belong to something else. Nothing is changed then.
+            If the rest of the budget is too small, or ledger or checkpoint belong to another fit. Nothing is changed then.
         SourceError, PartitionError
-            If a part of a source cannot be read or is not as declared, or workers fail: before that step's noise is drawn.
+            If a part of a source cannot be read or is not as declared, or workers fail. No noise is drawn for that step.
         """
         self.check_arguments()
         executor = executors.resolve(executor)
@@ -265,7 +264,9 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
             try:
                 journal.close()
             except (OSError, LedgerError) as failed:
-                error.add_note(f"The ledger could not be told, and the run stays charged until it is closed: {failed}")
+                error.add_note(
+                    f"The ledger could not be written, and the run stays charged until it is closed: {failed}"
+                )
             finally:
                 self._forget()  # a half-fitted model must not look fitted
             raise
@@ -279,7 +280,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         Parameters
         ----------
         path : str or path
-            Replaced if it exists, whole or not at all.
+            An existing file is replaced atomically.
 
         Raises
         ------
@@ -302,13 +303,13 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return self._copied(copy.deepcopy(self.__dict__, memo))
 
     def _copied(self, state: dict) -> Self:
-        """A copy stays here; only what is pickled is sent."""
+        """Without ``__getstate__``: a copy stays in this process, only pickling sets ``_sent_from``."""
         copied = type(self).__new__(type(self))
         copied.__dict__.update(state)
         return copied
 
     def __sklearn_clone__(self) -> Self:
-        """The same settings without anything learnt; :attr:`chunk_size` is one, and so is where it was sent from."""
+        """The same settings, including :attr:`chunk_size` and ``_sent_from``, without fitted attributes."""
         cloned = super().__sklearn_clone__()
         kept = ("_chunk_size", "_sent_from")
         cloned.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
@@ -320,15 +321,15 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return tags
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
-        """The ledger to charge, after a check that the fit can be charged at all."""
+        """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        around = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
-        if ledger is not None and around is not None and ledger.identity != around.identity:
+        enclosing = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
             raise LedgerError(
-                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {around.path}: charge one of them."
+                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
             )
-        ledger = ledger or around
+        ledger = ledger or enclosing
         if ledger is not None and not self.is_private:
             raise LedgerError(
                 "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "
@@ -351,7 +352,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         source = as_source(X, None if self.ignores_labels else y)
         if source is None:
             return self._checked_arrays(X, y)
-        if isinstance(source, InMemoryData):  # which looked at nothing: a dtype may let an error depend on a record
+        if isinstance(source, InMemoryData):  # not checked yet: for some dtypes an error could depend on a record
             return self._checked_arrays(*source.arrays).divided_like(source)
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:
@@ -376,11 +377,11 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return InMemoryData(X, y)
 
     def _validated(self, X, *y, **settings):
-        """Arrays of numbers, dense or CSR; looks at values. ``settings`` are those of ``validate_data``."""
+        """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
         return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)
 
     def check_values(self, X, y) -> None:
-        """Further checks of the values in a non-private fit; may raise whatever helps."""
+        """Further checks of the values in a non-private fit; may raise, and name values."""
 
     def _forget(self) -> None:
         self.__dict__.pop("_noise_aware", None)
@@ -389,8 +390,10 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
 
 def _usable_rows(X) -> np.ndarray:
-    """Rows without NaN or inf, and of CSR without columns that do not exist: SciPy's ``toarray`` and products would write such
-    an entry into another record's row, or beyond the array. Shape (n_records,)."""
+    """Which rows have only finite numbers and, in CSR, only existing columns; shape (n_records,).
+
+    SciPy's ``toarray`` and products would write an entry of another column into another record's row, or beyond the array.
+    """
     if sp.issparse(X):
         bad = (X.indices < 0) | (X.indices >= X.shape[1])
         return rows_without(bad | ~np.isfinite(X.data), X.indptr)

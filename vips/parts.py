@@ -1,7 +1,6 @@
-"""What a model says of itself to whoever compares or reports fits: parts of its posterior, names, scores, signal.
+"""How a model describes itself to comparisons and reports: parts of its posterior, names, scores, signal.
 
-Every method has a default, so that a model of one's own is compared without writing any. Held-out scores are what a class
-has to say itself.
+Every method has a default, so that any model can be compared. Only held-out scores need code in the class.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ class Part:
     name : str
     distribution : one of ``vips.expfam.divergences.FAMILIES`` or ``NO_DIVERGENCE``
     label : callable
-        From an index into the array of means to the name of that parameter. A function of a module or a ``partial`` of one, not
-        a closure: those cannot be pickled.
+        Maps an index into the array of means to the name of that parameter. A function of a module or a ``partial`` of one:
+        closures cannot be pickled.
     columns : list of str
         Words or names of features.
     are_parameters : bool
-        False for scales of the prior, which are compared but do not count as movers.
+        False for scales of the prior, which are compared but not listed among the parameters that moved most.
     """
 
     name: str
@@ -56,13 +55,13 @@ class Part:
 
 @dataclass(frozen=True)
 class Score:
-    """A number that records have together.
+    """A score of a set of records, which can be bootstrapped.
 
     Attributes
     ----------
     name : str
     of_counts : callable
-        From how often each record is taken, shape (n_resamples, n_records), to the score of each resample.
+        Maps how often each record is drawn, shape (n_resamples, n_records), to the score of each resample.
     """
 
     name: str
@@ -75,11 +74,11 @@ class SelfDescription:
     Attributes
     ----------
     unit : str
-        What one record is, in words: what is protected.
+        What one record is, in words: the unit that is protected.
     needs_labels : bool
         Whether the model predicts a y.
     settings_of_meaning : tuple of str
-        Arguments that say what parameters are parameters of: two fits are compared only where these agree.
+        Arguments that decide what the parameters mean: two fits must agree in them to be compared.
     """
 
     unit = "one record"
@@ -92,7 +91,7 @@ class SelfDescription:
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """The distributions of a posterior, the noise-aware one included; one, named "parameters", by default.
+        """The distributions of a posterior, noise-aware or not; by default a single one, named "parameters".
 
         Raises
         ------
@@ -110,8 +109,8 @@ class SelfDescription:
         return [Part("parameters", posterior, label, columns)]
 
     def components(self, posterior) -> tuple[np.ndarray, str] | None:
-        """Rows that stand for latent components, shape (n_components, n_columns), and the distance by which two fits are
-        matched: "hellinger" or "euclidean". None where components have an order, or there are none."""
+        """One row per latent component, shape (n_components, n_columns), and the distance by which two fits are matched:
+        "hellinger" or "euclidean". None if there are no components, or their order has a meaning."""
         return None
 
     def in_order(self, posterior, order: np.ndarray):
@@ -119,18 +118,18 @@ class SelfDescription:
         raise NotImplementedError(f"{type(self).__name__} has no latent components.")
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Scores of records that were not fitted; none by default, and none with ``noise_aware`` where the model does not
-        predict with its noise-aware posterior."""
+        """Scores of records that were not fitted; none by default. With ``noise_aware``, an empty list unless the model
+        predicts with its noise-aware posterior."""
         return []
 
     def predictions(self, X) -> np.ndarray | None:
-        """What the model says of each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
+        """Predictions for each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
         return None
 
     def signal(self) -> dict[str, float]:
-        """Share of signal in each block that a private fit released: 1 less the noise's mean square over the block's.
+        """Share of signal in each block that a private fit released: 1 - (mean square of the noise) / (that of the block).
 
-        0 where nothing stands out of the noise, 1 without noise. Released values only.
+        0 where noise hides everything, 1 without noise. Computed from released values only.
         """
         if not hasattr(self, "noisy_totals_"):
             return {}

@@ -1,4 +1,4 @@
-"""Reading fitted models: no code is looked up by name in a file, so that a file from elsewhere cannot run any."""
+"""Reads fitted models. It never looks code up by a name in the file, so that a file from elsewhere cannot run code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def load(
     ----------
     path : str or path
     model_class : class, optional
-        Needed for a model class that is not part of vips: no code is looked up by name in a file.
+        Needed for a model class that is not part of vips.
 
     Raises
     ------
     ValueError
-        If the file is not a saved model, or comes from a newer version, or from a class that is not known.
+        If the file is not a saved model, or comes from a newer version or an unknown class.
     """
     known = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
     return load_model(path, {cls.__name__: cls for cls in known})

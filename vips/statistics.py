@@ -46,8 +46,8 @@ class RecordStatistics(ABC):
     Attributes
     ----------
     sums_are_new : bool
-        Whether the two methods for sums return new arrays each time, which nobody else keeps or writes to: they are added to
-        without a copy. False unless a class says so.
+        Whether the two methods for sums return new arrays in every call, to which nothing else refers: the caller adds to them
+        in place. False by default.
     """
 
     sums_are_new = False
@@ -66,7 +66,7 @@ class RecordStatistics(ABC):
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """Σ_n of each record's ``w_n s_n`` rounded to the lattice, in whole units (int64): exact in any order.
 
-        What ``noise="discrete"`` sums. This way of doing it is right and slow, one record at a time; overwrite it. A
+        Used with ``noise="discrete"``. This implementation is correct but slow, one record at a time; override it. A
         record's rounded share must be a function of that record, its weight and the posterior alone, to the last bit.
         """
         total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
@@ -102,15 +102,15 @@ class DenseStatistics(RecordStatistics):
             if array.shape[1:] != block.shape:
                 raise ValueError(f"Block {name!r} is declared {block.shape}, its statistics are {array.shape[1:]}.")
             norms = np.hypot(norms, row_norms(array) / block.scale)
-        # rounding in the sums of squares must not make a norm smaller than it is
+        # 1e-9 exceeds the rounding in the sums of squares, so that no norm is under-reported
         return norms * (1.0 + 1e-9)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
-        everyone = len(present) == len(weights)
+        all_present = len(present) == len(weights)
         weights = weights[present]
         return {
-            name: np.tensordot(weights, array if everyone else array[present], axes=1)
+            name: np.tensordot(weights, array if all_present else array[present], axes=1)
             for name, array in self._arrays.items()
         }
 
@@ -125,14 +125,14 @@ class DenseStatistics(RecordStatistics):
 
 @dataclass(frozen=True)
 class NoisyTotals:
-    """What a fit knows of its data in the end: released, hence public.
+    """The final noisy totals of a fit: released, hence public.
 
     Parameters
     ----------
     average : dict of str to ndarray
         Running average of noisy full-data totals, by block.
     noise_std : dict of str to float
-        Standard deviation of the noise in an entry; off the diagonal of a symmetric block ÷ √2.
+        Standard deviation of the noise in an entry, by block; off the diagonal of a symmetric block, divide it by √2.
     """
 
     average: dict[str, np.ndarray]

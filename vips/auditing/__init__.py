@@ -1,1 +1,1 @@
-"""Finds models that break their promises, and plans that break theirs: ``vips.audit``."""
+"""Finds models and plans that break their promises: ``vips.audit``."""

@@ -1,4 +1,4 @@
-"""Does a model keep its promises, and does a plan keep its own? Checks that can find a leak, and cannot prove there is none.
+"""Do a model and its plan keep their promises? The checks here can find a leak; they cannot prove that there is none.
 
 records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (search, chunks)
         ─▶ fits with fixed noisy totals: nothing else may differ               (replay, compare)
@@ -43,27 +43,27 @@ LARGEST_BATCHED = 4000
 def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = None) -> AuditReport:
     """Look for ways in which a private fit of ``model`` would break its guarantee.
 
-    Neighbouring data sets are made from ``X`` and from records that are built to hurt; the model's clipped sums, whole
-    fits, noise and samples are compared with what its plan states; and canaries give a lower bound on ε, which must not
-    exceed the plan's claim. An audit looks at records, so that its report is **not private**: use public or synthetic
-    records of the right shape.
+    An audit makes neighbouring data sets from ``X`` and from hostile records. It compares the model's clipped sums, whole
+    fits, noise and samples with what the plan states. Canaries give a lower bound on ε, which must not exceed the plan's
+    claim. An audit looks at records, so that its report is **not private**: use public or synthetic records of the right
+    shape.
 
     Parameters
     ----------
     model : ConjugateExponentialModel
         With a private plan as ``privacy``. It is cloned, never changed.
     X : array or CSR matrix of shape (n_records, n_features)
-        At least two records; at most 200 are used. Whole numbers are attacked as floats, too, where the model takes them.
+        At least two records; at most 200 are used. Integers are converted to floats, unless the model refuses floats.
     y : array of shape (n_records, ...), optional
     n_runs : int
-        Trials of the plan's mechanism with and without a canary. 0 leaves out everything statistical.
+        Trials of the plan's mechanism with and without a canary. 0 leaves out all statistical checks.
     random_state : None, int or Generator
         Seeds the search for records. Samples and noise come from the operating system, as in a fit.
 
     Returns
     -------
     AuditReport
-        One finding for each thing that was checked; ``passed`` if none failed.
+        One finding for each check; ``passed`` if none failed.
 
     Raises
     ------
@@ -72,11 +72,11 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
 
     Guarantees
     ----------
-    - A model and plan that keep their promises, and say nothing by chance, fail with probability at most 1e-6.
-    - A lower bound on ε above the claim refutes the claim with that confidence: trials are what the claim says they are,
-      independent, or else it is wrong already.
-    - A passed audit proves nothing: it looked at some records, some posteriors, and one implementation at work. What it
-      cannot find is listed in docs/audit.md.
+    - A model and plan that keep their promises, and whose output does not vary by chance, fail with probability at most 1e-6.
+    - A lower bound on ε above the claim refutes the claim with that confidence. If trials are not independent, as the claim
+      says, the claim is wrong anyway.
+    - A passed audit proves nothing: it looked at some records, at some posteriors, and at one implementation.
+      docs/audit.md lists what it cannot find.
     - Classes and modules of the model's author, the environment and global generators are put back.
 
     Examples
@@ -112,7 +112,7 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
 
 @dataclass
 class _Audit:
-    """One audit: the model, its plan with the clip norm filled in, records to start from, and what is around."""
+    """One audit: the model, its plan with a clip norm, records to start from, and the surroundings of the model."""
 
     model: object
     plan: PrivacyPlan
@@ -125,7 +125,7 @@ class _Audit:
         table = table.take(np.sort(rng.permutation(len(table))[:LARGEST_TABLE]))
         audit = cls(model, model.privacy, table.as_float(), rng, surroundings)
         shown, fitted, _ = audit.fit(audit.table)
-        if shown.error is not None:  # perhaps the model takes whole numbers only
+        if shown.error is not None:  # perhaps the model takes integers only
             audit.table = table
             shown, fitted, _ = audit.fit(table)
         if shown.error is not None:
@@ -152,12 +152,12 @@ class _Audit:
         return clone(self.model).set_params(privacy=plan, random_state=0)
 
     def fit(self, table: Table, kind: str = "noisy", surroundings: Surroundings | None = None):
-        """A fit with fixed totals: what it showed, the fitted model, its posteriors."""
+        """A fit with fixed totals: its replay, the fitted model, its posteriors."""
         plan = frozen(self.plan, len(table), n_steps=min(self.plan.n_steps, 3), kind=kind)
         return replay(self.make(plan), plan, table, surroundings)
 
     def sums(self) -> tuple[Search, list[Finding]]:
-        """The search that matters to the plan, and the findings of both."""
+        """The search for the plan's kind of noise, and the findings of both searches."""
         everyone = {"sampling": "full", "sampling_rate": 1.0, "batch_size": None, "n_records": None, "n_steps": 1}
         plan = replace(self.plan, noise="gaussian", **everyone)
         plain, exact = Search("gaussian"), Search("discrete")
@@ -181,7 +181,7 @@ class _Audit:
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
     def replays(self) -> list[Finding]:
-        """Fits to neighbours; each starts from the surroundings that were there before the audit."""
+        """Fits to neighbours; each starts from the surroundings as they were before the audit."""
         neighbours = self.neighbours()
 
         def fit(table: Table):
@@ -192,7 +192,7 @@ class _Audit:
         def shown(name: str, i: int) -> Replay:
             return fit(neighbours[name])[0]
 
-        fit(self.table)  # what only a first fit does to other modules is not of interest
+        fit(self.table)  # changes of other modules that only a first fit makes do not count
         reference, fitted, _ = fit(self.table)
         n_steps = fitted.privacy_.plan.n_steps
         others = {name: shown(name, 0) for name in neighbours}

@@ -5,15 +5,15 @@ symbol       meaning
 ===========  ====================================================================================================
 A, B         worlds with the canary, and without (under replace-one: with its opposite)
 z_t          noisy total of step t along the canary's direction, in units of C
-L            log-likelihood ratio of A to B given z_1 … z_T: the best test there is
+L            log-likelihood ratio of A to B given z_1 … z_T: the most powerful test
 TPR, FPR     share of trials of A, of B, with L above a threshold
 ===========  ====================================================================================================
 
 A mechanism that is (ε, δ)-differentially private has TPR ≤ e^ε FPR + δ, and the same with the worlds exchanged, at every
-threshold and for every δ. One Clopper-Pearson bound per rate and threshold, all at once with probability ``confidence``,
-gives a lower bound on ε for every δ. Thresholds are fixed beforehand, at quantiles of L under the claim. Where the claim is a
-Gaussian mechanism (no sampling, normal noise), the same rates bound μ = Φ⁻¹(TPR) - Φ⁻¹(FPR) (Dong, Roth and Su, 2022), which
-says more: all of the trade-off curve is used, not one point.
+threshold and for every δ. One Clopper-Pearson bound per rate and threshold, all valid together with probability
+``confidence``, gives a lower bound on ε for every δ. Thresholds are fixed beforehand, at quantiles of L under the claim. Where
+the claim is a Gaussian mechanism (no sampling, normal noise), the same rates bound μ = Φ⁻¹(TPR) - Φ⁻¹(FPR) (Dong, Roth and Su,
+2022), which is stronger: it uses the whole trade-off curve, not one point.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = ["CanaryBound", "canary_finding", "log_likelihood_ratio", "lower_bound
 
 DELTAS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 N_THRESHOLDS = 16
-SMALLEST_CLAIM = 0.05  # an ε below this is too small to be told from 0
+SMALLEST_CLAIM = 0.05  # an ε below this cannot be distinguished from 0
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class CanaryBound:
         The claim is ``plan.epsilon(delta)``.
     by_delta : dict of float to (claim, bound)
     n_trials : int
-        Of both worlds together.
+        In both worlds together.
     confidence : float
-        Of all bounds together.
+        Probability that all bounds hold together.
     mu_claim, mu_bound : float or None
         The same in terms of Gaussian differential privacy, where the claim is a Gaussian mechanism.
     """
@@ -70,7 +70,7 @@ class CanaryBound:
     @property
     def exceeded(self) -> bool:
         """Whether the claim is refuted, at any δ."""
-        # what an accountant's discretisation may leave out is far below this
+        # an accountant's discretisation error is far below this tolerance
         above = any(bound > claim * (1.0 + 1e-6) for claim, bound in self.by_delta.values())
         return above or (self.mu_bound is not None and self.mu_bound > self.mu_claim)
 
@@ -102,9 +102,9 @@ def lower_bound(ratios: np.ndarray, in_world_a: np.ndarray, plan: PrivacyPlan, c
         L, or any other score.
     in_world_a : ndarray of bool
     plan : PrivacyPlan
-        What is claimed.
+        Its ε is the claim.
     confidence : float
-        Probability with which no bound is above the truth.
+        Probability that no bound is above the truth.
     """
     claims = _claims(replace(plan, clip_norm=None))
     in_a, in_b = np.sort(ratios[in_world_a]), np.sort(ratios[~in_world_a])
@@ -153,7 +153,7 @@ def _claims(plan: PrivacyPlan) -> dict[float, float]:
 
 @lru_cache(maxsize=16)
 def _thresholds(plan: PrivacyPlan) -> np.ndarray:
-    """Quantiles of L under the claim, of both worlds alike; the claim is simulated, no run is looked at."""
+    """Quantiles of L under the claim, over both worlds. The claim is simulated; no run is used."""
     rng = np.random.default_rng(0)
     shape = (min(20_000, max(2_000, 2_000_000 // plan.n_steps)), plan.n_steps)
     ratios = []
@@ -164,7 +164,7 @@ def _thresholds(plan: PrivacyPlan) -> np.ndarray:
 
 
 def _lowest(successes: int, n: int, level: float) -> float:
-    """Lower bound on a probability that fails with probability at most ``level``; Clopper and Pearson (1934)."""
+    """Lower bound on a probability, too high with probability at most ``level``; Clopper and Pearson (1934)."""
     return float(stats.beta.ppf(level, successes, n - successes + 1)) if successes > 0 else 0.0
 
 

@@ -1,8 +1,8 @@
 """Canaries: records that move the sum by exactly C, along a direction that no other record touches.
 
-A canary's statistics have norm 10 C along one coordinate, so that the clip is at work. World A holds it; world B does not (or,
-under replace-one, holds its opposite). Many canaries share one run of the engine, each along a coordinate of its own:
-coordinates have independent noise, and rows independent coins, so that they are independent trials of one mechanism.
+A canary's statistics have norm 10 C along one coordinate, so that it is clipped. World A holds it; world B does not (or,
+under replace-one, holds its opposite). Many canaries share one run of the engine, each along a coordinate of its own.
+Coordinates have independent noise, and rows independent coins, so canaries are independent trials of one mechanism.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class _CanaryStatistics:
 
 
 class CanaryModel:
-    """What the engine needs of a model, with canaries as records. Its posterior is nothing.
+    """The methods that the engine needs of a model, for canaries as records. Its posterior is empty.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class CanaryModel:
 
     chunk_size = 1 << 20
     exact_rows = True
-    random_state = 0  # that sampling and noise depend on it would be seen
+    random_state = 0  # fixed, so that sampling and noise that depend on it are noticed
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:
         from vips.statistics import Block
@@ -94,7 +94,7 @@ class CanaryModel:
 
 
 class _Recorder:
-    """Stands where a fit has its journal, and keeps what is released."""
+    """Takes the place of a fit's journal, and keeps the released totals."""
 
     start = None
 

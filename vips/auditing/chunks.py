@@ -1,4 +1,4 @@
-"""Chunks as large as the model's own: rows that depend on each other only there.
+"""Checks chunks as large as the model's own, because rows may depend on each other only there.
 
 A chunk of the usual size is compared with the same records in small chunks, and with some of them alone.
 """
@@ -19,10 +19,10 @@ SMALL_CHUNK, LOOKED_AT = 64, 6
 
 
 def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
-    """Records for one chunk of the size that the engine takes; at most 8,192, and 128 MiB of them.
+    """Records for one chunk of the size that the engine takes; at most 8,192 records and 128 MiB.
 
-    The given records, repeated, and mixtures of two: each entry is that of one or the other, so that columns hold what they
-    held. None if no record is valid.
+    They are the given records, repeated, and mixtures of two: each entry comes from one of the two, so that columns keep their
+    values. None if no record is valid.
     """
     from vips.execution.partitions import has_exact_rows, whole_size
 
@@ -49,7 +49,7 @@ def _mixture(first, second, from_first: np.ndarray):
 
 
 def compare_large_chunk(search: Search, sums: ClippedSum, table: Table, rng: np.random.Generator) -> None:
-    """Note in ``search`` where a record of a large chunk counts for something else than elsewhere."""
+    """Note in ``search`` whether a record contributes differently in a large chunk than elsewhere."""
     large = large_chunk(sums.model, table, rng)
     if large is None:
         return
@@ -82,8 +82,8 @@ def _compare_statistics(search: Search, sums: ClippedSum, large: Table, rows: np
             gaps = np.abs(norms - small) / np.maximum(small, 1e-150)
             search.not_independent = max(search.not_independent, float(np.max(np.where(np.isfinite(small), gaps, 0.0))))
             for row, (norm, vector) in zip(rows, each_statistics(sums, large, rows), strict=True):
-                ((own_norm, own),) = each_statistics(sums, large.take([row]), [0])
-                search.note_statistics(f"record {row} of a chunk of {len(large)}", norm, vector, own_norm, own)
+                ((norm_alone, alone),) = each_statistics(sums, large.take([row]), [0])
+                search.note_statistics(f"record {row} of a chunk of {len(large)}", norm, vector, norm_alone, alone)
     except Exception as error:
         sums.problems.append(f"statistics of {len(large)} records: {type(error).__name__}: {error}")
 

@@ -1,7 +1,7 @@
-"""Compares what fits to neighbouring data sets showed.
+"""Compares replays of neighbouring data sets.
 
 Two fits to the same records may differ, too: in times, names of temporary files, addresses. Such texts are compared without
-their numbers, or not at all. Every difference in them must come again before it counts.
+their numbers, or not at all. A difference in them counts only if it recurs in every repetition.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ SAME = "the same records"
 REPEATS = 8
 _NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 _ADVICE = {
-    "errors and warnings": "whether a fit raises or warns may not depend on a record: let `valid_records` drop it, and check "
+    "errors and warnings": "whether a fit raises or warns must not depend on a record: let `valid_records` drop it, and check "
     "public facts only.",
-    "output": "what a fit prints or logs may not depend on a record, nor on how many there are, whatever the stream or level.",
-    "files and processes": "what a fit writes to files or tells other processes may not depend on a record, nor on how many "
-    "there are.",
+    "output": "what a fit prints or logs must not depend on a record, nor on their number, whatever the stream or level.",
+    "files and processes": "what a fit writes to files or sends to other processes must not depend on a record, nor on their "
+    "number.",
     "steps": "number, sizes and shapes of the steps must be public: no stopping on a bound, no step size or vocabulary "
     "computed from the records.",
-    "posterior": "the posterior must be a function of noisy totals and constructor arguments: a model that needs the number of "
-    "records sums a block `count`.",
-    "fitted object": "whatever can be reached from the object is released with it: keep no count, vocabulary or cache of the "
-    "records in attributes, posterior, report or parameters, and no view of a larger array.",
+    "posterior": "the posterior must be a function of noisy totals and constructor arguments. A model that needs the number of "
+    "records must sum it, as a block `count`.",
+    "fitted object": "everything that can be reached from the object is released with it: keep no count, vocabulary or cache "
+    "of the records in attributes, posterior, report or parameters, and no view of a larger array.",
     "classes and modules": "what a fit leaves in classes, modules, functions, the environment or global generators outlives "
     "the model: keep nothing of the records there.",
 }
-# What may differ by chance between two fits. Everything else is fixed by the constructor and the totals.
+# Aspects that may differ by chance between two fits. The constructor and the totals determine the others.
 _BY_CHANCE = ("output", "files and processes", "classes and modules")
 
 
@@ -44,7 +44,7 @@ def replay_findings(
     Parameters
     ----------
     reference : Replay
-        Of a fit of ``n_steps``.
+        The replay to compare with, of a fit of ``n_steps``.
     others : dict of str to Replay
         Fits to neighbours by name; one of them, ``"the same records"``, is a repetition of the reference.
     again : function of (name, i)
@@ -73,13 +73,13 @@ def _first_difference(aspect, reference, others, varying, again) -> str | None:
     for name, other in others.items():
         names = varying.differences(reference, other)
         if names and aspect in _BY_CHANCE:
-            was, now = again(SAME, 0), again(name, 0)
+            reference_again, other_again = again(SAME, 0), again(name, 0)
             for i in range(1, REPEATS):
-                varying.add(was, again(SAME, i))
-                varying.add(now, again(name, i))
-                names = varying.differences(was, now)
+                varying.add(reference_again, again(SAME, i))
+                varying.add(other_again, again(name, i))
+                names = varying.differences(reference_again, other_again)
                 if not names:
-                    varying.add(other, now)  # what only a first fit does: it makes a file, say
+                    varying.add(other, other_again)  # something that only a first fit does, such as making a file
                     break
         if names:
             return f"{name}: {_text(aspect, names, reference, other)}"
@@ -88,8 +88,8 @@ def _first_difference(aspect, reference, others, varying, again) -> str | None:
 
 def _text(aspect: str, names: list[str], reference: Replay, other: Replay, most: int = 3) -> str:
     if aspect in ("errors and warnings", "steps"):
-        was, now = (each.shown[aspect].get(names[0], "nothing") for each in (reference, other))
-        return f"{names[0]}: {_short(now)} instead of {_short(was)}"
+        expected, shown = (each.shown[aspect].get(names[0], "nothing") for each in (reference, other))
+        return f"{names[0]}: {_short(shown)} instead of {_short(expected)}"
     # no values: they may be secrets of this machine
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
@@ -97,8 +97,8 @@ def _text(aspect: str, names: list[str], reference: Replay, other: Replay, most:
 class _Varying:
     """What differs between fits to the same records, in one aspect.
 
-    Where two texts have equal lines apart from numbers, the lines that differ are compared without numbers from then on.
-    Any other text that differs is not compared at all, nor are texts whose name is the same apart from numbers.
+    Where the lines of two texts are equal apart from numbers, the lines that differ are compared without numbers from then on.
+    Any other text that differs is no longer compared, nor are texts whose names are equal apart from numbers.
     """
 
     def __init__(self, aspect: str) -> None:
@@ -113,7 +113,7 @@ class _Varying:
         return _short(sorted(self._names | {name for name, _ in self._lines}))
 
     def add(self, first: Replay, second: Replay) -> None:
-        """Take the difference of two fits to the same records."""
+        """Note the differences of two fits to the same records."""
         for name in self.differences(first, second):
             texts = [each.shown[self.aspect].get(name) for each in (first, second)]
             if None in texts or _without_numbers(texts[0]) != _without_numbers(texts[1]):
@@ -123,7 +123,7 @@ class _Varying:
             self._lines |= {(_without_numbers(name), _without_numbers(a)) for a, b in lines if a != b}
 
     def differences(self, first: Replay, second: Replay) -> list[str]:
-        """Names of what differs between two fits, apart from what is known to vary."""
+        """Names of the texts that differ between two fits, apart from what is known to vary."""
         a, b = first.shown[self.aspect], second.shown[self.aspect]
         return [
             name

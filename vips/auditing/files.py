@@ -1,4 +1,4 @@
-"""Files that a fit writes, and other things that it tells the operating system: Python's audit events.
+"""Files that a fit writes, and other requests to the operating system, as seen by Python's audit events.
 
 Python cannot remove a hook for audit events. The first audit adds one to the process; it does nothing outside of an audit.
 """
@@ -25,7 +25,7 @@ _CHANGES = {
     "os.remove": 1, "os.rename": 2, "os.mkdir": 1, "os.rmdir": 1, "os.link": 2, "os.symlink": 2, "os.truncate": 2,
     "os.chmod": 2, "os.chown": 3, "os.utime": 1, "os.setxattr": 3, "os.chdir": 1, "os.putenv": 2, "os.unsetenv": 1,
 }  # fmt: skip
-# Talk to others: the event and its arguments are compared, what is said afterwards is not seen.
+# Communication: the event and its arguments are compared; the content that follows is not seen.
 _OTHERS = (
     "socket.connect", "socket.bind", "socket.sendto", "socket.sendmsg", "socket.getaddrinfo", "socket.gethostbyname",
     "subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty", "os.startfile",
@@ -35,7 +35,7 @@ _DESCRIPTORS = next((each for each in ("/proc/self/fd", "/dev/fd") if os.path.is
 
 
 class Written:
-    """What one fit did to files and told others.
+    """What one fit did to files and sent to others.
 
     Attributes
     ----------
@@ -44,7 +44,7 @@ class Written:
     contents : dict of str to str
         What was written, by name of the file.
     unseen : list of str
-        Events whose content is not known.
+        Events whose content was not seen.
     """
 
     def __init__(self) -> None:
@@ -57,7 +57,7 @@ class Written:
         self._noting: int | None = None  # the thread that is in `note`
 
     def note(self, event: str, arguments: tuple) -> None:
-        """Take one audit event, from any thread."""
+        """Note one audit event, from any thread."""
         if self._noting == threading.get_ident():  # an event of this method itself
             return
         with self._lock:
@@ -206,7 +206,7 @@ def _grown(before: dict[int, os.stat_result]) -> dict[str, str]:
 
 
 def _opened_as(number: int) -> str:
-    """Its path where the system tells it: names that differ by a number alone are taken for one that varies."""
+    """The path of an open file, if the system tells it: names that differ only by a number are compared as one."""
     try:
         return os.readlink(f"{_DESCRIPTORS}/{number}")
     except OSError:

@@ -1,4 +1,4 @@
-"""Functions that put the contents of an object back: classes, functions, containers, arrays, random generators, caches."""
+"""Restores the contents of objects: classes, functions, containers, arrays, random generators, caches."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _NEVER_SET = ("__dict__", "__weakref__", "__abstractmethods__", "_abc_impl")
 
 
 def keep(value: object, own: Callable[[type], bool]) -> Callable[[], None] | None:
-    """A function that gives ``value`` the contents again that it has now; None if there is nothing to put back.
+    """A function that restores the present contents of ``value``; None if there is nothing to restore.
 
     Parameters
     ----------
     value : object
-        Its parts are not put back; each needs a function of its own.
+        Its parts are not restored; each needs a function of its own.
     own : function of a class
         Whether instances of that class may be changed. Containers, functions, arrays, generators and caches always may.
     """
@@ -57,7 +57,7 @@ def keep(value: object, own: Callable[[type], bool]) -> Callable[[], None] | Non
 
 
 def change(values: MutableMapping, before: Mapping) -> None:
-    """Make ``values`` equal to ``before``; entries that are the same object already are not set."""
+    """Make ``values`` equal to ``before``, without setting entries that already are the same object."""
     for key in [key for key in values if key not in before]:
         del values[key]
     for key, value in before.items():

@@ -1,4 +1,4 @@
-"""Is a record, or a sum without noise, still in memory when a fit has ended? Wherever it is kept, a reference tells."""
+"""Is a record, or a sum without noise, still in memory when a fit has ended? Weak references tell, wherever it is kept."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["memory_finding"]
 
 
 def memory_finding(model, plan: FrozenPlan, table: Table) -> Finding:
-    """Fit ``model`` (which is changed: pass a clone) to a copy of the records, which nobody else refers to."""
+    """Fit ``model`` (which is changed: pass a clone) to a copy of the records, to which nothing else refers."""
     watched: list[tuple[str, weakref.ref]] = []
     table = Table(table.X.copy(), None if table.y is None else table.y.copy())
     _watch(watched, "the records", table.as_chunk())
     model.set_params(privacy=plan)
     object.__setattr__(plan, "add_noise", _watched(plan.add_noise, 0, "a sum without noise", watched))
     model.expected_statistics = _watched(model.expected_statistics, 0, "a chunk of the records", watched)
-    with contextlib.suppress(Exception):  # the replays tell of errors
+    with contextlib.suppress(Exception):  # the replays report errors
         model.fit(*table.fit_arguments)
     del model.expected_statistics, table
     if any(reference() is not None for _, reference in watched):
@@ -39,7 +39,7 @@ def memory_finding(model, plan: FrozenPlan, table: Table) -> Finding:
 
 
 def _watched(function: Callable, place: int, name: str, watched: list) -> Callable:
-    """The function, which tells of its argument at that place."""
+    """``function``, which also watches its argument at ``place``."""
 
     def recording(*arguments):
         _watch(watched, name, arguments[place])

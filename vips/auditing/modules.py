@@ -31,19 +31,19 @@ Namespace = dict[str, object]
 def own_modules(model: object) -> dict[str, Namespace]:
     """Name -> global names of every module of the author that code of ``model`` reaches.
 
-    From an object lead on: its class; the methods of a class; a function's global names, closure, defaults and imports; entries
-    of containers; attributes of the model; and from a module everything in it.
+    The search goes from an object to its class; from a class to its methods; from a function to its global names, closure,
+    defaults and imports; to entries of containers, attributes of the model, and everything in a module.
     """
     packages = packages_of(model)
     pending: list[object] = [type(model), *vars(model).values()]
-    seen: dict[int, object] = {}  # objects are kept, so that no id is given twice
+    seen: dict[int, object] = {}  # holds the objects, so that no id is reused
     found: dict[str, Namespace] = {}
     while pending:
         each = pending.pop()
         if id(each) in seen or type(each) in _PLAIN:
             continue
         seen[id(each)] = each
-        with contextlib.suppress(Exception):  # an object of another's class can raise whatever is asked of it
+        with contextlib.suppress(Exception):  # objects of foreign classes may raise at any access
             for space in _global_names(each):
                 name = space.get("__name__")
                 if name not in found and is_own(space, packages):
@@ -75,7 +75,7 @@ def is_own(space: Namespace, packages: set[str]) -> bool:
         return False
     if package(name) in packages:
         return True
-    if file is None:  # made by hand, or a notebook
+    if file is None:  # made by code, or a notebook
         return space.get("__spec__") is None
     return not os.path.abspath(file).startswith(_INSTALLED)
 
@@ -102,7 +102,7 @@ def _global_names(each: object) -> Iterator[Namespace]:
 
 
 def _parts(each: object, found: Mapping[str, Namespace]) -> Iterable[object]:
-    """Where an object leads to; classes and functions of foreign modules lead nowhere."""
+    """Objects that the search visits from here; none from classes and functions of foreign modules."""
     if isinstance(each, dict):
         return list(each.values())
     if isinstance(each, list | tuple | set | frozenset):

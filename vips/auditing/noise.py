@@ -1,4 +1,4 @@
-"""Is the noise what the plan says: its size, its law, and fresh every time?"""
+"""Does the noise have the size and the law that the plan states, and is it fresh every time?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Draws:
     held : ndarray of shape (n_draws, at most 200)
         Noise of some coordinates, divided by the standard deviation that the plan states.
     squares : dict of str to (sum of squares, number of values)
-        Of all coordinates so divided, by block.
+        Over all coordinates, divided in the same way, by block.
     """
 
     scores: np.ndarray
@@ -43,7 +43,7 @@ class Draws:
 
 
 def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws:
-    """Noise by the plan, ``n_draws`` times, half of them on each of two neighbouring sums."""
+    """Draw the plan's noise ``n_draws`` times, half of them on each of two neighbouring sums."""
     sums = pair.clipped_sum
     plan, blocks = sums.plan, sums.blocks
     totals = [sums.arrays(pair.without), sums.arrays(pair.with_record)]
@@ -72,7 +72,7 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
 
 
 def law_of(held: np.ndarray) -> dict[str, float]:
-    """p-values of standard normals, independent from coordinate to coordinate and from draw to draw."""
+    """p-values of the hypothesis of standard normals, independent between coordinates and between draws."""
     n, k = held.shape
     some = held.ravel()[:200_000]
     beyond = int(np.sum(np.abs(some) > 2.5))
@@ -86,7 +86,7 @@ def law_of(held: np.ndarray) -> dict[str, float]:
             correlation = np.nan_to_num(np.corrcoef(held, rowvar=False)[np.triu_indices(k, 1)], nan=1.0)
             z = np.arctanh(np.clip(correlation, -1.0, 1.0)) * np.sqrt(n - 3.0)
         found["coordinates are dependent"] = min(1.0, 2.0 * stats.norm.sf(np.abs(z).max()) * len(z))
-        # Σ z² has mean and variance of a χ², and shared noise makes it far larger
+        # Σ z² has the mean and variance of a χ²; shared noise makes it far larger
         found["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
     return {name: float(p) for name, p in found.items()}
 
@@ -99,20 +99,20 @@ def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
 # -- sharing ----------------------------------------------------------------------------------------------------
 
 
-def _listening(plan: PrivacyPlan, heard: list[np.ndarray]) -> PrivacyPlan:
-    """The plan in two steps, which puts the noise it adds into ``heard``, in units of its standard deviation."""
+def _recording(plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
+    """The plan with two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
     plan = replace(plan, n_steps=2)
     add_noise = plan.add_noise
 
-    def listening(total, blocks, randomness, step):
+    def recording(total, blocks, randomness, step):
         noisy = add_noise(total, blocks, randomness, step)
         lattice = plan.lattice(blocks)
         exact = {k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total
         noise = coordinates(noisy, blocks) - coordinates(exact, blocks)
-        heard.append(noise[:COORDINATES_HEARD] / plan.noise_std())
+        recorded.append(noise[:COORDINATES_HEARD] / plan.noise_std())
         return noisy
 
-    object.__setattr__(plan, "add_noise", listening)
+    object.__setattr__(plan, "add_noise", recording)
     return plan
 
 
@@ -132,9 +132,9 @@ def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) ->
     make_model : callable
         ``make_model(plan)`` is an unfitted clone.
     """
-    heard, heard_louder = [], []
-    quiet = _listening(plan, heard)
-    louder = _listening(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), heard_louder)
+    recorded, recorded_louder = [], []
+    quiet = _recording(plan, recorded)
+    louder = _recording(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
     model = make_model(quiet)
     with _same_global_seed() as reseed:
         for _ in range(n_fits):
@@ -144,8 +144,8 @@ def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) ->
             for _ in range(n_fits):
                 reseed()
                 make_model(each).fit(*table.fit_arguments)
-    refits, clones = np.split(np.array(heard).reshape(2 * n_fits, 2, -1), 2)
-    others = np.array(heard_louder).reshape(n_fits, 2, -1)
+    refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
+    others = np.array(recorded_louder).reshape(n_fits, 2, -1)
     return {
         "two steps": _difference(clones[:, 0], clones[:, 1]),
         "two fits of one object": _difference(refits[0::2], refits[1::2]),
@@ -164,7 +164,7 @@ def _difference(first: np.ndarray, second: np.ndarray) -> Sharing:
 
 @contextlib.contextmanager
 def _same_global_seed() -> Iterator:
-    """Noise must not come from a generator that anybody can seed. The states are put back."""
+    """A function that seeds the global generators, from which noise must not come. Their states are restored at the end."""
     states = np.random.get_state(), random.getstate()  # noqa: NPY002
 
     def reseed() -> None:
@@ -211,9 +211,11 @@ def fresh_finding(make_model, plan: PrivacyPlan, table: Table, level: float) -> 
     )
     try:
         found = fresh_noise(make_model, plan, table)
-    except Exception as error:  # of a fit to ordinary records: samples decide whether it comes
+    except Exception as error:  # the records are ordinary, so that the sample decides whether a fit raises
         measured = f"a fit raised {type(error).__name__}: {error}"
-        return Finding(name, checked, measured, "no error", False, "whether a fit raises may not depend on the sample.")
+        return Finding(
+            name, checked, measured, "no error", False, "whether a fit raises must not depend on the sample."
+        )
     ratios = {name: sharing.ratio for name, sharing in found.items()}
     return Finding(
         name, checked, ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()), "about 1; 0 for a draw used twice",

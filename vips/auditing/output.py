@@ -14,7 +14,7 @@ from collections.abc import Iterator
 __all__ = ["listening"]
 
 _DESCRIPTORS = {"descriptor 1": 1, "descriptor 2": 2}
-_COMPILERS = ("numba",)  # at the lowest level they log whatever they compile, once for each function
+_COMPILERS = ("numba",)  # at low levels they log each function once, when they compile it
 
 
 @contextlib.contextmanager

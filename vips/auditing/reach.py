@@ -1,7 +1,7 @@
 """Everything that can be reached from an object, as paths and short texts that are equal for equal contents.
 
-``model.posterior_.mean`` is one path, ``model.posterior_.mean.base`` another: an array that is a view of a larger one carries
-the larger one along. Attributes, slots, items of containers, default arguments, closures, variables of suspended generators
+``model.posterior_.mean`` is one path, ``model.posterior_.mean.base`` another: a view of a larger array keeps the larger one.
+Attributes, slots, items of containers, default arguments, closures, variables of suspended generators
 and weak references are followed. Modules and importable classes are not; a class that was made during a fit is.
 """
 
@@ -24,14 +24,23 @@ import numpy as np
 __all__ = ["digest", "reachable", "walk"]
 
 MOST_OBJECTS = 50_000
-MOST_BYTES = 2**24  # of larger arrays and buffers a part is compared
+MOST_BYTES = 2**24  # only a part of larger arrays and buffers is compared
 SHORT = 60
 
 Children = list[tuple[str, object]]
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, type(...), type(NotImplemented), range, slice)
-_PRINTED = {"datetime", "decimal", "fractions", "pathlib", "uuid", "re", "enum", "zoneinfo"}  # repr() says it all
-_WITH_STATE = {"random", "randomgen"}  # and numpy.random: what they hold is no attribute
+_PRINTED = {
+    "datetime",
+    "decimal",
+    "fractions",
+    "pathlib",
+    "uuid",
+    "re",
+    "enum",
+    "zoneinfo",
+}  # repr() shows the whole value
+_WITH_STATE = {"random", "randomgen"}  # and numpy.random: their state is not in attributes
 _OPAQUE = {"_thread", "threading", "_queue", "queue", "concurrent", "numba", "llvmlite", "logging", "_abc", "tqdm"}
 _MACHINERY = {"builtins", "collections", "functools", "itertools", "operator", "types"}  # holds references for others
 _STATIC = (
@@ -48,7 +57,7 @@ _NOT_HELD = {"__dict__", "__weakref__", "__doc__", "__module__", "__abstractmeth
 def reachable(roots: Mapping[str, object], own: Callable[[type], bool] | None = None) -> dict[str, str]:
     """Descriptions of everything that is reached from ``roots``, by path; arguments as of :func:`walk`.
 
-    An object that is reached twice is described once, and named the second time.
+    An object that is reached again is described by its first path.
     """
     return {path: text for path, _, text in walk(roots, own)}
 
@@ -60,9 +69,9 @@ def walk(roots: Mapping[str, object], own: Callable[[type], bool] | None = None)
     ----------
     roots : dict of str to object
     own : function of a class, optional
-        Whether to look into its instances; by default all are looked into. Containers, functions and arrays always are.
+        Whether to follow its instances; by default all are followed. Containers, functions and arrays always are.
     """
-    first: dict[int, tuple[str, object]] = {}  # objects are kept, so that no id is given twice
+    first: dict[int, tuple[str, object]] = {}  # holds the objects, so that no id is reused
     pending = deque(roots.items())
     while pending:
         path, value = pending.popleft()
@@ -78,20 +87,20 @@ def walk(roots: Mapping[str, object], own: Callable[[type], bool] | None = None)
                 yield path, value, "further objects are not looked at"
                 return
             text, children = _described(value, own)
-        except Exception as error:  # an object of another's class can raise whatever is asked of it
+        except Exception as error:  # objects of foreign classes may raise at any access
             text, children = f"{_type_name(value)}: {type(error).__name__}", []
         yield path, value, text
         pending.extend((path + label, child) for label, child in children)
 
 
 def digest(data: object) -> str:
-    """Of a buffer, or of the repr of anything else."""
+    """Hash of a buffer, or of the repr of anything else."""
     data = data if isinstance(data, bytes | bytearray | memoryview) else repr(data).encode()
     return hashlib.blake2b(data, digest_size=12).hexdigest()
 
 
 def _importable(kind: type) -> bool:
-    """Whether a class is found by its name in its module, or was made by no Python code."""
+    """Whether a class is found by its name in its module, or was not made by Python code."""
     if not kind.__flags__ & _MADE_BY_PYTHON:
         return True
     found: object = sys.modules.get(kind.__module__)
@@ -110,7 +119,7 @@ def _plain(value: object) -> str:
 
 
 def _described(value: object, own) -> tuple[str, Children]:
-    """A text for the object itself; and what it refers to, by the part of a path that leads there."""
+    """A description of the object itself; and the objects that it refers to, each with the part of the path to it."""
     name = _type_name(value)
     if isinstance(value, np.ndarray):
         return _array(value)
@@ -175,7 +184,7 @@ def _sequence(values: list | tuple | deque) -> tuple[str, Children]:
 
 
 def _stream(stream: io.IOBase) -> str:
-    """What streams in memory hold; of files, which one it is. What was written to it is on its way to the file."""
+    """The contents of a stream in memory, or the name of a file; flushes the file, because its contents are compared there."""
     name = _type_name(stream)
     if stream.closed:
         return f"{name}, closed"
@@ -208,7 +217,7 @@ def _instance(value: object, name: str) -> tuple[str, Children]:
 
 
 def _attributes(value: object) -> Children:
-    """By ``__dict__`` and by slots."""
+    """Attributes in ``__dict__`` and in slots."""
     found = _namespace(getattr(value, "__dict__", {}))
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
@@ -239,6 +248,6 @@ def _code(code: types.CodeType) -> str:
 
 
 def _key(key: object) -> str:
-    """Short, and the same in every process."""
+    """A short text for a key, the same in every process."""
     plain = isinstance(key, _PLAIN) or (isinstance(key, tuple) and all(isinstance(each, _PLAIN) for each in key))
     return _plain(key) if plain else _type_name(key)

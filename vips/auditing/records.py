@@ -1,4 +1,4 @@
-"""Records to attack a clipped sum with."""
+"""Records for attacks on a clipped sum."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Table:
 
     @classmethod
     def of(cls, X, y=None) -> Table:
-        """From whatever a fit takes."""
+        """From X and y as ``fit`` takes them."""
         X = sp.csr_array(X) if sp.issparse(X) else _array(X)
         if X.ndim != 2 or X.shape[0] < 2:
             raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
@@ -72,7 +72,7 @@ class Table:
         return Table(row, None if self.y is None else (self.y[:1] if y is None else y))
 
     def joined(self, *others: Table) -> Table:
-        """This table, then the others. Rows keep whatever they store, repeated entries included."""
+        """This table, then the others. Rows keep their stored entries, repeated ones included."""
         tables = (self, *others)
         if sp.issparse(self.X):
             X = sp.csr_array(sp.vstack([table.X for table in tables], format="csr"))
@@ -92,7 +92,7 @@ class Table:
 
 
 def for_records(plan: PrivacyPlan, n_records: int) -> PrivacyPlan:
-    """The plan for another number of records, where that is one of its public numbers; at nearly the same rate."""
+    """The plan for another number of records, at nearly the same rate; unchanged if the plan has no such number."""
     if plan.sampling != "fixed":
         return plan
     batch_size = max(1, round(plan.sampling_rate * n_records))
@@ -100,9 +100,9 @@ def for_records(plan: PrivacyPlan, n_records: int) -> PrivacyPlan:
 
 
 def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
-    """Tables of one record each, by name: those of ``table``, scaled ones, and some that are built to hurt.
+    """Tables of one record each, by name: records of ``table``, scaled ones, and extreme ones.
 
-    All have the width, container and dtype of ``table``; of integer tables only what integers can hold.
+    All have the width, container and dtype of ``table``. For an integer dtype, values that it cannot hold are left out.
     """
     width = table.X.shape[1]
     rows = rng.choice(len(table), min(3, len(table)), replace=False)
@@ -134,7 +134,7 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
 
 
 def mutated(record: Table, rng: np.random.Generator) -> Table:
-    """The record with up to three entries replaced by hurtful ones."""
+    """The record with up to three entries replaced by extreme ones."""
     vector = record.dense(0).astype(float)
     places = rng.integers(len(vector), size=rng.integers(1, 4))
     vector[places] = rng.choice(HURTFUL, size=len(places))
@@ -152,7 +152,7 @@ def _one_entry(row: np.ndarray, place: int, value: float) -> np.ndarray:
 
 
 def _holds(table: Table, vector: np.ndarray) -> bool:
-    """Whether the dtype of ``table`` has such numbers (a float that overflows becomes infinite, which is a record too)."""
+    """Whether the dtype of ``table`` can hold the vector (a float may overflow to infinity, which is a record too)."""
     dtype = table.X.dtype
     if dtype.kind == "f":
         return True
@@ -161,7 +161,7 @@ def _holds(table: Table, vector: np.ndarray) -> bool:
 
 
 def _repeated_entries(table: Table, column: int) -> dict[str, Table]:
-    """CSR may store a column several times; what counts is the sum."""
+    """CSR may store a column several times; its value is their sum."""
     width = table.X.shape[1]
     y = None if table.y is None else table.y[:1]
     repeated = (np.ones(50, table.X.dtype), np.full(50, column), [0, 50])

@@ -1,6 +1,6 @@
-"""Does anything but the noisy totals depend on the records? Fits whose noisy totals were fixed beforehand.
+"""Does anything but the noisy totals depend on the records? Replays are fits whose noisy totals were fixed beforehand.
 
-Whatever such a fit shows must be the same for every data set: posteriors, steps, errors and warnings, output, files,
+Everything that such a fit shows must be the same for every data set: posteriors, steps, errors and warnings, output, files,
 everything that can be reached from the fitted object, and what stays in classes and modules.
 """
 
@@ -43,7 +43,7 @@ class FrozenPlan(PrivacyPlan):
     seen: list = field(default_factory=list, compare=False, repr=False)
 
     def sampler(self, randomness, step, sizes):
-        """Everybody: what is left to chance would make two fits of the same records differ."""
+        """All records: random samples would make two fits to the same records differ."""
         return lambda partition: PoissonCoins(1.0, 0, step, partition)
 
     def add_noise(self, total, blocks, randomness, step):
@@ -77,9 +77,9 @@ class Replay:
     Attributes
     ----------
     shown : dict of str to dict of str to str
-        Aspect, as in the names of the findings, -> name of a thing -> its description.
+        Aspect (as in the names of the findings) -> name -> description.
     unseen : tuple of str
-        Events of which only the name is known, not what was said.
+        Events whose content was not seen.
     """
 
     shown: dict[str, dict[str, str]]
@@ -108,7 +108,7 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
 
     def recording_posterior(average, noise_std, previous):
         posterior = to_posterior(average, noise_std, previous)
-        # described now: later it may hold what an E-step caches in it
+        # described now, because an E-step may cache something in it later
         roots = {"average": average, "noise_std": noise_std, "posterior": posterior}
         path.update({f"{name} after step {len(posteriors)}": text for name, text in reachable(roots).items()})
         posteriors.append(posterior)
@@ -120,7 +120,7 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
         return size
 
     model.to_posterior, model.step_size = recording_posterior, recording_step_size
-    context, said, around = contextvars.copy_context(), {}, {}
+    context, messages, left_behind = contextvars.copy_context(), {}, {}
     if surroundings:
         surroundings.begin()
     with listening() as output, watching() as written, warnings.catch_warnings(record=True) as caught:
@@ -128,20 +128,20 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
         try:
             context.run(model.fit, *table.fit_arguments)
         except Exception as raised:
-            said["error"] = "".join(_chain(raised))
+            messages["error"] = "".join(_chain(raised))
         if surroundings:
-            around = surroundings.contents(context)
+            left_behind = surroundings.contents(context)
     del model.to_posterior, model.step_size
-    said |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
+    messages |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
     steps = {"number": str(len(plan.seen))} | {f"shapes {i}": str(each) for i, each in enumerate(plan.seen)} | sizes
     shown = {
-        "errors and warnings": said,
+        "errors and warnings": messages,
         "output": output,
         "files and processes": written.contents | {"events": "\n".join(written.events)},
         "steps": steps,
         "posterior": path,
         "fitted object": reachable(vars(model) | {"(pickled)": _pickled(model)}),
-        "classes and modules": around,
+        "classes and modules": left_behind,
     }
     return Replay(shown, tuple(written.unseen)), model, posteriors
 
@@ -156,7 +156,7 @@ def _chain(error: BaseException) -> Iterator[str]:
 
 
 def _pickled(model: object) -> object:
-    """What pickle would store of the model, which its class may choose."""
+    """What pickle would store of the model; its class may choose that."""
     try:
         return model.__reduce_ex__(2)
     except Exception as error:

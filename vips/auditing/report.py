@@ -1,4 +1,4 @@
-"""What an audit found."""
+"""The findings of an audit."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _WIDTH = 118
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was checked.
+    """The outcome of one check.
 
     Attributes
     ----------
     name : str
         Short and stable.
     checked, measured, allowed : str
-        What was looked at, what came out, and what would have been in order.
+        What was checked, what was measured, and what would have passed.
     passed : bool or None
-        None: it does not apply to this model and plan, or nothing that the plan uses depends on it.
+        None: the check does not apply to this model and plan, or the plan uses nothing that depends on it.
     advice : str
-        What to do about it, if it failed.
+        What to do if the check failed.
     values : dict of str to float
         The numbers behind ``measured``.
     """
@@ -60,7 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The outcome of :func:`vips.audit`. It is computed from records without protection: it is not private.
+    """The outcome of :func:`vips.audit`. It is not private: it is computed from records without protection.
 
     ``str()`` lists every finding, ``to_dict()`` gives plain numbers and strings.
 
@@ -79,7 +79,7 @@ class AuditReport:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing was found to be wrong. This is no proof of privacy."""
+        """Whether no check failed. This is no proof of privacy."""
         return not self.failed
 
     @property
@@ -95,7 +95,7 @@ class AuditReport:
         raise KeyError(f"{name!r} was not checked; there are {', '.join(finding.name for finding in self.findings)}.")
 
     def to_dict(self) -> dict:
-        """Plain numbers, strings and lists, ready for JSON: what is not finite becomes None."""
+        """Plain numbers, strings and lists, ready for JSON: numbers that are not finite become None."""
         return {
             "model": self.model,
             "plan": plan_fields(self.plan),

@@ -1,4 +1,4 @@
-"""Are samples drawn as the plan says, and does its event say the same?"""
+"""Are samples drawn as the plan says, and does its event agree?"""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["event_finding", "sample_finding"]
 
 
 def sample_finding(plan: PrivacyPlan, level: float) -> Finding:
-    """Each p-value is below ``level`` by chance with that probability."""
+    """Compare samples with the plan. Each p-value is below ``level`` by chance with that probability."""
     p_values, words = samples_of(plan)
     wrong = [name for name, p in p_values.items() if p < level]
     return Finding(
@@ -27,7 +27,7 @@ def sample_finding(plan: PrivacyPlan, level: float) -> Finding:
 
 
 def event_finding(plan: PrivacyPlan) -> Finding:
-    """The plan's event against what its fields say."""
+    """Compare the plan's event with its fields."""
     sampled = None if plan.sampling_rate == 1.0 else (plan.sampling, plan.sampling_rate)
     low, high = plan.sensitive_noise_multiplier(), plan.noise_multiplier
     found = events(plan.event())

@@ -1,4 +1,4 @@
-"""Does one record move the clipped sum by more than it may? A search over neighbouring data sets.
+"""Does one record move the clipped sum by more than the plan allows? A search over neighbouring data sets.
 
 Every law here is a statement about S(D), the engine's clipped sum of a data set D at a fixed posterior:
 
@@ -27,7 +27,7 @@ TOLERANCE = 1e-9
 BASE_SIZE = 8
 MUTATIONS = 20
 LARGEST_MATRIX = 4e6  # entries held to compare all pairs of sums
-UNUSABLE = 1e150  # a record with such a norm, or none, is left out
+UNUSABLE = 1e150  # a record whose norm is not below this is left out
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Search:
     Attributes
     ----------
     added, replaced : float
-        Most that adding (or removing), and replacing one record moved the sum.
+        Largest movement of the sum by adding (or removing), and by replacing, one record.
     not_additive, not_independent, remembered, inexact : float
         Largest violation of each law; ``inexact`` is of the sums on the lattice, in any order and any chunks.
     norm_ratio : float
@@ -45,7 +45,7 @@ class Search:
     largest_chunk : int
         Records in the largest chunk.
     problems : list of str
-        Errors, warnings and infinite sums because of a record.
+        Errors, warnings and sums that are not finite, caused by a record.
     """
 
     noise: str
@@ -66,7 +66,7 @@ class Search:
 
     @property
     def allowed(self) -> float:
-        """Of one added record; twice that of a replaced one."""
+        """Movement allowed to one added record; a replaced one may move the sum by twice that."""
         return SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0 + TOLERANCE
 
     def run(self, sums: ClippedSum, table: Table, rng: np.random.Generator, n_mutations: int = MUTATIONS) -> None:
@@ -87,7 +87,7 @@ class Search:
         for i in range(len(given) + n_mutations):
             if i < len(given):
                 name, record = given[i]
-            else:  # half of them of the record that moved the sum most
+            else:  # half of the mutations are of the record that moved the sum most
                 parent = best[1] if i % 2 else given[rng.integers(len(given))][1]
                 name, record = "a mutated record", mutated(parent, rng)
             alone = sums(record, name)
@@ -139,7 +139,7 @@ class Search:
         order = rng.permutation(len(everything))
         for rows, chunk_size in ((order, None), (order, 3), (np.arange(len(everything)), 1)):
             other = sums(everything.take(rows), "all hostile records together", chunk_size)
-            if other is None or together is None:  # an error, which has been noted
+            if other is None or together is None:  # an error, which is noted already
                 continue
             gap = sums.distance(other, together) / len(everything)
             if self.noise == "discrete":
@@ -155,17 +155,17 @@ class Search:
                 valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))
                 usable = everything.take(valid)
                 for i, (norm, vector) in enumerate(each_statistics(sums, usable, range(len(usable)))):
-                    for own_norm, own in each_statistics(sums, usable.take([i]), [0]):
-                        self.note_statistics(names[valid[i]], norm, vector, own_norm, own)
+                    for norm_alone, alone in each_statistics(sums, usable.take([i]), [0]):
+                        self.note_statistics(names[valid[i]], norm, vector, norm_alone, alone)
         except Exception as error:
             sums.problems.append(f"statistics: {type(error).__name__}: {error}")
 
-    def note_statistics(self, name, norm, vector, own_norm, own) -> None:
+    def note_statistics(self, name, norm, vector, norm_alone, alone) -> None:
         """Compare norm and statistics of a record in a chunk with those that it has alone."""
-        if norm < UNUSABLE or own_norm < UNUSABLE:  # else the record is left out of the sum
-            gap = max(np.linalg.norm(vector - own), abs(norm - own_norm)) / max(np.linalg.norm(own), 1e-150)
+        if norm < UNUSABLE or norm_alone < UNUSABLE:  # else the record is left out of the sum
+            gap = max(np.linalg.norm(vector - alone), abs(norm - norm_alone)) / max(np.linalg.norm(alone), 1e-150)
             self.not_independent = max(self.not_independent, gap if np.isfinite(gap) else np.inf)
-        for reported, statistics in ((norm, vector), (own_norm, own)):
+        for reported, statistics in ((norm, vector), (norm_alone, alone)):
             true = np.linalg.norm(statistics)
             if reported < UNUSABLE and (true > 1e-150 or np.isnan(true)):
                 ratio = true / reported if reported > 0.0 and np.isfinite(true) else np.inf
@@ -179,13 +179,13 @@ def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iter
     norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
     for i in rows:
         arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))
-        # the Frobenius norm of an array as it is, symmetric or not, is what the clip must cover
+        # the clip must cover the Frobenius norm of the array as it is, symmetric or not
         vector = [np.ravel(arrays[name]) / block.scale for name, block in sums.blocks.items()]
         yield norms[i], np.concatenate(vector)
 
 
 def sum_findings(search: Search) -> list[Finding]:
-    """What a search found on sums in floating point."""
+    """Findings on sums in floating point."""
     return [
         _sensitivity("sensitivity", search),
         Finding(
@@ -217,14 +217,14 @@ def sum_findings(search: Search) -> list[Finding]:
             "memory",
             search.remembered,
             "the same sum before and after other records were seen",
-            "something of earlier records survives a step: keep no latent variables from batch to batch.",
+            "a step depends on records of an earlier one: keep no latent variables from batch to batch.",
         ),
         _no_problems("defective records", search, "records with NaN, infinite, huge, tiny or negative entries"),
     ]
 
 
 def lattice_findings(search: Search, used: bool) -> list[Finding]:
-    """What a search found on integer sums; of no consequence unless they are ``used`` by the plan."""
+    """Findings on integer sums; failures are only noted unless the plan has ``used`` such sums."""
     findings = [
         _sensitivity("sensitivity on the lattice", search),
         _law(
@@ -248,8 +248,8 @@ def _sensitivity(name: str, search: Search) -> Finding:
         f"{added:.6g} when a record is added or removed ({search.culprit}), {replaced:.6g} when one is replaced",
         f"{allowed:.10g} and {2.0 * allowed:.10g}",
         added <= allowed and replaced <= 2.0 * allowed,
-        "one record moves the sum further than the noise is scaled to: one clip for all blocks jointly, by norms that are "
-        "never too small.",
+        "one record moves the sum further than the noise is scaled to: clip all blocks jointly, once, by norms that are never "
+        "too small.",
         {"added": added, "replaced": replaced, "tightness": max(added, replaced / 2.0) / allowed},
     )
 
@@ -268,6 +268,7 @@ def _no_problems(name: str, search: Search, checked: str) -> Finding:
         measured or "no error, no warning, finite sums",
         "no error, no warning, finite sums",
         not problems,
-        "a record can be noticed by what it breaks: let `valid_records` drop it, or give it a norm that is not finite.",
+        "a record reveals itself by errors, warnings or infinite sums: let `valid_records` drop it, or give it a norm that is "
+        "not finite.",
         {"problems": float(len(problems))},
     )

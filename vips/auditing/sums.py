@@ -1,4 +1,4 @@
-"""The engine's clipped sum as a function of a data set, with its errors and warnings written down."""
+"""The engine's clipped sum as a function of a data set; errors and warnings are noted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ClippedSum", "WorstPair", "coordinates"]
 def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
     """All blocks as one vector of scaled, isometric coordinates; shape (..., n_coordinates).
 
-    ``arrays`` may have further axes in front. Of a symmetric block: the upper triangle, √2 times what is off the diagonal.
+    ``arrays`` may have further axes in front. A symmetric block gives its upper triangle, √2 times the off-diagonal entries.
     """
     parts = []
     for name, block in blocks.items():
@@ -41,7 +41,7 @@ def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object])
 
 @dataclass
 class ClippedSum:
-    """S(D) at one posterior; remembers what went wrong instead of raising it.
+    """S(D) at one posterior; notes errors and warnings as ``problems`` instead of raising them.
 
     ``plan`` takes every record (q = 1). With ``noise="discrete"`` sums are integers, to be multiplied by ``unit``.
     """
@@ -56,10 +56,10 @@ class ClippedSum:
         lattice = self.plan.lattice(self.blocks)
         self.unit = 1.0 if lattice is None else lattice.unit
         self._randomness = self.plan.randomness(0)
-        self._ordinary: frozenset[str] | None = None  # warnings that come whatever the records
+        self._ordinary: frozenset[str] | None = None  # warnings that do not depend on the records
 
     def arrays(self, table: Table, chunk_size: int | None = None) -> dict[str, np.ndarray]:
-        """By block, as the engine gives them."""
+        """S(D) by block, as the engine computes it."""
         from vips import engine
         from vips.data import InMemoryData
 
@@ -72,7 +72,7 @@ class ClippedSum:
             self.model.chunk_size = usual
 
     def __call__(self, table: Table, what: str, chunk_size: int | None = None) -> np.ndarray | None:
-        """As one vector; None if an error was raised, which is noted under ``what``."""
+        """S(D) as one vector; None after an error or if it is not finite, which is noted under ``what``."""
         try:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
@@ -80,11 +80,11 @@ class ClippedSum:
         except Exception as error:  # whatever it is, it depends on a record
             self.problems.append(f"{what}: {type(error).__name__}: {error}")
             return None
-        said = frozenset(str(warning.message) for warning in caught)
+        messages = frozenset(str(warning.message) for warning in caught)
         if self._ordinary is None:
-            self._ordinary = said
-        if said - self._ordinary:
-            self.problems.append(f"{what}: warning: {min(said - self._ordinary)}")
+            self._ordinary = messages
+        if messages - self._ordinary:
+            self.problems.append(f"{what}: warning: {min(messages - self._ordinary)}")
         vector = (
             _whole_units(arrays, self.blocks) if self.plan.noise == "discrete" else coordinates(arrays, self.blocks)
         )
@@ -94,7 +94,7 @@ class ClippedSum:
         return vector
 
     def distance(self, first: np.ndarray | None, second: np.ndarray | None) -> float:
-        """L2, relative to C; infinite if either could not be computed."""
+        """L2 distance relative to C; infinite if either sum could not be computed."""
         if first is None or second is None:
             return np.inf
         return float(np.linalg.norm((first - second).astype(float))) * self.unit / self.plan.clip_norm
@@ -102,7 +102,7 @@ class ClippedSum:
 
 @dataclass(frozen=True)
 class WorstPair:
-    """Two neighbouring data sets, and the sum's state in which they are furthest apart."""
+    """Two neighbouring data sets whose sums are furthest apart, and the sum (its plan and posterior) for which they are."""
 
     clipped_sum: ClippedSum
     without: Table

@@ -1,8 +1,8 @@
 """What a fit leaves behind outside of the fitted object: in modules, classes, the environment, random generators, threads.
 
-Every fit starts from the same state: the author's modules and classes (see ``modules.py``) get back what they held before.
-Whatever a fit leaves there can then be compared. Other modules are not put back, since that could break them. They are looked
-at from above: which names did the fit add or bind anew?
+Every fit starts from the same state: the contents of the author's modules and classes (see ``modules.py``) are put back first.
+Whatever a fit leaves there can then be compared. Other modules are not put back, since that could break them: only the names
+that a fit added or bound anew there are compared.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Surroundings:
     Parameters
     ----------
     model : ConjugateExponentialModel
-        Its state when this object is made is what :meth:`put_back` puts back.
+        :meth:`put_back` restores the state that it reaches when this object is made.
     """
 
     def __init__(self, model: object) -> None:
@@ -59,22 +59,22 @@ class Surroundings:
         self._put_back = self._kept()
 
     def put_back(self) -> None:
-        """Undo what fits did to the author's modules and classes, the environment, the folder, global generators."""
+        """Undo what fits did to the author's modules and classes, the environment, the current folder, global generators."""
         for each in self._put_back:
             each()
 
     def begin(self) -> None:
-        """A fit begins: what caches hold now, and the threads that run, are not of its making."""
+        """Call before a fit: notes the sizes of caches and the running threads, to see which ones the fit adds."""
         self._counts = {name: each.cache_info() for name, each in self._caches.items()}
         self._threads = set(threading.enumerate())
 
     def contents(self, context: contextvars.Context) -> dict[str, str]:
-        """Path -> description of what is there now; of other modules, of what is new since the last call.
+        """Path -> description of the present state; for other modules, of what is new since the last call.
 
         Parameters
         ----------
         context : contextvars.Context
-            In which the fit ran.
+            The context in which the fit ran.
         """
         found = reachable(self._near(), self._is_own)
         for name, each in self._caches.items():
@@ -91,20 +91,20 @@ class Surroundings:
         return found | {"current folder": _current_folder(), "threads that still run": ", ".join(sorted(started))}
 
     def _changed(self) -> list[str]:
-        """Where names may be bound to other objects; there are thousands of modules, so that this has to be fast."""
+        """Paths of owners whose names may be bound to other objects. Fast, because there are thousands of modules."""
         found = []
         for (path, names), noted in zip(self._foreign.items(), self._noted.values(), strict=True):
             try:
                 if names != noted:
                     found.append(path)
-            except Exception:  # two arrays do not compare as a whole
+            except Exception:  # comparing two arrays raises
                 found.append(path)
         return found
 
     def _new_names(self, path: str) -> dict[str, object]:
         """Data under names that an owner did not have at first, and names that were bound anew since the last call.
 
-        Of a number it tells how far it moved, so that a count of fits is the same after each.
+        A number is described by its change, so that a count of fits looks the same after each.
         """
         noted, names, found = self._noted[path], dict(self._foreign[path]), {}
         for name in {**noted, **names}:
@@ -120,7 +120,7 @@ class Surroundings:
         return found
 
     def _new_modules(self) -> dict[str, object]:
-        """What is in modules of the author's that were loaded, or made, since this object was."""
+        """Contents of the author's modules that were loaded, or made, after this object."""
         new = [(name, sys.modules[name]) for name in list(sys.modules) if name not in self._loaded]
         return {
             f"{name}.{key}": each
@@ -155,7 +155,7 @@ class Surroundings:
         return kind.__module__ in self._spaces
 
     def _foreign_owners(self, model: object) -> Iterator[tuple[str, object]]:
-        """All other modules, classes of vips, and whatever else the author's modules and the model know by name."""
+        """All other modules, foreign base classes, classes of vips, and foreign objects that the author's modules name."""
         for name, module in list(sys.modules.items()):
             if name not in self._spaces and isinstance(module, types.ModuleType):
                 yield name, module
@@ -164,7 +164,7 @@ class Surroundings:
             yield from ((f"{module}.{name}", each) for name, each in list(names.items()) if isinstance(each, type))
         for module, names in self._spaces.items():
             for name, each in list(names.items()):
-                with contextlib.suppress(Exception):  # an object of another's class can raise whatever is asked of it
+                with contextlib.suppress(Exception):  # objects of foreign classes may raise at any access
                     home = each if isinstance(each, type | types.FunctionType) else type(each)
                     attributes = None if isinstance(each, types.ModuleType) else getattr(each, "__dict__", None)
                     if home.__module__ not in self._spaces and isinstance(attributes, dict | types.MappingProxyType):

@@ -24,11 +24,11 @@ class InMemoryData(DataSource):
     X : ndarray, memmap or CSR of shape (n_records, n_features)
     y : ndarray of shape (n_records, ...), optional
     partition_size : int
-        Rows of a partition; the last may be shorter. Another one draws other samples.
+        Rows of a partition; the last may be shorter. Another size draws other samples.
 
     Notes
     -----
-    Nothing is checked here. A fit checks both as if they had been passed to it by themselves.
+    Nothing is checked here. A fit checks X and y as if it had got them as arrays.
     """
 
     is_checked = True
@@ -52,7 +52,7 @@ class InMemoryData(DataSource):
         return self._X, self._y
 
     def divided_like(self, other: InMemoryData) -> InMemoryData:
-        """The same rows in partitions of the other's size."""
+        """The same rows, in partitions of the size that ``other`` has."""
         return InMemoryData(self._X, self._y, other._partition_size)
 
     def partition(self, i: int) -> Partition:
@@ -76,13 +76,13 @@ class ArrayPartition(Partition):
 
     def __getstate__(self) -> dict:
         if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
-            sent = {"name": self.name, "X": _off_its_file(self.X), "y": _off_its_file(self.y)}
+            sent = {"name": self.name, "X": _without_file_map(self.X), "y": _without_file_map(self.y)}
             object.__setattr__(self, "_sent", sent)
         return self._sent
 
 
-def _off_its_file(array):
-    """A copy of what is mapped copy-on-write: joblib would send the way to the file, which lacks what was written here."""
+def _without_file_map(array):
+    """A copy of an array that is mapped copy-on-write: joblib would send its path, and the file lacks changes made here."""
     for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
         while isinstance(part, np.ndarray):
             if getattr(part, "mode", None) == "c":  # a memory map
@@ -92,7 +92,7 @@ def _off_its_file(array):
 
 
 def row_range(X, rows: slice):
-    """Rows of a CSR matrix as a view, whatever columns they name. (SciPy's slices copy, and drop columns that do not exist.)"""
+    """Rows of a CSR matrix as a view, with all entries. (SciPy's slices copy, and drop entries of nonexistent columns.)"""
     indptr = X.indptr[rows.start : rows.stop + 1]
     stored = slice(indptr[0], indptr[-1])
     view = type(X)((len(indptr) - 1, X.shape[1]), dtype=X.dtype)

@@ -31,12 +31,12 @@ def check_data(X, y=None) -> InMemoryData:
 
 
 def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
-    """An opened partition, after the same checks, and that of its width.
+    """An opened partition, after the same checks and one of its width.
 
     Raises
     ------
     SourceError
-        Names the partition and the public fact.
+        If a check fails; it names the partition and the public fact.
     """
     try:
         X, y = _checked(X, y)
@@ -48,7 +48,7 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
 
 
 def _checked(X, y) -> tuple:
-    # As a plain array: a matrix or masked array would index and compare in ways of its own, for some records only.
+    # A plain array: a matrix or masked array would index and compare differently, for some records only.
     X = checked_csr(X) if sp.issparse(X) else np.asarray(X if isinstance(X, np.ndarray) else _to_array(X, "X"))
     check_dtype(X, "X")
     if X.ndim != 2:
@@ -63,12 +63,12 @@ def _checked(X, y) -> tuple:
 
 
 def checked_csr(X):
-    """A sparse matrix as CSR whose row pointers are in order. Which columns its entries name is not looked at.
+    """A sparse matrix as CSR whose row pointers are in order. The columns of its entries are not checked.
 
     Raises
     ------
     ValueError
-        If the arrays do not make up a matrix of its format. SciPy would not notice, and read and write beyond them.
+        If the arrays do not form a matrix of its format. SciPy would not notice, and read and write beyond them.
     """
     kind = f"a {X.format.upper()} matrix"
     if X.format in ("csr", "csc", "bsr"):
@@ -83,15 +83,15 @@ def checked_csr(X):
 
 
 def whole_csr(X):
-    """A sparse matrix as CSR all of whose entries are in rows and columns that exist; anything else as it is.
+    """A sparse matrix as CSR, with all entries in rows and columns that exist; anything else unchanged.
 
-    For data that may be looked at: predictions, and fits that are not private. In a private fit an entry in a column that does
-    not exist makes its record defective.
+    For data whose values may be checked: predictions, and fits that are not private. In a private fit an entry in a column that
+    does not exist makes its record defective.
 
     Raises
     ------
     ValueError
-        If the arrays do not make up such a matrix.
+        If the arrays do not form such a matrix.
     """
     if not sp.issparse(X):
         return X
@@ -111,16 +111,16 @@ def check_container(values, name: str) -> None:
 
 
 def _to_array(values, name: str) -> np.ndarray:
-    """Data frames and series, whose dtypes are declared."""
+    """The array of a data frame or series, whose dtypes are declared."""
     check_container(values, name)
-    # By the declared types: those of pandas' own (nullable, categorical, sparse) become this or that NumPy type by value.
+    # Only NumPy dtypes: the array of pandas' own ones (nullable, categorical, sparse) has a dtype that depends on values.
     declared = values.dtypes if hasattr(values, "dtypes") else values.dtype
     declared = list(declared) if np.ndim(declared) or hasattr(declared, "__iter__") else [declared]
     for dtype in declared:
         if not isinstance(dtype, np.dtype):
             raise TypeError(
-                f"A private fit needs columns of {name} with NumPy dtypes, got {dtype}: what it is converted to would depend "
-                f"on its values. Convert it first, e.g. {name}.astype(float)."
+                f"A private fit needs columns of {name} with NumPy dtypes, got {dtype}: the dtype after conversion would "
+                f"depend on its values. Convert it first, e.g. {name}.astype(float)."
             )
     with suppress(Exception):  # its message may quote a value
         return np.asarray(values.to_numpy())
@@ -128,7 +128,7 @@ def _to_array(values, name: str) -> np.ndarray:
 
 
 def check_dtype(array, name: str) -> None:
-    """What NumPy and SciPy compute with in every case: anything else could fail for some records and not for others."""
+    """Raise unless NumPy and SciPy compute with this dtype in every case: another could fail for some records only."""
     dtype = array.dtype
     if dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {dtype}, and a private fit needs real numbers.")

@@ -1,4 +1,4 @@
-"""Dask collections. Dask is loaded by who has one."""
+"""Dask collections. Dask is imported only for Dask input."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ __all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source"]
 class DaskSource(DataSource):
     """Rows of a Dask array or data frame, with optional labels. A chunk of rows is a partition.
 
-    With a ``dask.distributed.Client`` as the executor, chunks are computed and summed where they are, and their records do not
-    travel; persist the collection if it fits, else it is computed anew in every step. Other executors compute it, too.
+    With a ``dask.distributed.Client`` as the executor, workers compute and sum their own chunks, and records do not travel.
+    Persist the collection if it fits in memory: otherwise every step computes it again. Other executors compute it, too.
 
     Parameters
     ----------
     X : dask array of shape (n_records, n_features), or dask data frame of NumPy dtypes
         In chunks of whole rows, such as ``X.rechunk({1: -1})``.
     y : dask array or series, optional
-        In the same chunks of rows. A list of names, ``y="column"``, does not exist: write ``y=frame["column"]``.
+        In the same chunks of rows. A name, ``y="column"``, is not supported: write ``y=frame["column"]``.
 
     Raises
     ------
@@ -72,7 +72,7 @@ class DaskSource(DataSource):
 
 @dataclass(frozen=True, repr=False)
 class BlockPartition(Partition):
-    """A chunk that is yet to be computed."""
+    """A chunk that is not computed yet."""
 
     name: str
     X: object
@@ -95,8 +95,8 @@ class ComputedBlock(BlockPartition):
 
 
 def _chunks(collection) -> list:
-    """Chunks of rows that are yet to be computed, each with what it needs of the graph: a handle of the whole graph would take
-    the records of all chunks along."""
+    """Chunks of rows that are not computed yet, each with its own part of the graph: the whole graph would take the records of
+    all chunks along."""
     from dask.delayed import Delayed
     from dask.optimization import cull
 
@@ -115,7 +115,7 @@ def as_source(X, y=None) -> DataSource | None:
     """
     if isinstance(X, DataSource):
         if y is not None:
-            raise TypeError(f"{type(X).__name__} holds its own labels: give them to it, and not to `fit`.")
+            raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
         return X
     return DaskSource(X, y) if _is_dask(X) else None
 
@@ -136,7 +136,7 @@ def _as_array(collection, name: str) -> tuple:
     for dtype in declared:
         if not isinstance(dtype, np.dtype):
             raise TypeError(
-                f"{name} needs NumPy dtypes, got {dtype}: what it is converted to would depend on its values."
+                f"{name} needs NumPy dtypes, got {dtype}: the dtype after conversion would depend on its values."
             )
     names = tuple(map(str, collection.columns)) if collection.ndim == 2 else None
     return collection.to_dask_array(), names

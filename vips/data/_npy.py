@@ -19,7 +19,7 @@ __all__ = ["NpySource"]
 class NpySource(DataSource):
     """Rows of an array in a ``.npy`` file, with optional labels in another one, in ranges of rows.
 
-    Files are mapped by whoever computes: workers get their paths, and need to see them. Memory is bounded by a chunk.
+    Workers get the paths and map the files themselves, so they need access to them. Memory is bounded by a chunk.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class NpySource(DataSource):
     y : path, optional
         Array of shape (n_records, ...).
     partition_size : int
-        Rows of a partition, as of :class:`InMemoryData`: both give the same fit.
+        Rows of a partition, as in :class:`InMemoryData`: with equal sizes both give the same fit.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Parquet files, by row groups. PyArrow is loaded when a source is made."""
+"""Parquet files, by row groups. PyArrow is imported when a source is made."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ParquetSource(DataSource):
 
     @abstractmethod
     def _check_schema(self, schema, path: str) -> None:
-        """Raise SourceError unless the declared columns are there, of a usable type."""
+        """Raise SourceError unless the declared columns exist and have a usable type."""
 
     @property
     def n_partitions(self) -> int:
@@ -60,7 +60,7 @@ class ParquetTable(ParquetSource):
     target : str, optional
         Name of the column of labels, of the same types.
     pattern : str
-        Which files of the folder.
+        Pattern of the names of files in the folder.
 
     Notes
     -----
@@ -95,24 +95,24 @@ class ParquetTable(ParquetSource):
 
 
 class ParquetDocuments(ParquetSource):
-    """Documents as lists of word numbers in a column of Parquet files; as counts, to a model. A row group is a partition.
+    """Documents as lists of word numbers in a column of Parquet files. Models get word counts. A row group is a partition.
 
     Memory is bounded by the largest row group.
 
     Parameters
     ----------
     path : path, or list of paths
-        As of :class:`ParquetTable`.
+        As in :class:`ParquetTable`.
     column : str
         Name of a column of lists of integers.
     vocabulary_size : int
         Number of words: public, and never read from the documents.
     pattern : str
-        Which files of the folder.
+        Pattern of the names of files in the folder.
 
     Notes
     -----
-    A null, or a number that is no word's, makes its document defective. An empty list is an empty document.
+    A null, or a number outside of the vocabulary, makes its document defective. An empty list is an empty document.
     """
 
     def __init__(
@@ -183,7 +183,7 @@ class DocumentGroup(Partition):
 
 
 def counts(lists, n_words: int) -> sp.csr_array:
-    """Word counts of documents, shape (n_documents, n_words); NaN in a document with a null or a number that is no word's."""
+    """Word counts, shape (n_documents, n_words); NaN in a document with a null or a number outside of the vocabulary."""
     import pyarrow as pa
 
     missing = np.asarray(lists.is_null())
@@ -195,19 +195,19 @@ def counts(lists, n_words: int) -> sp.csr_array:
     bad = np.asarray(words.is_null())
     words = words.fill_null(0).to_numpy(zero_copy_only=False)
     bad = bad | (words < 0) | (words >= n_words)
-    # one more place in a document that is missing, for its NaN
+    # one more entry for a document that is missing: its NaN
     indptr = np.concatenate([[0], np.cumsum(lengths + missing)])
     values, columns = np.full(indptr[-1], np.nan), np.zeros(indptr[-1], np.int64)
     present = np.ones(indptr[-1], dtype=bool)
     present[indptr[:-1][missing]] = False
     values[present], columns[present] = np.where(bad, np.nan, 1.0), np.where(bad, 0, words)
-    found = sp.csr_array((values, columns, indptr), shape=(len(lengths), n_words))
-    found.sum_duplicates()
-    return found
+    matrix = sp.csr_array((values, columns, indptr), shape=(len(lengths), n_words))
+    matrix.sum_duplicates()
+    return matrix
 
 
 def _numbers(column) -> np.ndarray:
-    """A column as float64, NaN where it is null: by its declared type alone, whatever it holds."""
+    """A column as float64, NaN where it is null. The conversion depends on its declared type alone, not on values."""
     import pyarrow as pa
 
     return column.cast(pa.float64(), safe=False).to_numpy()
@@ -236,7 +236,7 @@ def _opened(file: FileStamp):
         return pq.ParquetFile(path)
     except (OSError, pa.ArrowException) as error:
         problem = type(error).__name__
-    # outside of `except`, so that the original, which may quote a record, is not carried along
+    # outside of `except`, so that the original error, which may quote a record, is not attached
     raise SourceError(f"{path} is not a readable Parquet file ({problem}).")
 
 

@@ -22,13 +22,13 @@ class Records:
         return self.X.shape
 
     def __getitem__(self, rows: np.ndarray) -> Records:
-        """Some of them, as NumPy indexes rows."""
+        """Some of the records, as NumPy indexes rows."""
         return type(self)(self.X[rows], self.y[rows])
 
 
 @dataclass(frozen=True, repr=False)
 class OpenPartition:
-    """The rows of one partition, in memory or mapped into it. Nothing is copied but chunks.
+    """The rows of one partition, in memory or mapped into it. Only chunks are copied.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class OpenPartition:
             yield self._select(rows[first : first + chunk_size])
 
     def _select(self, rows: np.ndarray):
-        # all of a range, as in a full batch, is not copied. (Not so for CSR: SciPy's slices drop entries of columns that do not
-        # exist, its selections keep them, and then the record is found to be defective.)
+        # A whole range, as in a full batch, is a view. (Not for CSR: SciPy's slices drop entries of columns that do not exist;
+        # its selections keep them, so that the record is found to be defective.)
         if isinstance(self.X, np.ndarray) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
         X = self.X[rows]
@@ -63,7 +63,7 @@ class OpenPartition:
 
 
 def rows_without(bad: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Rows of a CSR matrix none of whose stored entries is ``bad``; shape (n_rows,)."""
+    """Which rows of a CSR matrix have no ``bad`` stored entry; shape (n_rows,)."""
     valid = np.ones(len(indptr) - 1, dtype=bool)
     valid[np.searchsorted(indptr, np.flatnonzero(bad), side="right") - 1] = False
     return valid

@@ -22,16 +22,16 @@ from vips.exceptions import SourceError
 
 __all__ = ["CSRShards"]
 
-# What NumPy, struct and the zip library raise at torn archives; the last two of unknown compression and encryption.
+# Errors of NumPy, struct and zipfile for torn archives; the last two for unknown compression and encryption.
 _UNREADABLE = (
     OSError, ValueError, TypeError, EOFError, AttributeError, MemoryError, OverflowError, struct.error, tokenize.TokenError,
     zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError,
 )  # fmt: skip
 
-# Where a member's own header gives the lengths of its name and of what else comes before its data.
+# Offset in a member's own header of the lengths of its name and of the extra field, which come before the data.
 _LENGTHS_AT = 26
 
-# Members of files, as the system tells them apart, whose checksum was found to be right.
+# Members whose checksum was verified, by what identifies the file and the member.
 _intact: set[tuple] = set()
 
 
@@ -39,8 +39,8 @@ class CSRShards(DataSource):
     """CSR matrices in ``.npz`` files, as ``scipy.sparse.save_npz`` writes them. A file is a partition.
 
     Write them with ``compressed=False``: every step reads them again, and unpacking takes longer than reading.
-    Memory is bounded by the largest shard, which a worker reads whole. Shards of 10,000 to 100,000 rows are a good size: many
-    enough to share, large enough to be worth a worker's while. An empty shard is ordinary.
+    Memory is bounded by the largest shard, which a worker reads whole. Shards of 10,000 to 100,000 rows are a good size: there
+    are enough of them to share, and each keeps a worker busy. Empty shards are allowed.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class CSRShards(DataSource):
     n_features : int, optional
         Number of columns: public. By default that of the first shard; a shard of another width is an error.
     pattern : str
-        Which files of the folder.
+        Pattern of the names of files in the folder.
     labels : str, optional
         Name of an array in each file that holds a label for each row.
 
@@ -103,7 +103,7 @@ class Shard(Partition):
         _, shape, data, indices, indptr, *labels = _read(self.file, names)
         if shape[1] != self.n_features:
             raise SourceError(f"{self.name} has {shape[1]} columns, the data source has {self.n_features}.")
-        # SciPy would convert them, and stop at or warn of some entries
+        # SciPy would convert them, and raise or warn for some entries
         for name, places in (("indices", indices), ("indptr", indptr)):
             if places.dtype.kind not in "iu":
                 raise SourceError(f"{self.name}: {name} must hold integers, not {places.dtype}.")
@@ -135,8 +135,8 @@ def _read(stamp: FileStamp, names: tuple[str, ...]) -> list:
 
 
 def _member(archive: zipfile.ZipFile, file: BinaryIO, name: str) -> np.ndarray:
-    """An array of an archive. What is not compressed is read as it lies once its checksum was right: every step reads it, the
-    file is not to change, and comparing took longer than reading."""
+    """An array of an archive. Uncompressed members are checksummed once, then read directly: every step reads them, the file
+    must not change, and checksums took longer than reading."""
     info = archive.getinfo(name if name in archive.namelist() else f"{name}.npy")
     status = os.fstat(file.fileno())
     member = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, info.filename)

@@ -1,7 +1,7 @@
-"""The contract of a data source: public facts in front, records behind handles that a worker opens.
+"""The contract of a data source: public facts, and handles that a worker opens to read records.
 
-A record is addressed by (partition, row), and its coins depend on that address alone. So the partitions of a source are part of
-what a fit does: they may depend on files and settings, never on who computes.
+A record is addressed by (partition, row), and its coins depend on that address. So another division into partitions draws other
+samples: it may depend on files and settings, never on the executor.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Partition(ABC):
     Attributes
     ----------
     name : str
-        What errors call it. Public.
+        Its name in errors. Public.
     holds_records : bool
-        Whether pickling it moves the records themselves, and not only the way to them.
+        Whether its pickle holds the records themselves, not only where to find them.
     """
 
     name: str
@@ -52,8 +52,8 @@ class Partition(ABC):
 class DataSource(ABC):
     """Records that a fit reads partition by partition.
 
-    A source is immutable: its files, and the collection it stands for, must not change from its making to the end of the last
-    fit that uses it. Files that changed their size or time stop the fit.
+    A source is immutable: its files or its collection must not change until the last fit that uses it has ended. A file whose
+    size or time changed stops the fit.
 
     Attributes
     ----------
@@ -68,12 +68,12 @@ class DataSource(ABC):
     n_features: int
     feature_names: tuple[str, ...] | None = None
     has_labels: bool = False
-    is_checked: bool = False  # whether somebody has looked at the values of a non-private fit
+    is_checked: bool = False  # whether the values of a non-private fit were validated before
 
     @property
     @abstractmethod
     def n_partitions(self) -> int:
-        """How many partitions there are."""
+        """Number of partitions."""
 
     @abstractmethod
     def partition(self, i: int) -> Partition:
@@ -81,7 +81,7 @@ class DataSource(ABC):
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
-        """All handles, in order. The same objects every time, so that what is sent once can be kept."""
+        """All handles, in order. The same objects every time, so that workers can keep them between steps."""
         return tuple(self.partition(i) for i in range(self.n_partitions))
 
     @cached_property
@@ -91,7 +91,7 @@ class DataSource(ABC):
 
     @property
     def n_records(self) -> int:
-        """Number of records: private. Only non-private fits and plans in which it is public may ask."""
+        """Number of records: private. Only for non-private fits, and for plans in which it is public."""
         return sum(self.sizes)
 
     def chunks(self, chunk_size: int) -> Iterator:
@@ -103,7 +103,7 @@ class DataSource(ABC):
 
 @dataclass(frozen=True)
 class FileStamp:
-    """A file and what it was like when its source was made."""
+    """A file, with its size and time when its source was made."""
 
     path: str
     size: int

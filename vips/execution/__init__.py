@@ -1,1 +1,1 @@
-"""Who computes the sum of a step, partition by partition, and how shares are added."""
+"""Computes the sum of a step: executors that compute each partition's share, and the tree that adds shares."""

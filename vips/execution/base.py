@@ -1,4 +1,4 @@
-"""The contract of executors: who computes the partitions of a step."""
+"""The contract of executors, which compute the partitions of a step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from vips.execution.tree import TreeSum
 __all__ = ["ATTEMPTS", "Executor", "Workers", "added_in_order"]
 
 
-# How often a step is begun again because workers were lost.
+# How often a step is attempted when workers are lost.
 ATTEMPTS = 3
 
 
@@ -27,24 +27,24 @@ class Workers(ABC):
     def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
         """The total of one step over all partitions, in the order of the tree.
 
-        ``sampler(i)`` gives the coins of partition i. Returns when every share is in, or raises: there is no total of some.
+        ``sampler(i)`` gives the coins of partition i. Returns the complete total, or raises: there are no partial totals.
         """
 
 
 class Executor(ABC):
-    """What ``fit(..., executor=...)`` stands for."""
+    """Where a fit computes its sums: what the argument of ``fit(..., executor=...)`` names."""
 
     def check(self) -> None:  # noqa: B027
-        """Raise unless there is somebody to compute. Runs before anything is charged or read."""
+        """Raise unless there are workers. Runs before anything is charged or read."""
 
     @abstractmethod
     @contextmanager
     def over(self, data: DataSource) -> Iterator[Workers]:
-        """Workers for one fit; resources are given back at the end."""
+        """Workers for one fit; resources are released at the end."""
 
 
 def added_in_order(shares: Iterable[dict], task: Task) -> dict:
-    """In the order of the tree."""
+    """The sum of ``shares``, in the order of the tree."""
     total = TreeSum()
     for share in shares:
         total.push(share)

@@ -1,8 +1,8 @@
-"""A step on a Dask cluster: shares where the workers are, a tree of additions, and one total that travels here.
+"""A step on a Dask cluster: workers compute shares and add them as a tree, and only the total is sent back.
 
-Keys of tasks are made up anew for every step, so that no cluster answers with what it computed for another one. Dask computes
-lost shares again, with the same coins; where it cannot (the task itself was lost with its last holder) the step begins again.
-BLAS of a worker has the threads that its environment says; Dask's nannies say one.
+Every step uses new task keys, so that a cluster never returns a result of another step. Dask computes lost shares again, with
+the same coins; where it cannot (the task itself was lost with its last holder) the step begins again. A share uses one thread,
+also for BLAS.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ __all__ = ["Cluster"]
 # Seconds without a single worker after which a step is given up.
 PATIENCE = 60.0
 _POLL = 1.0
-_NOBODY = "The Dask cluster has had no workers"
-_GO_ON = "The step was not released; a fit with a checkpoint can go on from the last one."
+_NO_WORKERS = "The Dask cluster has had no workers"
+_CAN_RESUME = "The step was not released; a fit with a checkpoint can go on from the last one."
 
 
 class Cluster(Executor):
@@ -45,8 +45,8 @@ class Cluster(Executor):
             raise ValueError(f"The Dask client is {self._client.status}: it has no cluster to compute on.")
         if not self._client.nthreads():
             raise ValueError(
-                "The Dask cluster has no workers, so that the fit could only wait. Start some first, e.g. cluster.scale(2) and "
-                "client.wait_for_workers(1)."
+                "The Dask cluster has no workers, so that the fit would wait forever. Start some first, e.g. cluster.scale(2) "
+                "and client.wait_for_workers(1)."
             )
 
     @contextmanager
@@ -68,30 +68,30 @@ class ClusterWorkers(Workers):
                 return self._attempt(task, sampler)
             except (SourceError, InvalidRecordError, PartitionError):
                 raise
-            except CancelledError:  # with a worker went what only it held
+            except CancelledError:  # a lost worker had the only copy of some data
                 self._partitions = None
                 continue
             except KilledWorker as error:
                 raise PartitionError(
-                    f"A share was given up after it ended {error.allowed_failures + 1} workers in turn, perhaps because its "
-                    "partition is too large for their memory."
+                    f"A share was given up after {error.allowed_failures + 1} workers in turn died while computing it, perhaps "
+                    "because its partition is too large for their memory."
                 ) from None
             except NoValidWorkerError:
-                raise PartitionError(f"{_NOBODY} to compute a share. {_GO_ON}") from None
-            except Exception as error:  # of the user's own graph, outside of `share_of_worker`
+                raise PartitionError(f"{_NO_WORKERS} to compute a share. {_CAN_RESUME}") from None
+            except Exception as error:  # from the user's own graph, outside of `share_of_worker`
                 if not task.plan.is_private:
                     raise
                 problem = type(error).__name__
-            # outside of `except`, so that the original is not carried along
+            # outside of `except`, so that the original error is not attached
             raise PartitionError(
-                f"A chunk or its share could not be computed: {problem}. What it says is not shown, because it may quote a "
+                f"A chunk or its share could not be computed: {problem}. Its message is not shown, because it may quote a "
                 "record."
             )
         raise PartitionError(f"Workers were lost {ATTEMPTS} times in one step, with data that only they held.")
 
     def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
         step, depth = f"vips-{secrets.token_hex(8)}", 0
-        sent = self._sent(task)  # kept until the end: Dask may need it for a share that was lost
+        sent = self._sent(task)  # kept until the end: Dask may need it to compute a lost share again
         level = self._shares(sent, sampler, step)
         futures = [sent, *level]
         try:
@@ -103,18 +103,18 @@ class ClusterWorkers(Workers):
                 futures += level
             self._wait(level[0])
             return level[0].result()
-        finally:  # at once, not when Python gets to it: sums of a step are large, and not noisy
+        finally:  # at once, not at garbage collection: sums of a step are large, and hold no noise
             for future in futures:
                 future.release()
 
     def _sent(self, task: Task):
-        """The task on every worker, and the partitions placed."""
+        """Send the task to every worker, and the partitions once."""
         try:
             sent = self._client.scatter(task, broadcast=True, hash=False, timeout=_patience())
             if self._partitions is None:
                 self._partitions = self._placed()
         except TimeoutError:
-            raise PartitionError(f"{_NOBODY} to send a step to. {_GO_ON}") from None
+            raise PartitionError(f"{_NO_WORKERS} to send a step to. {_CAN_RESUME}") from None
         return sent
 
     def _shares(self, task, sampler: Callable[[int], object], step: str) -> list:
@@ -124,8 +124,8 @@ class ClusterWorkers(Workers):
         if not isinstance(self._partitions[0], BlockPartition):
             return self._client.map(_share, self._partitions, coins, task=task, key=keys, pure=False)
         shares = [
-            dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, own, task, dask_key_name=key)
-            for p, own, key in zip(self._partitions, coins, keys, strict=True)
+            dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, partition_coins, task, dask_key_name=key)
+            for p, partition_coins, key in zip(self._partitions, coins, keys, strict=True)
         ]
         return self._client.compute(shares)
 
@@ -137,7 +137,7 @@ class ClusterWorkers(Workers):
         return self._client.scatter(list(partitions), hash=False, timeout=_patience())
 
     def _wait(self, root) -> None:
-        """Until it is done; not for ever, if there is nobody left."""
+        """Wait until ``root`` is done; raise if the cluster has no workers for too long."""
         last_seen = time.monotonic()
         while not root.done():
             try:
@@ -145,12 +145,12 @@ class ClusterWorkers(Workers):
             except TimeoutError:
                 now = time.monotonic()
                 if self._client.status != "running":
-                    raise PartitionError(f"The Dask client is {self._client.status}. {_GO_ON}") from None
+                    raise PartitionError(f"The Dask client is {self._client.status}. {_CAN_RESUME}") from None
                 if self._client.nthreads():
                     last_seen = now
                 elif now - last_seen > _patience():
                     raise PartitionError(
-                        f"{_NOBODY} for {_patience():.0f} s in the middle of a step. {_GO_ON}"
+                        f"{_NO_WORKERS} for {_patience():.0f} s in the middle of a step. {_CAN_RESUME}"
                     ) from None
 
 
@@ -163,6 +163,6 @@ def _share_of_block(X, y, name: str, n_features: int, coins, task: Task) -> dict
 
 
 def _patience() -> float:
-    """Dask's own setting of this, if there is one."""
+    """Seconds without workers: Dask's own setting, if there is one."""
     configured = dask.config.get("distributed.scheduler.no-workers-timeout", None)
     return PATIENCE if configured is None else dask.utils.parse_timedelta(configured)

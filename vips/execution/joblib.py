@@ -1,4 +1,4 @@
-"""Processes, or whatever ``joblib.parallel_config`` says."""
+"""Worker processes, or the workers that ``joblib.parallel_config`` sets."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["Joblib"]
 
 
 class Joblib(Executor):
-    """As ``joblib.parallel_config`` says.
+    """Workers as ``joblib.parallel_config`` sets them.
 
     Parameters
     ----------
     backend : str, optional
-        In its place, one process per processor of this backend.
+        A backend to use instead, with one process per processor.
     """
 
     def __init__(self, backend: str | None = None) -> None:
@@ -38,17 +38,17 @@ class Joblib(Executor):
             parallel = joblib.Parallel(return_as="generator" if streams else "list")
             are_threads = getattr(backend, "uses_threads", False)
         else:
-            # Arrays are mapped into processes copy-on-write: kernels are compiled for arrays that can be written to.
+            # Arrays are mapped into processes copy-on-write, because kernels are compiled for writable arrays.
             parallel = joblib.Parallel(
                 n_jobs=joblib.cpu_count(), backend=self._backend, return_as="generator", mmap_mode="c"
             )
             are_threads = False
-        with parallel:  # what is mapped stays mapped from step to step
+        with parallel:  # keeps memory maps from step to step
             yield JoblibWorkers(data, parallel, are_threads)
 
 
 class JoblibWorkers(Workers):
-    """Of ``parallel``. Each uses an equal part of the processors."""
+    """Workers of a ``joblib.Parallel``. Each uses an equal part of the processors."""
 
     def __init__(self, data: DataSource, parallel: joblib.Parallel, are_threads: bool) -> None:
         super().__init__(data)
@@ -59,14 +59,14 @@ class JoblibWorkers(Workers):
         for _ in range(ATTEMPTS):
             try:
                 return self._attempt(task, sampler)
-            except TerminatedWorkerError:  # nothing of this step was released; its coins fall the same way again
+            except TerminatedWorkerError:  # nothing of this step was released; the next attempt has the same coins
                 continue
         raise PartitionError(
             f"Workers ended {ATTEMPTS} times in one step, perhaps because a partition is too large for their memory."
         )
 
     def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
-        # As bytes to processes: arrays in it would be written to disk, step by step, and stay there until the end of the fit.
+        # Processes get the task as bytes: joblib would write its arrays to disk in every step and keep them until the fit ends.
         sent = task if self._are_threads else pickle.dumps(joblib.wrap_non_picklable_objects(task, keep_wrapper=False))
         if self._are_threads:
             task.model.prepare(task.posterior)
@@ -83,10 +83,10 @@ def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dic
 
 @lru_cache(maxsize=1)
 def _unpacked(sent: bytes) -> Task:
-    """Once for all partitions that a process gets, so that what a posterior caches serves them all."""
+    """Cached, so that all partitions of a process share what a posterior caches."""
     return pickle.loads(sent)
 
 
 def _writable(share: dict) -> dict:
-    """What came back through shared memory may be read-only."""
+    """The share in writable arrays: those from shared memory may be read-only."""
     return {name: value if value.flags.writeable else value.copy() for name, value in share.items()}

@@ -17,7 +17,7 @@ __all__ = ["Serial", "SerialWorkers", "Threads"]
 
 
 class Serial(Executor):
-    """Here, one partition after the other; each with all threads."""
+    """One partition after the other in this thread; each uses all threads for its kernels."""
 
     @contextmanager
     def over(self, data: DataSource) -> Iterator[Workers]:
@@ -31,7 +31,7 @@ class SerialWorkers(Workers):
 
 
 class Threads(Executor):
-    """One partition for each processor at a time. A thread that has none left helps with the kernels of others."""
+    """One partition for each processor at a time. A thread without a partition helps with the kernels of others."""
 
     @contextmanager
     def over(self, data: DataSource) -> Iterator[Workers]:

@@ -6,8 +6,8 @@ The sum of a step is the sum of its partitions' sums, each of which flips its ow
     partition 1 ─▶ coins ─▶ clip ─▶ sum ─┼─▶ tree of fixed shape ─▶ total ─▶ + noise, once, where the fit runs
     partition 2 ─▶ coins ─▶ clip ─▶ sum ─┘
 
-A share is a pure function of (task, partition, coins): computed again after a worker was lost, it is the same share. Shares are
-sums without noise. They, the keys of the coins and the records are all that workers see: no noise, nothing to make it from.
+A share is a pure function of (task, partition, coins): if a worker is lost, another one computes the same share. Workers see
+records, keys of coins and shares, which are sums without noise. They never see noise, or anything to make it from.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class Task:
 
     @classmethod
     def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
-        """``is_checked`` says that the values of a non-private fit were looked at before."""
+        """``is_checked`` says that the values of a non-private fit were validated before."""
         stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
         return cls(model, blocks, posterior, plan, stop)
 
     def __getstate__(self) -> dict:
-        """What leaves the process: nothing that noise could be derived from."""
+        """What a pickle holds: nothing from which noise could be derived."""
         model = copy.copy(self.model)
         model.random_state = None
         model.privacy = model._fitting_plan = self.plan
@@ -76,7 +76,7 @@ class Task:
 
     @property
     def dtype(self) -> type:
-        """Of totals: with hardened noise they are whole numbers."""
+        """dtype of totals, which are integers with discrete noise."""
         return np.int64 if self.plan.rounds_records else np.float64
 
 
@@ -90,11 +90,11 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     """
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
-    with np.errstate(all="ignore"):  # a warning would tell that some record overflows
+    with np.errstate(all="ignore"):  # a warning would reveal that some record overflows
         opened = partition.open()
         if getattr(model, "ignores_labels", False):
             opened = opened.without_labels()
-        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before anybody is looked at
+        if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
@@ -106,14 +106,14 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             weights[n_records:] = 0.0
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
-                total = _begun(shares, task, copy=not statistics.sums_are_new)
+                total = _first_total(shares, task, copy=not statistics.sums_are_new)
             else:
                 add_to(total, shares)
     return task.zeros() if total is None else total
 
 
 def has_exact_rows(model) -> bool:
-    """What ``exact_rows`` says, of the very class that has the E-step, or of one derived from it."""
+    """``exact_rows``, if the class that defines the E-step or a subclass of it sets it; else False."""
     for cls in type(model).__mro__:
         if "exact_rows" in vars(cls):
             return cls.exact_rows
@@ -123,21 +123,21 @@ def has_exact_rows(model) -> bool:
 
 
 def whole_size(chunk_size: int) -> int:
-    """Records in a chunk that is filled up: a multiple of what BLAS works on at a time."""
+    """Size of a chunk that is filled up: a multiple of the number of rows that BLAS works on at a time."""
     return -(-chunk_size // PIECE) * PIECE
 
 
 def filled_up(records, size: int | None):
-    """Records with copies of the first one behind them, ``size`` in all; as they are if there is none, or no ``size``."""
+    """The records followed by copies of the first one, ``size`` in all; unchanged without records or without ``size``."""
     n_records = records.shape[0]
     if size is None or not n_records:
         return records
     return records[np.concatenate([np.arange(n_records), np.zeros(size - n_records, dtype=np.intp)])]
 
 
-def _begun(shares: Totals, task: Task, copy: bool) -> Totals:
-    """The first chunk's sums, to be added to. Their order in memory is that of ``zeros``: how later products are rounded must
-    not tell whether anybody was in the sample."""
+def _first_total(shares: Totals, task: Task, copy: bool) -> Totals:
+    """The first chunk's sums, to which the others are added. In C order, like ``zeros``, so that the rounding of later products
+    does not reveal an empty sample."""
     for name, block in task.blocks.items():
         if np.shape(shares[name]) != block.shape:
             raise ValueError(f"Block {name!r} is declared {block.shape}, its sum has shape {np.shape(shares[name])}.")
@@ -163,14 +163,14 @@ def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_
     Parameters
     ----------
     threads, blas_threads : int
-        At most, for kernels and for BLAS.
+        Largest number of threads, for kernels and for BLAS.
 
     Raises
     ------
     SourceError, InvalidRecordError
-        As they are.
+        Unchanged.
     PartitionError
-        In a private fit, for any other error: its class and where it came from, not what it says.
+        In a private fit, for any other error. It names the error's class and place, and omits its message.
     """
     try:
         with at_most(threads), at_most_threads(blas_threads):
@@ -181,7 +181,7 @@ def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_
         if not task.plan.is_private:
             raise
         problem = class_and_place(error)
-    # outside of `except`, so that the original is not carried along
+    # outside of `except`, so that the original error is not attached
     raise PartitionError(
-        f"{partition.name}: {problem}. What it says is not shown, because it may quote a record: try the model on public data."
+        f"{partition.name}: {problem}. Its message is not shown, because it may quote a record: try the model on public data."
     )

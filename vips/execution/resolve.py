@@ -1,4 +1,4 @@
-"""Which executor a user's argument names."""
+"""From the argument of ``fit`` to an executor."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def resolve(executor: object) -> Executor:
     Parameters
     ----------
     executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
-        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" does what
-        ``joblib.parallel_config`` says around the fit.
+        None is "serial". "threads" and "processes" take as many workers as there are processors; "joblib" uses the
+        ``joblib.parallel_config`` around the fit.
 
     Raises
     ------
@@ -27,23 +27,23 @@ def resolve(executor: object) -> Executor:
         For anything else, and for a cluster without workers.
     """
     if isinstance(executor, Executor):
-        found = executor
+        resolved = executor
     elif executor is None or (isinstance(executor, str) and executor in _BY_NAME):
-        found = _BY_NAME[executor or "serial"]()
+        resolved = _BY_NAME[executor or "serial"]()
     elif _is_dask_client(executor):
         from vips.execution.dask import Cluster
 
-        found = Cluster(executor)
+        resolved = Cluster(executor)
     else:
         error = ValueError if isinstance(executor, str) else TypeError
         names = ", ".join(f'"{name}"' for name in _BY_NAME)
         raise error(f"`executor` must be None, {names} or a dask.distributed.Client, got {executor!r}.")
-    found.check()
-    return found
+    resolved.check()
+    return resolved
 
 
 def _is_dask_client(executor: object) -> bool:
-    distributed = sys.modules.get("distributed")  # who has a client has loaded it
+    distributed = sys.modules.get("distributed")  # imported wherever there is a client
     return distributed is not None and isinstance(executor, distributed.Client)
 
 

@@ -1,4 +1,4 @@
-"""How the sums of partitions are added: as a tree whose shape depends on their number alone, whoever adds."""
+"""Adds the sums of partitions as a tree. Its shape depends on their number alone, not on the executor."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import numpy as np
 __all__ = ["FAN_IN", "Totals", "TreeSum", "add", "add_to"]
 
 
-# Totals that are added to one, at every level of the tree.
+# How many totals are added to one, at every level of the tree.
 FAN_IN = 16
 Totals = dict[str, np.ndarray]
 
 
 def add_to(total: Totals, shares: Totals) -> None:
-    """In place. One array that comes twice would be doubled, and with it what a record counts for."""
+    """Add in place. If ``shares`` were in the same memory, they would be doubled, and each record's contribution with them."""
     for name, value in shares.items():
         if np.may_share_memory(total[name], value):
             raise ValueError(
@@ -26,7 +26,7 @@ def add_to(total: Totals, shares: Totals) -> None:
 
 
 def add(totals: Iterable[Totals]) -> Totals:
-    """Their sum, from the first to the last."""
+    """The sum of totals, from the first to the last."""
     totals = iter(totals)
     result = {name: value.copy() for name, value in next(totals).items()}
     for total in totals:
@@ -36,17 +36,17 @@ def add(totals: Iterable[Totals]) -> Totals:
 
 
 class TreeSum:
-    """The sum of totals that come one after the other, added as a tree: 16 neighbours to one, 16 of these to one, and so on.
+    """Adds totals that arrive one after the other as a tree: 16 neighbours to one, 16 of these to one, and so on.
 
-    The order of additions depends on the number of totals alone, and is that of ``add`` applied level by level, as a cluster
-    does it. One unfinished sum is kept for each level.
+    The order of additions depends on the number of totals alone. It is that of ``add`` applied level by level, as on a
+    cluster. One unfinished sum is kept for each level.
     """
 
     def __init__(self) -> None:
         self._levels: list[tuple[int, Totals | None]] = []
 
     def push(self, total: Totals, level: int = 0) -> None:
-        """Add the next one. It is kept, and changed."""
+        """Add the next total. This object keeps it, and changes it."""
         if level == len(self._levels):
             self._levels.append((0, None))
         count, unfinished = self._levels[level]

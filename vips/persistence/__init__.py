@@ -1,1 +1,1 @@
-"""What a fit writes down between two steps, and fitted models, as files."""
+"""Checkpoints and fitted models as files."""

@@ -1,7 +1,7 @@
 """Files of arrays and JSON: a zip of ``header.json`` and ``NAME.npy``, without compression. No pickle is written or read.
 
-A file is written beside its place, synced and renamed: a reader sees the old one or the new one, whole. What is read is checked
-against the size of the file first: nobody can write a small file that takes much memory.
+A file is written beside its place, synced and renamed: a reader sees the whole old file or the whole new one. Reading first
+compares the sizes of members with that of the file, so that a small file cannot take much memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vips._files import whole_file
 __all__ = ["one_error", "read_archive", "write_archive"]
 
 FORMAT, VERSION = "vips", 1
-_KINDS = "biufcSU"  # of arrays: numbers and words
+_KINDS = "biufcSU"  # allowed kinds of dtypes: numbers and strings
 
 
 def write_archive(
@@ -32,7 +32,7 @@ def write_archive(
     Raises
     ------
     OSError
-        If it cannot be written; what was there before is still there.
+        If the file cannot be written; an older one is then unchanged.
     """
     full = {"format": FORMAT, "version": VERSION, "kind": kind, **header, "arrays": sorted(arrays)}
     with whole_file(path, partial) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
@@ -58,7 +58,7 @@ def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np
         raise ValueError(f"{path} is not a file but a device or a pipe, which may have no end.")
     with open(path, "rb") as file, one_error(path), zipfile.ZipFile(file) as archive:
         _check_sizes(archive, os.path.getsize(path))
-        header = json.loads(archive.read("header.json"))  # zip checks the checksum of every member
+        header = json.loads(archive.read("header.json"))  # zipfile verifies the checksum of every member
         if header["format"] != FORMAT or header["kind"] != kind:
             raise ValueError(f"it holds {header['kind']!r}, not a {kind!r}")
         if header["version"] != VERSION:
@@ -71,7 +71,7 @@ def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np
 
 @contextmanager
 def one_error(path: str | os.PathLike) -> Iterator[None]:
-    """Whatever a file makes code raise that reads it is a ValueError."""
+    """Turn any error in reading a file into a ValueError."""
     try:
         yield
     except Exception as error:
@@ -80,7 +80,7 @@ def one_error(path: str | os.PathLike) -> Iterator[None]:
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
-    """Members hold what they say, and not more than the file."""
+    """Raise ValueError unless members are uncompressed, and together no larger than the file."""
     members = archive.infolist()
     if any(info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size for info in members):
         raise ValueError("it is compressed, which files of vips are not")

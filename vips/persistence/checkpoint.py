@@ -1,4 +1,4 @@
-"""What a fit writes down between two steps, in which order, and how it goes on after an interruption.
+"""What a fit writes between two steps, in which order, and how it continues after an interruption.
 
 Commit protocol of step t::
 
@@ -9,8 +9,8 @@ ahead: the resumed fit repeats the step with fresh noise and is charged for both
 never a generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
 
 A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
-whoever can read the folder has seen both. There is one such name. The next start removes it and, where no ledger counts the
-step already, writes one more repeated step into the checkpoint, from where it comes into the report.
+whoever can read the folder can see both totals. There is only one such name. The next start removes the file. Unless a ledger
+counts the step already, it also counts one more repeated step in the checkpoint, from which the report takes the number.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ __all__ = ["FitState", "Journal", "posterior_arrays", "restore_posterior"]
 
 
 _MOST_REPEATED = 10**9
-_TOO_LARGE = 1e100  # whose squares can still be computed with
+_TOO_LARGE = 1e100  # squares of smaller numbers do not overflow
 
 
 @dataclass(frozen=True)
 class FitState:
     """Everything that a step needs from the steps before it; all of it released.
 
-    ``posterior`` is given as arrays: the engine knows its type.
+    ``posterior`` is a dict of arrays: the engine knows its type.
     """
 
     step: int
@@ -59,7 +59,7 @@ class Journal:
     start : FitState or None
         Where an interrupted fit stopped.
     repeated : int
-        Steps that were released twice, of which no ledger knows.
+        Steps that were released twice and that no ledger counts.
     """
 
     def __init__(self) -> None:
@@ -72,9 +72,9 @@ class Journal:
     def begin(
         self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
     ) -> None:
-        """Charge the fit, or go on with the one that the checkpoint holds. Looks at public facts only.
+        """Charge the fit, or continue the one in the checkpoint. Looks at public facts only.
 
-        The run is the journal's before it is charged: if this is interrupted, ``close`` gives back what it charged.
+        The journal holds the run before the run is charged, so that ``close`` gives the charge back after an interruption.
 
         Raises
         ------
@@ -98,7 +98,7 @@ class Journal:
         else:
             self._charge(model, plan, ledger)
         self._header = header | {"run": None if self._run is None else self._run.run}
-        self._count_what_was_left(saved, arrays)
+        self._count_interrupted_step(saved, arrays)
         if saved is None or saved["step"] == 0:
             return
         self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
@@ -126,13 +126,13 @@ class Journal:
             )
         _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
-        found = {name: value.shape for name, value in _under(arrays, "average").items()}
-        if found != shapes or set(saved["noise_std"]) != set(shapes):
+        saved_shapes = {name: value.shape for name, value in _under(arrays, "average").items()}
+        if saved_shapes != shapes or set(saved["noise_std"]) != set(shapes):
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         return saved, arrays
 
-    def _count_what_was_left(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
-        """A partial file is there if a step was begun to be written, and was not: count it before it is removed."""
+    def _count_interrupted_step(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
+        """If a partial file shows that writing a step was interrupted, count that step, then remove the file."""
         self.repeated = 0 if saved is None else saved["repeated"]
         if not os.path.lexists(self._partial):
             return
@@ -160,12 +160,12 @@ class Journal:
         return {"dataset": self._run.ledger.dataset, "run": run.run, "charged_steps": run.charged}
 
     def released(self, step: int) -> None:
-        """The noisy total of a step exists. Nothing may be made of it before this returns."""
+        """Record that the noisy total of a step exists. It must not be used before this returns."""
         if self._run is not None:
             self._run.release(step)
 
     def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
-        """Write the state after a step. Nothing of the step may be used, shown or logged before this returns."""
+        """Write the state after a step. Its values must not be used, shown or logged before this returns."""
         if self._path is None:
             return
         arrays = {f"noisy/{name}": value for name, value in noisy.items()}
@@ -223,8 +223,8 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
-    """That the checkpoint is one of this fit, and holds what a checkpoint does. Its repeated steps are filled in if need be."""
-    saved["model"] = _public_name(str(saved.get("model")))  # of files that named the module, too
+    """Raise CheckpointError unless the checkpoint belongs to this fit and is complete. Updates headers of older files."""
+    saved["model"] = _public_name(str(saved.get("model")))  # older files name the module
     different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different and isinstance(saved.get("parameters"), dict):
         ours, theirs = header["parameters"], saved["parameters"]
@@ -234,7 +234,7 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
             f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
             "another path, or move it away."
         )
-    saved.setdefault("repeated", 0)  # of files before there was such a number
+    saved.setdefault("repeated", 0)  # older files lack it
     least = 0 if saved["repeated"] else 1
     for name, most in (("step", n_steps), ("repeated", _MOST_REPEATED)):
         value = saved.get(name)
@@ -250,7 +250,7 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
 
 
 def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    """That all are numbers, and those of totals and averages such as a fit makes."""
+    """Raise CheckpointError unless all arrays hold numbers, and those of totals and averages are of a plausible size."""
     for name, array in arrays.items():
         is_total = name.startswith(("average/", "noisy/"))
         if array.dtype.kind not in ("f" if is_total else "biuf") or np.isnan(array).any():

@@ -18,7 +18,7 @@ __all__ = ["load_model", "save_model"]
 
 
 _TOTALS = "noisy_totals/"
-# Numbers in a model's sums: never too many, and at most so many times those in its posterior.
+# Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
 _SMALL, _MOST_TIMES = 2**18, 64
 
 
@@ -41,7 +41,7 @@ def save_model(model, path: str | os.PathLike) -> None:
 
 
 def load_model(path: str | os.PathLike, known: Mapping[str, type]):
-    """A saved model, if it is of one of the classes that are known by these names."""
+    """A saved model, if its class is one of ``known``, by name."""
     header, arrays = read_archive(path, "model")
     with one_error(path):
         return _restored(header, arrays, known)
@@ -71,10 +71,10 @@ def _restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, t
 
 
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
-    """Before anything of the size that the settings say is made: it should be about that of the posterior in the file."""
+    """Raise ValueError if the settings imply a much larger model than the file's posterior; before such arrays are made."""
     entries = sum(math.prod(block.shape) for block in model.blocks().values())
-    found = sum(array.size for array in arrays.values())
-    if entries > max(_SMALL, _MOST_TIMES * found) or model.least_posterior_size() > found:
+    n_saved = sum(array.size for array in arrays.values())
+    if entries > max(_SMALL, _MOST_TIMES * n_saved) or model.least_posterior_size() > n_saved:
         raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
 
 
@@ -83,11 +83,11 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, f
     if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
         raise ValueError("it holds noisy totals of another model")
     if not all(type(std) is float and 0.0 <= std < math.inf for std in noise_std.values()):
-        raise ValueError("its standard deviations of noise are none")
+        raise ValueError("its standard deviations of noise are not finite numbers ≥ 0")
     return NoisyTotals(totals, noise_std)
 
 
 def _first_posterior(model):
-    """For its type."""
+    """A posterior that gives type and shapes."""
     initial = {name: np.asarray(value, dtype=float) for name, value in model.initial(np.random.default_rng(0)).items()}
     return model.to_posterior(initial, dict.fromkeys(initial, 0.0), None)

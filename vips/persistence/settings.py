@@ -15,7 +15,7 @@ __all__ = ["decode", "describe", "encode"]
 _CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, RobbinsMonro, PolynomialAveraging)}
 _TAG = "__vips__"
 _KINDS = "biufUO"
-_MOST_TIMES = 16  # letters of an array of words, each as long as the longest, over those in the file
+_MOST_TIMES = 16  # characters of an array of strings, all padded to the longest, over those in the file
 
 
 def encode(value: object) -> object:
@@ -64,7 +64,7 @@ def decode(value: object) -> object:
 
 
 def _array(items: list, dtype: np.dtype) -> np.ndarray:
-    """Items as an array whose size follows from them, and not from what the file says of it."""
+    """Items as an array. Its size follows from the items, not from a number in the file."""
     if dtype.kind not in _KINDS:
         raise ValueError(f"a setting has dtype {dtype}")
     if dtype.kind != "U":
@@ -75,7 +75,7 @@ def _array(items: list, dtype: np.dtype) -> np.ndarray:
 
 
 def describe(value: object) -> object:
-    """Like ``encode``, but what cannot be saved is named: enough to tell settings apart, not to restore them."""
+    """Like ``encode``, but only names what cannot be saved: enough to tell settings apart, not to restore them."""
     try:
         return encode(value)
     except TypeError:

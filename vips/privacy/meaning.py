@@ -1,13 +1,12 @@
-"""What (ε, δ) means to somebody who attacks, in numbers that a reader can judge.
+"""What (ε, δ) means for an attacker's success, in numbers that a reader can judge.
 
 Two data sets differ by one record. The attacker knows both, sees everything that was released, and says which of the two was
 fitted: "in" or "out".
 
-    P(says "in" | in) ≤ e^ε P(says "in" | out) + δ, and the same of "out"        the definition, for every attack
+    P(says "in" | in) ≤ e^ε P(says "in" | out) + δ, and likewise for "out"        the definition, for every attack
 
-What follows for an attack's success is exact for a mechanism that gives the answer away with probability δ and otherwise
-multiplies odds by e^±ε; every (ε, δ)-private mechanism can be simulated from that one (Kairouz, Oh and Viswanath 2015,
-arXiv:1311.0776v4).
+The bounds below are attained by a mechanism that reveals the answer with probability δ and otherwise multiplies odds by e^±ε.
+Every (ε, δ)-private mechanism can be simulated from that one (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776v4).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ __all__ = ["belief_after", "gaussian_success", "hits", "success"]
 
 
 def belief_after(belief: float, epsilon: float) -> float:
-    """What a belief strictly between 0 and 1 can become where the answer is not given away: its odds grow by e^ε at most."""
+    """Largest belief after the release, from one strictly between 0 and 1, unless the answer is revealed: odds times e^ε."""
     return float(expit(logit(belief) + epsilon))
 
 
 def success(epsilon: float, delta: float) -> float:
-    """How often an attacker is right at most, where "in" and "out" are equally likely: (e^ε + δ)/(e^ε + 1)."""
+    """Largest probability that an attacker is right, where "in" and "out" are equally likely: (e^ε + δ)/(e^ε + 1)."""
     return float(expit(epsilon) + delta * expit(-epsilon))
 
 
@@ -37,7 +36,7 @@ def hits(false_alarms: float, epsilon: float, delta: float) -> float:
 
 
 def gaussian_success(mu: float) -> float:
-    """As :func:`success`, of a fit that is exactly μ-Gaussian differentially private: Φ(μ/2)."""
+    """Like :func:`success`, for a fit that is exactly μ-Gaussian differentially private: Φ(μ/2)."""
     return float(
         ndtr(0.5 * mu)
     )  # Dong, Roth and Su (2022), arXiv:1905.02383v3: the trade-off of N(0, 1) against N(μ, 1)

@@ -1,4 +1,4 @@
-"""The privacy plan: public numbers, and the four things that are done with them.
+"""The privacy plan: public numbers, and the four operations that use them.
 
 One object draws the sample, gives the clip weights, adds the noise and names its own event, so that sampling, noise
 and accounting cannot disagree. Fields are public and may be printed; data and generators are arguments.
@@ -64,14 +64,14 @@ class PrivacyPlan:
     report_delta : float or None
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
     sent_from : Block, "outside" or None
-        Set when a plan is pickled, for good: the ledger whose block was open there, which pays for fits with this plan wherever
-        it arrives. Nothing to write; not part of equality, and of no saved model.
+        Set when a plan is pickled, then never changed; do not pass it. It names the ledger block that was open there: that
+        ledger pays for fits with this plan wherever it is unpickled. Ignored by ``==``, and not saved with a model.
 
     Guarantees
     ----------
     With ``noise_multiplier > 0`` and ``reproducible_noise=False``, the sequence of all noisy totals, and whatever is
     computed from them, is (``epsilon(delta)``, ``delta``)-differentially private under ``relation``, for every δ. A subclass
-    may do anything: it has no guarantee, and no ledger charges it.
+    may do anything, so it has no guarantee, and ledgers refuse it.
 
     Examples
     --------
@@ -114,7 +114,7 @@ class PrivacyPlan:
             ("n_records", int),
         ):
             if getattr(self, name) is not None:
-                object.__setattr__(self, name, kind(getattr(self, name)))  # no float16, whose products vanish
+                object.__setattr__(self, name, kind(getattr(self, name)))  # products of float16 would underflow
         if self.relation not in ("add_or_remove", "replace_one"):
             raise ValueError(f'`relation` must be "add_or_remove" or "replace_one", got {self.relation!r}.')
         if self.noise not in ("gaussian", "discrete"):
@@ -140,11 +140,11 @@ class PrivacyPlan:
             raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
     def _check_sampling(self) -> None:
-        """Which records take part, and the rate that follows from it."""
+        """Check the arguments of sampling, and set the rate where they determine it."""
         if self.sampling not in ("poisson", "full", "fixed"):
             raise ValueError(
-                f'`sampling` must be "poisson", "full" or "fixed", got {self.sampling!r}: shuffled batches do not have the '
-                "privacy that any of our accountants states."
+                f'`sampling` must be "poisson", "full" or "fixed", got {self.sampling!r}: no accountant here covers shuffled '
+                "batches."
             )
         if self.sampling != "fixed":
             if self.batch_size is not None or self.n_records is not None:
@@ -186,16 +186,16 @@ class PrivacyPlan:
         n_records: int | None = None,
         reproducible_noise: bool = False,
     ) -> PrivacyPlan:
-        """The plan that uses (ε, δ) up and never exceeds it.
+        """The plan that uses as much of (ε, δ) as possible and never exceeds it.
 
-        With ``n_steps``, the least noise; with ``noise_multiplier`` instead, the most steps. ``epsilon`` and ``delta``
-        have no defaults. A common choice of δ is well below one over the number of records; write it from public
+        With ``n_steps``, it has the least noise; with ``noise_multiplier`` instead, the most steps. ``epsilon`` and ``delta``
+        have no defaults. A common choice of δ is well below one over the number of records; choose it from public
         knowledge, not by counting.
 
         Parameters
         ----------
         accountant : str, optional
-            None is the tightest that the plan allows; see :meth:`epsilon`.
+            None is the tightest one for the plan; see :meth:`epsilon`.
 
         Raises
         ------
@@ -245,8 +245,8 @@ class PrivacyPlan:
 
     @property
     def has_guarantee(self) -> bool:
-        """Whether a fit with this plan is private: with noise that nobody can reproduce, and with this class's own sampling,
-        clip and noise, not those of a subclass."""
+        """Whether fits with this plan are private: there is noise, no seed reproduces it, and the plan is not of a subclass,
+        which could change sampling, clip and noise."""
         return self.is_private and not self.reproducible_noise and type(self) is PrivacyPlan
 
     @property
@@ -263,7 +263,7 @@ class PrivacyPlan:
         ----------
         delta : float in (0, 1)
         accountant : {"pld", "rdp", "moments", "strong", "basic"}, optional
-            None is :attr:`accountant`. docs/accounting.md says what each can analyse; it refuses the rest.
+            None is :attr:`accountant`. docs/accounting.md lists the plans that each can analyse; it refuses others.
         orders : sequence of float or "paper", optional
             Orders of "rdp" and "moments"; "paper" is the range of the paper's theorem (∞ where it is empty).
         """
@@ -288,7 +288,7 @@ class PrivacyPlan:
     def gdp_mu(self) -> float | None:
         """μ of Gaussian differential privacy, √T · sensitivity ÷ noise, where that is exact; else None.
 
-        Exact for normal noise without sampling: T Gaussian mechanisms are then one (Dong, Roth and Su, 2022).
+        Exact for normal noise without sampling: T Gaussian mechanisms then equal a single one (Dong, Roth and Su, 2022).
         """
         if not self.is_private or self.noise != "gaussian" or self.sampling_rate != 1.0:
             return None
@@ -308,8 +308,8 @@ class PrivacyPlan:
         Parameters
         ----------
         accountant : {"pld", "rdp"}, optional
-            Which of dp_accounting's accountants it is for. None is :attr:`accountant`. Where the other one would take it for
-            something else, it refuses it (docs/accounting.md).
+            The accountant of dp_accounting for which the event is written. None is :attr:`accountant`. Where the other one
+            would misread the event, it refuses it (docs/accounting.md).
 
         Raises
         ------
@@ -322,7 +322,7 @@ class PrivacyPlan:
         return self
 
     def __deepcopy__(self, memo: dict) -> PrivacyPlan:
-        return self  # a copy stays here; only what is pickled is sent
+        return self  # a copy stays in this process; only pickling sets `sent_from`
 
     def __getstate__(self) -> dict:
         return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
@@ -337,7 +337,7 @@ class PrivacyPlan:
     def sampler(
         self, randomness: noise.Randomness, step: int, sizes: Callable[[], Sequence[int]]
     ) -> Callable[[int], PoissonCoins | ChosenRows]:
-        """The sample of one step, by partition: what says which of a partition's rows take part.
+        """The sample of one step: a function from a partition's number to the object that chooses its rows.
 
         Parameters
         ----------
@@ -352,7 +352,7 @@ class PrivacyPlan:
         return lambda partition: PoissonCoins(self.sampling_rate, key, step, partition)
 
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:
-        """Weight of each record; see ``clip_weights``."""
+        """Weight of each record; see :func:`~vips.privacy.mechanism.clipping.clip_weights`."""
         return clip_weights(norms, self.clip_norm)
 
     def noise_std(self) -> float:
@@ -360,7 +360,7 @@ class PrivacyPlan:
         return self.noise_multiplier * self.clip_norm if self.is_private else 0.0
 
     def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
-        """Where records are rounded to; None if they are not."""
+        """The lattice to which records are rounded; None if they are not rounded."""
         return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm) if self.rounds_records else None
 
     @property
@@ -372,7 +372,7 @@ class PrivacyPlan:
     def mechanism(
         self, blocks: Mapping[str, object], randomness: noise.Randomness, std: Mapping[str, float]
     ) -> Mechanism:
-        """What releases the totals of one run, which begins with noise of ``std`` in its average."""
+        """The object that releases the totals of one run; ``std`` is the noise in the average with which the run starts."""
         return IndependentNoise(self, blocks, randomness, std)
 
     def add_noise(

@@ -57,16 +57,16 @@ class PrivacyReport:
     released : tuple of str
         What each step releases.
     declared_public : tuple of str
-        What the user declared instead of learning it from the records.
+        What the user declared and the fit therefore did not learn from the records.
     on_invalid : str
         ``"drop"`` or ``"raise"``; the latter lets an error depend on a record and is outside the guarantee.
     ledger : dict or None
         Name of the data set, name of the run and number of steps charged, if a ledger counted the fit.
     repeated_steps : int
-        Steps whose total was left beside the checkpoint when the fit was interrupted, and which were released again. Of a fit
-        that no ledger counted.
+        Steps that were released twice, because the fit was interrupted while it wrote their checkpoint. 0 if a ledger counted
+        the fit.
     preprocessing, tuning : str
-        What was done to the records before the fit, and how settings were chosen. The fit cannot know: say it with
+        What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
         ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
     """
 
@@ -86,8 +86,7 @@ class PrivacyReport:
 
     @property
     def has_guarantee(self) -> bool:
-        """False without noise, where noise or sampling can be reproduced from a seed, for a plan of a subclass, and where
-        errors depend on records."""
+        """False without noise, with reproducible noise, for a plan of a subclass, and with ``on_invalid="raise"``."""
         return self.plan.has_guarantee and self.on_invalid == "drop"
 
     @property
@@ -152,7 +151,7 @@ class PrivacyReport:
         Raises
         ------
         TypeError
-            If the plan is of a subclass, which could not be read back.
+            If the plan is of a subclass, which :meth:`from_json` could not restore.
         ValueError
             If a field is not what :meth:`from_json` reads.
         """
@@ -166,18 +165,17 @@ class PrivacyReport:
 
     @classmethod
     def from_json(cls, values: dict) -> PrivacyReport:
-        """Inverse of :meth:`to_json`, for what a JSON parser made of a file from anywhere.
+        """Inverse of :meth:`to_json`, for the parsed JSON of a file from anywhere.
 
         Raises
         ------
         ValueError
-            If a field is missing or not known, of another type than it should be, too long, or out of range; the message
-            names it.
+            If a field is missing, unknown, of the wrong type, too long, or out of range; the message names it.
         """
         return cls(**checked_fields(values))
 
     def __setstate__(self, state: dict) -> None:
-        """Raises LedgerError if a block of this process sent the fit out, and it comes back without a charge."""
+        """Raise LedgerError if a ledger's block of this process sent the fit out, and it comes back without a charge."""
         self.__dict__.update(state)
         check_that_it_was_charged(self)
 
@@ -193,7 +191,7 @@ class PrivacyReport:
         return html_table("Privacy of this fit", (), self._sections(), prose=True)
 
     def _sections(self) -> list[tuple[str, str]]:
-        """Headings and what stands below; a line each, whatever a field holds."""
+        """Headings and texts. Each fits on one line, whatever the fields hold."""
         return [(heading, printable(text)) for heading, text in self._statements()]
 
     def _statements(self) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The fields of a privacy report as JSON. Each is checked when it is read: somebody else may have written the file."""
+"""The fields of a privacy report as JSON. Reading checks each of them, because the file may come from anywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["checked_fields", "plan_fields"]
 LONGEST_TEXT, LONGEST_LIST = 100_000, 10_000  # characters, items
 LARGEST_INTEGER = 2**53  # larger ones are not exact as floats
 _LEDGER = ("dataset", "run", "charged_steps")
-# By the annotation of a plan's field.
+# Allowed types, by the annotation of a plan's field.
 _TYPES: dict[str, tuple[type, ...]] = {
     "float": (float, int),
     "float | None": (float, int, NoneType),
@@ -26,25 +26,26 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def plan_fields(plan: PrivacyPlan) -> dict:
-    """The fields that make two plans equal."""
+    """The fields by which plans are compared."""
     return {name: getattr(plan, name) for name in _annotations()}
 
 
 def checked_fields(values: object) -> dict:
-    """What the constructor of a privacy report takes.
+    """Arguments for the constructor of a privacy report.
 
     Parameters
     ----------
     values : object
-        What a JSON parser made of a saved report.
+        The parsed JSON of a saved report.
 
     Raises
     ------
     ValueError
-        If it is not a dict with exactly the fields of a report, or a field is of another type, too long or out of range.
+        If ``values`` is not a dict with exactly the fields of a report, or a field has the wrong type, is too long or out of
+        range.
     """
     if isinstance(values, Mapping):
-        values = {"repeated_steps": 0, **values}  # files from before it existed
+        values = {"repeated_steps": 0, **values}  # older files lack this field
     _check_names("a privacy report", values, _READERS)
     return {name: read(name, values[name]) for name, read in _READERS.items()}
 

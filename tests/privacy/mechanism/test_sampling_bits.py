@@ -107,7 +107,7 @@ def test_no_counter_is_used_twice(monkeypatch):
 
 @pytest.mark.parametrize(("row", "partition", "step"), [(2**33, 0, 1), (0, 2**32, 1), (0, 0, 2**64)])
 def test_what_does_not_fit_its_field_is_refused(row, partition, step):
-    with pytest.raises(ValueError, match="Coins are there for"):
+    with pytest.raises(ValueError, match="Sampling covers at most"):
         poisson_sample(row, row + 1, 0.5, KEY, step, partition)
 
 

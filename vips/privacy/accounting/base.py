@@ -1,4 +1,4 @@
-"""What every accountant answers for a plan, and which there are."""
+"""The interface of accountants, and the registered ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from abc import ABC, abstractmethod
 
 __all__ = ["ACCOUNTANTS", "NEARLY_ALL", "Accountant", "is_plain"]
 
-NEARLY_ALL = 1.0 - 1e-9  # sampling rates above count as 1, which is never less
+NEARLY_ALL = 1.0 - 1e-9  # larger sampling rates count as 1, which never understates ε
 
 # By name; ``registry.py`` fills it.
 ACCOUNTANTS: dict[str, Accountant] = {}
 
 
 class Accountant(ABC):
-    """Bounds (ε, δ) of a plan. ``orders`` is None for the accountant's own, where orders mean anything."""
+    """Bounds (ε, δ) of a plan. ``orders=None`` takes the accountant's own orders, if it has any."""
 
     name: str
     uses_orders = False

@@ -14,7 +14,7 @@ from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 __all__ = ["calibrate_noise", "largest_n_steps"]
 
-SMALLEST_SAMPLED_NOISE = 0.05  # below, the search for a noise multiplier under sampling stops
+SMALLEST_SAMPLED_NOISE = 0.05  # where the search for a noise multiplier under sampling stops
 LARGEST_NOISE = 1e6
 MOST_STEPS = 10**7
 _LONGEST_STEP, _MOST_SECANTS = 2.4, 12
@@ -24,14 +24,14 @@ _LONGEST_STEP, _MOST_SECANTS = 2.4, 12
 def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, tol: float = 1e-4) -> float:
     """Noise multiplier at which the accountant proves at most ``epsilon``.
 
-    Errs towards more noise: the value returned has itself been evaluated and found to satisfy the target. The ε that is proved is
-    within ``0.4 tol`` of the target, or the multiplier within ``tol`` of the smallest (both relative).
+    Errs towards more noise: the returned value itself was evaluated and satisfies the target. The ε that is proved is within
+    ``0.4 tol`` of the target, or the multiplier within ``tol`` of the smallest (both relative).
     """
     accountant.check(plan)
 
     def excess(log_sigma: float) -> float:
-        found = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
-        return math.log(max(found, 1e-12) / epsilon)
+        proved = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
+        return math.log(max(proved, 1e-12) / epsilon)
 
     smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
     least, most = math.log(smallest), math.log(LARGEST_NOISE)

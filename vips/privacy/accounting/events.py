@@ -11,8 +11,8 @@ __all__ = ["fit_event", "library", "neighbours"]
 
 @cache
 def library():
-    """dp_accounting, whose import takes half a second: when it is first needed."""
-    with no_fork():  # a child that is forked meanwhile could never import it
+    """dp_accounting, imported on first use: that takes half a second."""
+    with no_fork():  # a child forked during the import could never import it
         import dp_accounting
         import dp_accounting.pld
         import dp_accounting.rdp
@@ -27,8 +27,8 @@ def neighbours(relation: str):
 def fit_event(plan, name: str):
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
-    Under add-or-remove one event of Gaussian noise is right for both. Under replace-one, dp_accounting's privacy loss
-    distributions double the sensitivity themselves, its Rényi divergences do not. There the events are written so that the
+    Under add-or-remove, one event of Gaussian noise is right for both. Under replace-one, dp_accounting's privacy loss
+    distributions double the sensitivity themselves, its Rényi divergences do not. So the events are written such that an
     accountant for which they would be wrong refuses them:
 
     ================================  ========================================  =====================================
@@ -46,7 +46,7 @@ def fit_event(plan, name: str):
     Parameters
     ----------
     plan : PrivacyPlan
-        One that this accountant can analyse: :func:`event` checks that.
+        A plan that this accountant can analyse: ``registry.event`` checks that.
     name : {"pld", "rdp"}
     """
     events = library()

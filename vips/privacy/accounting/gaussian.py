@@ -4,7 +4,7 @@ With a = ε/μ - μ/2 and b = a + μ, Theorem 8 of Balle and Wang (2018), arXiv:
 
     δ(ε) = Φ(-a) - e^ε Φ(-b) = Φ(-a) - exp(-a²/2) R(b) / √(2π)        R(t) = Mills' ratio of the normal law
 
-The second form has no large exponents. T draws on the same records are one draw at √T μ.
+The second form has no large exponents. T draws on the same records are equivalent to one draw at √T μ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.special import erfcx, log_ndtr
 
 __all__ = ["gaussian_epsilon", "gaussian_log_delta"]
 
-SMALL_MU = 1e-7  # below, the difference is taken by its derivative
+SMALL_MU = 1e-7  # below this, the derivative replaces the difference
 
 
 def gaussian_log_delta(mu: float, epsilon: np.ndarray | float) -> np.ndarray:

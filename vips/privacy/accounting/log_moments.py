@@ -21,13 +21,13 @@ from scipy.special import logsumexp
 
 __all__ = ["default_orders", "log_moments", "paper_orders"]
 
-MOST_POINTS = 2**21  # of one sum; beyond, the moment without sampling, which is never smaller
+MOST_POINTS = 2**21  # of one sum; if it needs more, the moment without sampling is taken, which is never smaller
 
 
 def default_orders(noise_multiplier: float) -> np.ndarray:
-    """λ among which the best is sought; every λ > 0 is valid.
+    """Values of λ over which the bound is minimised; every λ > 0 is valid.
 
-    Small ones serve large ε, large ones small ε. With p = λ + 1, those above ``4 + 37 σ + 60 σ²`` cannot be the best: without
+    Small ones suit large ε, large ones small ε. With p = λ + 1, those above ``4 + 37 σ + 60 σ²`` cannot be the best: without
     sampling the best is 1 + σ √(2 log(1/δ) / T), and sampling moves it to 2 σ² log(1/q) at most.
     """
     orders = np.unique(
@@ -57,10 +57,10 @@ def log_ratio(q: float, log_r: np.ndarray) -> np.ndarray:
 
 
 def log_power_mean(q: float, sigma: float, power: float) -> float:
-    """log A(p): of E_{β0}[(β/β0)^p], for p > 1 or p < 0."""
+    """log A(p) = log E_{β0}[(β/β0)^p], for p > 1 or p < 0."""
     unsampled = power * (power - 1.0) / (2.0 * sigma**2)
     step = min(sigma, sigma**2) / 4.0
-    low, high = min(power, 0.0) - 40.0 * sigma, max(power, 2.0) + 40.0 * sigma  # 40 σ on either side leave nothing out
+    low, high = min(power, 0.0) - 40.0 * sigma, max(power, 2.0) + 40.0 * sigma  # tails beyond 40 σ are negligible
     if q == 1.0 or high - low > MOST_POINTS * step:
         return unsampled
     z = np.arange(low, high, step)

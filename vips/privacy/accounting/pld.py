@@ -32,11 +32,11 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_compose(*_numbers([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
+        return min(1.0, float(_compose(*_loss_parameters([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
-    """ε of several plans together that were fixed beforehand, by privacy loss distributions."""
+    """Joint ε of several plans that were fixed beforehand, by privacy loss distributions."""
     for plan in plans:
         PLDAccountant().check(plan)
     if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
@@ -47,8 +47,8 @@ def composed_epsilon(plans: Sequence, delta: float) -> float:
 def _interval(plan) -> float:
     """Spacing of the loss's grid.
 
-    The loss of a step is of the order of 1/σ², and of q/σ where records are sampled thinly; a grid in proportion keeps the
-    cost bounded and the error, which is towards larger ε, below about one percent.
+    The loss of a step is of the order of 1/σ², and of q/σ where the sampling rate is small. A grid in proportion keeps the
+    cost bounded, and the error, which is towards larger ε, below about one percent.
     """
     sigma = plan.noise_multiplier
     return max(
@@ -72,7 +72,7 @@ def _compose(fits: tuple[tuple[float, float, int], ...], relation: str, interval
     """The losses of several fits: noise multiplier, rate and number of steps of each."""
     losses = []
     for noise_multiplier, rate, n_steps in fits:
-        if rate == 1.0:  # T Gaussians on the same records are one
+        if rate == 1.0:  # T Gaussians on the same records equal a single one
             losses.append(_one_step(noise_multiplier / math.sqrt(n_steps), 1.0, relation, interval))
         else:
             losses.append(_one_step(noise_multiplier, rate, relation, interval).self_compose(n_steps))
@@ -80,28 +80,28 @@ def _compose(fits: tuple[tuple[float, float, int], ...], relation: str, interval
 
 
 def _gaussian_mu(plan) -> float:
-    """√T · sensitivity ÷ noise: T Gaussians on the same records are one."""
+    """√T · sensitivity ÷ noise: T Gaussians on the same records equal a single one."""
     return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier()
 
 
 def _rounding(plans: Sequence) -> float:
-    """What rounding in the Fourier transform that composes steps may take from δ: ten times what was seen, 3 · 10⁻¹⁶ T."""
+    """Bound on the error of δ by rounding in the Fourier transform: ten times the largest seen, 3 · 10⁻¹⁶ T."""
     return 3e-15 * sum(plan.n_steps for plan in plans)
 
 
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
-    left = delta - _rounding(plans)
-    return max(0.0, _smallest_epsilon(*_numbers(plans), left)) if left > 0.0 else math.inf
+    remaining = delta - _rounding(plans)
+    return max(0.0, _smallest_epsilon(*_loss_parameters(plans), remaining)) if remaining > 0.0 else math.inf
 
 
 @lru_cache(maxsize=256)
 def _smallest_epsilon(fits: tuple, relation: str, interval: float, delta: float) -> float:
-    """Kept, because a report asks for the same ε many times."""
+    """Cached, because a report computes the same ε many times."""
     return float(_compose(fits, relation, interval).get_epsilon_for_delta(delta))
 
 
-def _numbers(plans: Sequence) -> tuple:
-    """Of the plans, their relation, and the spacing of the grid: what the losses depend on."""
+def _loss_parameters(plans: Sequence) -> tuple:
+    """What the losses depend on: each plan's numbers, their common relation, and the spacing of the grid."""
     fits = tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans)
     return fits, plans[0].relation, min(_interval(plan) for plan in plans)

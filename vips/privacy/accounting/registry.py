@@ -61,7 +61,7 @@ def event(plan, accountant: str | None = None):
     name = accountant or plan.accountant
     if name not in ("pld", "rdp"):
         raise ValueError(f'dp_accounting has no accountant {name!r}: write "pld" or "rdp".')
-    # a Gaussian under replace-one on all records has an event for "rdp", which could not analyse its samples
+    # Gaussian noise on all records under replace-one has an event for "rdp", although `RDPAccountant` refuses such plans
     full_replaced = plan.noise == "gaussian" and plan.relation == "replace_one" and plan.sampling_rate == 1.0
     if plan.is_private and not (name == "rdp" and full_replaced and plan.sampling != "fixed"):
         ACCOUNTANTS[name].check(plan)

@@ -1,4 +1,4 @@
-"""Rényi divergences, by dp_accounting: of discrete noise and of fixed-size batches too; and what a ledger adds up."""
+"""The Rényi accountant (dp_accounting), also for discrete noise and fixed-size batches; the divergence that ledgers sum."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from vips.privacy.accounting.events import library, neighbours
 
 __all__ = ["RDPAccountant", "renyi_divergence"]
 
-# Every order > 1 is valid. dp_accounting sums series at orders that are not whole, which need not converge below 2.
+# Every order > 1 is valid. At orders that are not whole, dp_accounting sums series, which need not converge below 2.
 WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
 SAMPLED_ORDERS = tuple(sorted({*WHOLE_ORDERS, *np.arange(2.0, 11.0, 0.25).tolist()}))
 UNSAMPLED_ORDERS = tuple(1.0 + x for x in np.geomspace(1e-3, 1e7, 400).tolist())
-ROUNDING = 1e-13  # of a Rényi divergence, which comes out as small as -1e-15 where it is nearly 0
+ROUNDING = 1e-13  # added to a Rényi divergence: one near 0 can be computed as -1e-15
 
 
 class RDPAccountant(Accountant):
@@ -50,8 +50,8 @@ class RDPAccountant(Accountant):
 
 
 def renyi_divergence(plan, order: float) -> float:
-    """Rényi divergence of one step at ``order``, the larger of both directions: what a ledger's filter adds up."""
-    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # of a Gaussian, and never more of a discrete one
+    """Rényi divergence of one step at ``order``, the larger of both directions: a ledger's filter sums these."""
+    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # exact for a Gaussian, a bound for a discrete one
         return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
     if plan.sampling == "poisson" and plan.relation == "replace_one":
         raise ValueError(
@@ -67,7 +67,8 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
         orders = WHOLE_ORDERS
     elif orders is None:
         orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
-    # At whole orders, discrete noise has the divergences of the Gaussian (docs/guarantee.md). The relation is in the noise.
+    # At whole orders, the Gaussian's divergences bound those of discrete noise (docs/guarantee.md). The noise multiplier
+    # accounts for the relation.
     step = library().GaussianDpEvent(plan.sensitive_noise_multiplier())
     if plan.sampling == "fixed":
         step = library().SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)

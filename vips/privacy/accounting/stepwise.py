@@ -1,4 +1,4 @@
-"""Composition of one step's (ε, δ), by theorems older than accountants: for comparison."""
+"""Composition of one step's (ε, δ) by older theorems, for comparison."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class StepwiseAccountant(Accountant):
     def _step(plan, delta: float) -> float:
         """ε of one step at ``delta``."""
         if delta >= plan.sampling_rate:
-            return 0.0  # with probability 1 - q the record is not even looked at
+            return 0.0  # with probability 1 - q the record is not used
         without_sampling = gaussian_epsilon(1.0 / plan.noise_multiplier, delta / plan.sampling_rate)
         if without_sampling > 700.0:
             return without_sampling + math.log(plan.sampling_rate)

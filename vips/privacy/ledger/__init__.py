@@ -1,4 +1,4 @@
-"""Budgets of data sets, in files. Lazy: a plan needs to know which ledger is open, a ledger needs plans."""
+"""Budgets of data sets, in files. Imported lazily: plans import ``open_ledger``, and ledgers import plans."""
 
 import lazy_loader
 

@@ -1,4 +1,4 @@
-"""What the entries of a ledger add up to. No file and no clock in here: a pure function of the entries."""
+"""The state of a ledger: a pure function of its entries, without files or clocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from vips.privacy.plan import PrivacyPlan
 __all__ = ["ANY_UNIT", "Book", "Run", "best_order", "cost_of", "filter_budget"]
 
 
-# The unit of a ledger that says nothing of its own: one record is whatever a model's record is.
+# The default unit of a ledger: it accepts whatever a model calls one record.
 ANY_UNIT = "one record"
 
 
@@ -30,7 +30,7 @@ def filter_budget(epsilon: float, delta: float, order: float) -> float:
 def best_order(epsilon: float, delta: float) -> int:
     """The integer order with the most room for steps of divergence ∝ α, such as Gaussian ones with much noise.
 
-    An integer, because hardened noise is bounded at integer orders.
+    An integer, because the divergence of discrete noise is bounded at integer orders.
     """
     return max(range(2, 4097), key=lambda order: filter_budget(epsilon, delta, order) / order)
 
@@ -48,7 +48,7 @@ class Run:
     Attributes
     ----------
     run, model, plan, time
-        As charged.
+        As in the entry that charged it.
     steps : int
         T.
     divergence : float
@@ -58,7 +58,7 @@ class Run:
     charged, released : int
         Steps paid for, and steps whose noisy total exists (repeated ones counted again).
     last_step, next_step, attempt : int
-        Largest step ever released; the step that the present attempt releases next; how often it was resumed.
+        Largest step ever released; the step that the present attempt releases next; how often the run was resumed.
     returned : int
         Steps given back.
     """
@@ -81,18 +81,18 @@ class Run:
 
     @property
     def state(self) -> str:
-        """In one word."""
+        """For display: "complete", or "open at" or "closed at" the last released step."""
         if self.released and self.last_step == self.steps:
             return "complete"
         return f"closed at {self.last_step}" if self.closed else f"open at {self.last_step}"
 
     @property
     def filter_steps(self) -> int:
-        """Steps that the filter pays for: all, or of a declared fit those beyond its declaration."""
+        """Steps that the filter pays for: all of them, or for a declared fit those beyond its declaration."""
         return self.charged if self.group is None else self.further
 
     def after(self, body: Mapping) -> Run:
-        """The run after a further entry of its own."""
+        """The run after a further entry about it."""
         kind = body["kind"]
         if kind == "release":
             last = max(self.last_step, body["step"])
@@ -104,27 +104,27 @@ class Run:
                 self, attempt=body["attempt"], next_step=next_step, closed=False, charged=charged, further=further
             )
         if kind == "close":
-            returned, left = body["returned"], max(0, self.further - body["returned"])
+            returned, further = body["returned"], max(0, self.further - body["returned"])
             charged = self.charged - returned
-            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=left)
+            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=further)
         raise ValueError(f"unknown kind {kind!r}")
 
 
 @dataclass(frozen=True)
 class Book:
-    """What the entries so far add up to. Further entries make another book, so that no reader sees one that is half written.
+    """The state after the entries so far. Further entries make a new book, so that no reader sees a half-updated one.
 
     Attributes
     ----------
     terms : dict
-        Of the first entry.
+        The ledger's terms, from the first entry.
     groups : dict of str to dict
-        Declared plans; ``unused`` are those that no run has used up.
+        Declared plans; ``unused`` are those without a run.
     runs : dict of str to Run
     blocks : set of str
         Tokens of the blocks ``with ledger:`` that were opened.
     units : set of str
-        What one record may be called: the ledger's unit, and what was declared to be the same.
+        Accepted names of a record: the ledger's unit, and names declared to mean the same.
     known : int
         Number of entries.
     head, identity : str
@@ -144,7 +144,7 @@ class Book:
         """The book with further entries."""
         book = replace(
             self, groups=dict(self.groups), runs=dict(self.runs), blocks=set(self.blocks), units=set(self.units)
-        )  # its own, and changed here only
+        )  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
                 terms = book._enter(body)
@@ -158,7 +158,7 @@ class Book:
         return book
 
     def _enter(self, body: dict) -> dict:
-        """Change the containers by one entry; the terms after it."""
+        """Apply one entry to the containers; returns the terms after it."""
         kind = body["kind"]
         if kind == "open":
             self.units.add(body["unit"])
@@ -198,7 +198,7 @@ class Book:
 
     @property
     def filter_budget(self) -> float:
-        """B of what is not set apart, or 0 if that implies nothing."""
+        """B of the budget that is not set apart; 0 if no divergence implies it."""
         return max(0.0, filter_budget(self.filter_epsilon, self.filter_delta, self.terms["order"]))
 
     @property
@@ -216,7 +216,7 @@ class Book:
         return declared + max(0.0, spent + conversion)
 
     def admit(self, divergence: float, steps: int) -> None:
-        """Raise PrivacyBudgetError unless the filter has room for that much more."""
+        """Raise PrivacyBudgetError unless the filter has room for ``divergence`` more."""
         spent, budget = self.divergence_spent, self.filter_budget
         if steps and not spent + divergence <= budget * (1.0 - 1e-12):
             raise PrivacyBudgetError(
@@ -226,10 +226,10 @@ class Book:
                 "sampling rate or fewer steps."
             )
 
-    # -- the rules: the entry that an action makes, or an error -------------------------------------------------
+    # -- the rules: each action makes entries, or raises --------------------------------------------------------
 
     def declaring(self, plans: list[PrivacyPlan], epsilon: float | None, delta: float | None) -> list[dict]:
-        """A share (ε₁, δ₁) for plans that are fixed now."""
+        """Set a share (ε₁, δ₁) apart for plans that are fixed now."""
         if self.runs:
             raise LedgerError(
                 "Fits can be declared together only before the first fit of the ledger: after a result is known, a plan "
@@ -249,7 +249,7 @@ class Book:
         return [{"kind": "declare", "group": name, "plans": costs, "epsilon": share, "delta": share_delta}]
 
     def charging(self, run: str, model: str, unit: str | None, plan: PrivacyPlan, divergence: float) -> list[dict]:
-        """All steps of a new run, to the first declared group that has this plan left, or else to the filter."""
+        """Charge all steps of a new run to the first declared group with this plan unused, or else to the filter."""
         self._check_unit(model, unit)
         cost, steps = cost_of(plan), plan.n_steps
         group = next((name for name, group in self.groups.items() if cost in group["unused"]), None)
@@ -259,7 +259,7 @@ class Book:
         return [{"kind": "charge", "run": run, "model": model, "unit": unit, **paid}]
 
     def _check_unit(self, model: str, unit: str | None) -> None:
-        """Whether what the fit protects is what the ledger counts."""
+        """Raise LedgerError unless the fit protects what the ledger counts."""
         counted = self.terms["unit"]
         if unit is not None and counted != ANY_UNIT and unit not in self.units:
             raise LedgerError(
@@ -269,11 +269,11 @@ class Book:
             )
 
     def accepting(self, name: str) -> list[dict]:
-        """Another name of the unit."""
+        """Accept another name of the unit."""
         return [] if name in self.units else [{"kind": "unit", "name": name}]
 
     def resuming(self, name: str, step: int, plan: PrivacyPlan) -> list[dict]:
-        """The further steps of a run that goes on after ``step``: those that it repeats, and those that were returned."""
+        """Continue a run after ``step``; charge the steps that it repeats, and those that were given back."""
         run = self.run(name)
         if cost_of(plan) != run.plan:
             raise LedgerError(f"Run {name} was charged for another plan.")
@@ -289,7 +289,7 @@ class Book:
         return [{"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}]
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:
-        """A step of the present attempt, if it is next and paid for."""
+        """Record a step of the present attempt, if it is next and paid for."""
         run = self.run(name)
         if run.attempt != attempt:
             raise LedgerError(f"Run {name} was resumed elsewhere: this process must not go on with it.")
@@ -300,7 +300,7 @@ class Book:
         return [{"kind": "release", "run": name, "attempt": attempt, "step": step}]
 
     def closing(self, name: str, attempt: int | None = None) -> list[dict]:
-        """The end of a run, unless it has ended, or has been resumed since ``attempt``."""
+        """End a run, unless it has ended, or has been resumed since ``attempt``."""
         run = self.run(name)
         if run.closed or (run.last_step == run.steps and run.released == run.charged):
             return []

@@ -4,17 +4,16 @@
 later hash. Whoever can rewrite the whole file can also rewrite its hashes, or put an older copy in its place: that shows
 only against a head (number and hash of the last entry) that was kept elsewhere.
 
-How the file is opened, everywhere:
+Rules for opening the file:
 
-- by SQLite alone. A POSIX process that closes any descriptor of a file loses all its locks on it, also those of a
-  transaction in another thread. So nothing else opens the file: ``stat`` says whether it is there, SQLite whether it is a
-  ledger;
-- by one thread of the process (``clerk.py``), for one transaction, and closed again. A fork waits for that: SQLite must not
-  be carried into a child;
-- with SQLite's rollback journal (``journal_mode = DELETE``), durably (``synchronous = EXTRA``). In WAL mode the last entries
-  are in a second file, which copies miss: a file that another tool switched is refused;
-- by one name. A kill leaves the journal beside the name by which the file was opened, and who opens it by another would not see
-  it: a file with hard links is refused.
+- Only SQLite opens it. A POSIX process that closes any descriptor of a file loses all its locks on it, also those of a
+  transaction in another thread. So ``stat`` tells whether the file exists, and SQLite whether it is a ledger.
+- One thread of the process (``clerk.py``) opens it for one transaction, and closes it again. A fork waits for that, because
+  a child must not inherit an open SQLite connection.
+- SQLite uses its rollback journal (``journal_mode = DELETE``) and writes durably (``synchronous = EXTRA``). In WAL mode the
+  last entries are in a second file, which copies miss: a file that another tool switched to WAL is refused.
+- It has one name. A kill leaves the journal beside the name by which the file was opened; opening it by another name would
+  miss the journal. So a file with hard links is refused.
 """
 
 from __future__ import annotations
@@ -46,14 +45,14 @@ __all__ = [
 APPLICATION_ID = 0x76697073  # "vips" in SQLite's header
 FORMAT_VERSION = 1
 START = "0" * 64
-# How long to wait for other processes in all, and at most with the file open.
+# How long to wait for other processes: in all, and per attempt with the file open.
 BUSY_SECONDS, _ATTEMPT_SECONDS = 60.0, 0.1
 
 Entry = tuple[int, dict, str]
 
 
 class Chain:
-    """The entries during one transaction: what is written is kept if the transaction ends without an error."""
+    """The entries during one transaction. New ones are kept if the transaction ends without an error."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection, self._path = connection, path
@@ -69,8 +68,8 @@ class Chain:
                 )
             try:
                 entries.append((number, json.loads(text), digest))
-            except (ValueError, RecursionError) as error:  # whoever forged it made a hash that fits
-                raise LedgerError(f"{self._path} has been forged: entry {number} is no JSON ({error}).") from error
+            except (ValueError, RecursionError) as error:  # its hash fits, so somebody forged both
+                raise LedgerError(f"{self._path} has been forged: entry {number} is not JSON ({error}).") from error
             previous = digest
         if not entries:
             kept = self._connection.execute("SELECT hash FROM entries WHERE number = ?", (known - 1,)).fetchone()
@@ -103,7 +102,7 @@ class ChainFile:
 
     @classmethod
     def create(cls, path: Path, first: dict) -> bool:
-        """Make the file with its first entry, whole or not at all; False if there already is one."""
+        """Create the file with its first entry, atomically; False if it exists already."""
         if path.exists():
             return False
         if not path.parent.is_dir():
@@ -112,27 +111,27 @@ class ChainFile:
 
     @contextlib.contextmanager
     def transaction(self, to_write: bool = False) -> Iterator[Chain]:
-        """All that is done inside is done at one moment, and durably once the block has ended; in the clerk's thread only.
+        """One atomic transaction, durable once the block has ended. For the clerk's thread only.
 
         Raises
         ------
         LedgerError
             If the file is missing, foreign, damaged, of another version or in another journal mode.
         OSError
-            If it cannot be read or written. In both cases, and if the block raises, nothing is written.
+            If the file cannot be read or written. In both cases, and if the block raises, nothing is written.
         """
         if not self.path.is_file():
             raise LedgerError(f"There is no file {self.path}.")
-        _check_names(self.path)
+        _check_single_name(self.path)
         deadline = time.monotonic() + BUSY_SECONDS
         try:
             while True:
                 with no_fork(), contextlib.ExitStack() as closing:
-                    connection = self._begun(closing, to_write, is_last=time.monotonic() > deadline)
+                    connection = self._begin(closing, to_write, is_last=time.monotonic() > deadline)
                     if connection is not None:
                         self._check(connection)
                         yield Chain(connection, self.path)
-                        connection.execute("COMMIT")  # returns once everything is on the disk; without it, nothing is
+                        connection.execute("COMMIT")  # returns once everything is on the disk
                         return
                 time.sleep(random.uniform(0.0, 0.01))  # with the file closed
         except sqlite3.OperationalError as error:
@@ -140,12 +139,12 @@ class ChainFile:
         except sqlite3.DatabaseError as error:
             raise LedgerError(f"{self.path} is damaged or not a ledger: {error}.") from error
 
-    def _begun(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
+    def _begin(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
         """A connection in a transaction; None if another process has the file, and this is not the last attempt."""
         try:
             connection = closing.enter_context(_connected(self.path, create=False))
             connection.execute("BEGIN EXCLUSIVE" if to_write else "BEGIN")
-            connection.execute("PRAGMA schema_version").fetchone()  # a lock is taken when something is read
+            connection.execute("PRAGMA schema_version").fetchone()  # SQLite takes the lock at the first read
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or is_last:
                 raise
@@ -153,7 +152,7 @@ class ChainFile:
         return connection
 
     def _check(self, connection: sqlite3.Connection) -> None:
-        """Whose file it is."""
+        """Raise LedgerError unless this is a ledger, in the format and the journal mode that this version uses."""
         identity, version, journal = (
             connection.execute(f"PRAGMA {name}").fetchone()[0]
             for name in ("application_id", "user_version", "journal_mode")
@@ -196,7 +195,7 @@ def _create(path: Path, first: dict) -> bool:
             )
             Chain(connection, partial).write([first], 0, START)
             connection.execute("COMMIT")
-        is_made = _gets_its_name(partial, path)
+        is_made = _moved_into_place(partial, path)
         sync_folder(path.parent)
         return is_made
     except sqlite3.OperationalError as error:
@@ -205,21 +204,21 @@ def _create(path: Path, first: dict) -> bool:
         partial.unlink(missing_ok=True)
 
 
-def _gets_its_name(partial: Path, path: Path) -> bool:
-    """False if there is a file of that name meanwhile: nobody's file is replaced."""
+def _moved_into_place(partial: Path, path: Path) -> bool:
+    """Move ``partial`` to ``path``; False if a file of that name exists by now, which is not replaced."""
     with contextlib.suppress(OSError):  # not every file system has hard links
         os.link(partial, path)
         return True
     try:
-        path.open("xb").close()  # empty for a moment, which nobody takes for a ledger
+        path.open("xb").close()  # empty for a moment; an empty file is refused as a ledger
     except FileExistsError:
         return False
     os.replace(partial, path)
     return True
 
 
-def _check_names(path: Path) -> None:
-    """That it has one; a kill in ``_gets_its_name`` leaves a second one, which is removed."""
+def _check_single_name(path: Path) -> None:
+    """Raise LedgerError unless the file has one name. A second one, left by a kill in ``_moved_into_place``, is removed."""
     if path.stat().st_nlink == 1:
         return
     path = path.resolve()
@@ -229,8 +228,8 @@ def _check_names(path: Path) -> None:
                 other.unlink()
     if path.stat().st_nlink > 1:
         raise LedgerError(
-            f"{path} has hard links: a process that is killed leaves a journal beside one of the names, and who opens the "
-            f"ledger by another would lose charges. Nothing was changed. Remove the other names (find / -samefile {path}); "
+            f"{path} has hard links: a process that is killed leaves a journal beside one of the names, and opening the ledger "
+            f"by another name would lose charges. Nothing was changed. Remove the other names (find / -samefile {path}); "
             "symbolic links work."
         )
 

@@ -1,10 +1,10 @@
 """The one thread of this process that works on ledger files.
 
-Whoever asks waits for the answer. A Ctrl-C interrupts the waiting, never the work: what was asked is done whole, and in the
-order in which it was asked, so that a charge that was interrupted is on record before the close that follows it is tried.
+Callers of :func:`ask` wait for the result. A Ctrl-C interrupts their wait, never the work: the clerk completes all requests, in
+order. So an interrupted charge is on record before the close that follows it.
 
-Python runs ``__del__`` and ends of generators in any thread, the clerk's too, and after all threads have stopped. There nobody
-could answer: what asks then gets an error, and what it wanted to close stays charged.
+Python runs ``__del__`` and ends of generators in any thread, the clerk's too, and after all threads have stopped. The clerk
+cannot answer there: a request raises an error, and a run that it wanted to close stays charged.
 """
 
 from __future__ import annotations
@@ -22,53 +22,53 @@ __all__ = ["ask"]
 T = TypeVar("T")
 
 
-class _Question(Generic[T]):
-    """Work, and what came of it. (A ``Future`` of the standard library can be left locked by a Ctrl-C.)"""
+class _Request(Generic[T]):
+    """Work, and its result or error. (A Ctrl-C can leave a ``Future`` of the standard library locked.)"""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self.work, self.result, self.error = work, None, None
-        self.open = threading.Lock()
-        self.open.acquire()
+        self.pending = threading.Lock()
+        self.pending.acquire()
 
     def answer(self) -> None:
         try:
             self.result = self.work()
         except BaseException as error:
             self.error = error
-        self.open.release()
+        self.pending.release()
 
     def wait(self) -> T:
-        self.open.acquire()
+        self.pending.acquire()
         try:
             if self.error is not None:
                 raise self.error
             return self.result
         finally:
-            self.error = None  # its traceback refers to this question
+            self.error = None  # its traceback refers to this request
 
 
 class _Clerk:
     def __init__(self) -> None:
-        self.process, self._at_work = os.getpid(), []  # threads that answer
-        self._asked: SimpleQueue[_Question] = SimpleQueue()
+        self.process, self._working_threads = os.getpid(), []  # identifiers of the threads that answer
+        self._requests: SimpleQueue[_Request] = SimpleQueue()
         self._serving, self._started = threading.Lock(), False
 
     def ask(self, work: Callable[[], T]) -> T:
-        if threading.get_ident() in self._at_work or sys.is_finalizing():
+        if threading.get_ident() in self._working_threads or sys.is_finalizing():
             raise RuntimeError(
-                "A ledger cannot be used by a finaliser (`__del__`, the end of a generator) that runs while it is at work, or "
-                "after Python has stopped its threads. What was to be closed stays charged until ledger.close(run)."
+                "A ledger cannot be used by a finaliser (`__del__`, the end of a generator) that runs in the thread working on "
+                "it, or after Python has stopped its threads. A run that it was to close stays charged until ledger.close(run)."
             )
-        question = _Question(work)
-        self._asked.put(question)
+        request = _Request(work)
+        self._requests.put(request)
         if not self._started:
             self._start()
-        return question.wait()
+        return request.wait()
 
     def _start(self) -> None:
         try:
             threading.Thread(target=self._serve, name="vips-ledger", daemon=True).start()
-        except RuntimeError:  # no more threads can be started: whoever asks does the work
+        except RuntimeError:  # no more threads can be started: the caller does the work
             with suppress(Empty):
                 self._serve(block=False)
         else:
@@ -76,33 +76,33 @@ class _Clerk:
 
     def _serve(self, block: bool = True) -> None:
         thread = threading.get_ident()
-        self._at_work.append(thread)
+        self._working_threads.append(thread)
         try:
             while True:
-                with self._serving:  # a start that was interrupted is repeated: two threads still work in order
-                    self._asked.get(block).answer()
+                with self._serving:  # an interrupted start is repeated: with two threads, requests still run in order
+                    self._requests.get(block).answer()
         finally:
-            self._at_work.remove(thread)
+            self._working_threads.remove(thread)
 
 
 _clerk = _Clerk()
 
 
 def ask(work: Callable[[], T]) -> T:
-    """What ``work()`` returns or raises, done by the clerk. ``work`` must not ask in turn.
+    """Run ``work()`` in the clerk's thread; returns or raises what it does. ``work`` must not call ``ask``.
 
     Raises
     ------
     RuntimeError
-        If a finaliser asks where nobody could answer.
+        If a finaliser calls it where the clerk cannot answer.
     """
-    if _clerk.process != os.getpid():  # a Ctrl-C kept `_in_child` from its work
+    if _clerk.process != os.getpid():  # a Ctrl-C interrupted `_in_child`
         _in_child()
     return _clerk.ask(work)
 
 
 def _in_child() -> None:
-    """A forked child has no other threads: it begins with a clerk of its own, who was asked nothing."""
+    """A forked child has no other threads: it starts with its own clerk, without requests."""
     global _clerk
     _clerk = _Clerk()
 

@@ -1,4 +1,4 @@
-"""A privacy budget for one data set, kept in a file and shared by everything that is fitted to it.
+"""A privacy budget for one data set, kept in a file and shared by all fits to it.
 
 =========  ====================  ============================================================================
 symbol     name                  meaning
@@ -12,7 +12,7 @@ B          ``filter_budget``     largest total Rényi divergence of order α tha
 Users choose the next plan after seeing the last result, so that admission has to be a *fully adaptive filter*: a fit is
 admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193; the
 order may not change). Privacy loss distributions compose only plans that were fixed beforehand: those of
-:meth:`PrivacyLedger.declare`, against a share of the budget that is set apart.
+:meth:`PrivacyLedger.declare`, which are paid from a share of the budget that is set apart.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
 
-# Functions whose bodies run after the call, and results that still have something to do.
-_LATE = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
-_LAZY = Awaitable, Generator, AsyncGenerator, map, filter, zip
+# Kinds of functions whose bodies run after the call, and of results that are computed lazily.
+_DEFERRED_FUNCTIONS = inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction
+_LAZY_RESULTS = Awaitable, Generator, AsyncGenerator, map, filter, zip
 
 
 class PrivacyLedger:
     """Privacy budget of one data set, in a file that admits fits and refuses what would exceed it.
 
     Opening an existing file with the same terms continues it; other terms are refused. Pass it to ``fit(..., ledger=ledger)``
-    or write ``with ledger:`` around any code: every private fit inside is then charged, and a non-private one is refused; in
-    this process, in children that it forks, and in workers that get a plan or a model from inside.
+    or write ``with ledger:`` around any code: every private fit inside is then charged, and a non-private one is refused. That
+    holds in this process, in children that it forks, and in workers that get a plan or a model from inside.
 
     Parameters
     ----------
     path : str or path
-        Of an SQLite file, on a local disk.
+        Path of an SQLite file, on a local disk.
     epsilon, delta : float
         The budget, for all fits together.
     dataset : str
-        Declared name of the data set. Nothing is derived from the data: a fingerprint would tell who is in them.
+        Declared name of the data set. Nothing is derived from the data: a fingerprint would reveal who is in them.
     unit : str
-        What one record is, in words. The default is whatever a model calls a record; with any other unit, a model that protects
-        something else is refused, see :meth:`accept_unit`.
+        What one record is, in words. The default accepts whatever a model calls a record. With any other unit, a model that
+        protects something else is refused; see :meth:`accept_unit`.
     relation : {"add_or_remove", "replace_one"}
-        Of all fits.
+        Neighbouring relation of all fits.
     order : int, optional
-        α ≥ 2. None takes the one that leaves room for most of a fit with many small steps; every order is valid.
+        α ≥ 2; every order is valid. None takes the one that admits the most steps of a fit with many small steps.
 
     Raises
     ------
@@ -79,8 +79,9 @@ class PrivacyLedger:
     - All steps of a fit are charged durably before a value of a record is read. Only an entry "close" gives unreleased
       steps back: a process that is killed gives nothing back until its run is resumed or closed.
     - Concurrent processes and threads are admitted one after another; a full disk refuses.
-    - A plan or model that is pickled inside of ``with ledger:`` belongs to this ledger for good, wherever it is fitted: charged
-      here, once, or refused where this very file cannot be reached. What comes back without a charge raises.
+    - A plan or model that is pickled inside of ``with ledger:`` belongs to this ledger for good. Wherever it is fitted, the
+      fit is charged here, once, or refused if this very file cannot be reached. A fitted model that comes back without a
+      charge raises.
     - An edit inside the file is noticed. A file replaced by an older copy is not, except against a :meth:`head` that
       was kept elsewhere.
 
@@ -88,7 +89,7 @@ class PrivacyLedger:
     -----------
     A plan that another process makes by itself: send :meth:`inside` there. A fit that begins in this process after the block,
     in a thread that got its model inside. A copy of the file that is made while a block is open, and used on another machine
-    under the same path: its charges are missing here, which shows when a fitted model comes back, and only then.
+    under the same path: this file lacks the copy's charges, and notices only when a fitted model comes back.
 
     Examples
     --------
@@ -117,7 +118,7 @@ class PrivacyLedger:
     ) -> None:
         terms = _terms(epsilon, delta, dataset, unit, relation, order)
         path = Path(path).absolute()
-        # the nonce, because identity is the hash of this entry
+        # a nonce, because the hash of this entry is the ledger's identity
         ChainFile.create(path, {"kind": "open", "time": _now(), "nonce": os.urandom(16).hex(), **terms})
         self._start(path)
         existing = self._book.terms
@@ -147,7 +148,7 @@ class PrivacyLedger:
             f"PrivacyLedger({str(self.path)!r}, epsilon={self.epsilon}, delta={self.delta}, dataset={self.dataset!r})"
         )
 
-    # -- what it says -------------------------------------------------------------------------------------------
+    # -- queries ------------------------------------------------------------------------------------------------
 
     @property
     def path(self) -> Path:
@@ -181,15 +182,15 @@ class PrivacyLedger:
 
     @property
     def identity(self) -> str:
-        """Hash of the first entry: no two ledgers have the same."""
+        """Hash of the first entry; unique to this ledger."""
         return self._book.identity
 
     def spent(self) -> float:
-        """ε that the fits admitted so far are worth together, at the ledger's δ."""
+        """Joint ε of the fits admitted so far, at the ledger's δ."""
         return self._refresh().epsilon_spent()
 
     def remaining(self) -> dict[str, float]:
-        """What is left: of the filter's Rényi budget (``divergence``, of ``filter_budget``), and as ``epsilon``."""
+        """The remaining budget: ``divergence``, of the filter's Rényi budget ``filter_budget``; and ``epsilon``."""
         book = self._refresh()
         return {
             "divergence": book.filter_budget - book.divergence_spent,
@@ -216,7 +217,7 @@ class PrivacyLedger:
         return [body for _, body, _ in self._entries()]
 
     def head(self) -> str:
-        """Number and hash of the last entry. Keep it elsewhere: it shows later that nothing was cut off or replaced."""
+        """Number and hash of the last entry. Keep it elsewhere: it can prove later that nothing was cut off or replaced."""
         number, _, digest = self._entries()[-1]
         return f"{number}:{digest}"
 
@@ -234,12 +235,12 @@ class PrivacyLedger:
                 f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
             )
 
-    # -- what it does -------------------------------------------------------------------------------------------
+    # -- actions ------------------------------------------------------------------------------------------------
 
     def declare(self, plans: Sequence[PrivacyPlan], *, epsilon: float | None = None, delta: float | None = None) -> str:
         """Set a share (ε₁, δ₁) of the budget apart for fits that are fixed now, and composed tightly.
 
-        Later fits with one of these plans use it up, each plan once; the filter guards the rest of the budget,
+        The share pays for later fits with these plans, each plan once; the filter guards the rest of the budget,
         (ε - ε₁, δ - δ₁). The two parts add up however they interleave (concurrent composition).
 
         Parameters
@@ -247,7 +248,7 @@ class PrivacyLedger:
         plans : sequence of PrivacyPlan
             With Gaussian noise: they are composed by privacy loss distributions.
         epsilon, delta : float, optional
-            ε₁ and δ₁. None: half of the δ that is left, and what the plans need at it.
+            ε₁ and δ₁. None takes half of the remaining δ, and the ε that the plans need at it.
 
         Returns
         -------
@@ -257,9 +258,9 @@ class PrivacyLedger:
         Raises
         ------
         LedgerError
-            After the first fit: the share would then depend on its result, which this composition does not allow.
+            After the first fit: the share could then depend on its result, which this composition does not allow.
         PrivacyBudgetError
-            If the plans need more than ``epsilon`` at ``delta``, or the budget has no such share.
+            If the plans need more than ``epsilon`` at ``delta``, or less than the share remains.
         """
         plans = list(plans)
         if not plans or not all(isinstance(plan, PrivacyPlan) for plan in plans):
@@ -270,10 +271,10 @@ class PrivacyLedger:
         return list(self._append(lambda book: book.declaring(plans, epsilon, delta)).groups)[-1]
 
     def accept_unit(self, name: str) -> None:
-        """Declare that what models call ``name`` ("one document", "one row of X") is the ledger's unit, for good.
+        """Declare, for good, that what models call ``name`` ("one document", "one row of X") is the ledger's unit.
 
-        A ledger that counts by "one letter" refuses a model that protects "one document" until somebody has said that these
-        are the same. One with the default unit, "one record", takes what each model calls a record.
+        A ledger that counts by "one letter" refuses a model that protects "one document" until somebody declares that these
+        are the same. One with the default unit, "one record", accepts whatever a model calls a record.
         """
         if not isinstance(name, str) or not name:
             raise LedgerError(f"`name` must be a name in words, got {name!r}.")
@@ -293,7 +294,7 @@ class PrivacyLedger:
         Raises
         ------
         PrivacyBudgetError
-            If they do not fit in what is left. Nothing is charged then.
+            If the rest of the budget is too small. Nothing is charged then.
         LedgerError
             If the plan has no guarantee, another relation or another unit.
         """
@@ -302,24 +303,24 @@ class PrivacyLedger:
         return run
 
     def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
-        """Go on with a run after step ``step``, whose state is known from a checkpoint.
+        """Continue a run after ``step``, the step of its checkpoint.
 
-        Steps after it that the ledger knows to be released are released a second time, and are charged again; so are
-        steps that a close had given back. Whoever else still runs it is stopped at its next step.
+        Later steps that the ledger knows to be released will be released a second time, and are charged again; so are
+        steps that a close gave back. Another process that still runs this fit is stopped at its next step.
 
         Raises
         ------
         PrivacyBudgetError
-            If the further steps do not fit in what is left.
+            If the rest of the budget is too small for these charges.
         LedgerError
-            If the ledger knows of no such run, step, or plan of that run.
+            If the ledger knows no such run, step, or plan of that run.
         """
         resumed = LedgerRun(self, run)
         resumed.resume(step, plan)
         return resumed
 
     def close(self, run: str) -> int:
-        """End a run and give back the steps that were charged and not released; returns their number.
+        """End a run and give back the steps that were charged but not released; returns their number.
 
         A run that was killed stays charged in full until somebody closes it (or resumes it). Steps of declared fits are
         not given back. Closing twice gives back nothing more.
@@ -327,7 +328,7 @@ class PrivacyLedger:
         return self._append(lambda book: book.closing(run)).run(run).returned
 
     def release(self, run: str, attempt: int, step: int) -> None:
-        """Record durably that the noisy total of a step exists; called before anything is made of it."""
+        """Record durably that the noisy total of a step exists; called before the total is used."""
         self._append(lambda book: book.releasing(run, attempt, step))
 
     def __enter__(self) -> PrivacyLedger:
@@ -336,27 +337,27 @@ class PrivacyLedger:
             self._keys.append(key)
             open_ledger.enter(key, block)
             return self
-        except BaseException:  # Ctrl-C included: a block that was not entered is never left
+        except BaseException:  # Ctrl-C included: after an error here, Python does not call `__exit__`
             if key in self._keys:
                 self._keys.remove(key)
             open_ledger.leave(key)
             raise
 
     def __exit__(self, *_) -> None:
-        # of this thread: others may leave at the same moment
+        # this thread's key: other threads may leave at the same moment
         key = next((each for each in reversed(self._keys) if each[0] == get_ident()), self._keys[-1])
         open_ledger.leave(key)
         if key in self._keys:
-            self._keys.remove(key)  # last, so that what a Ctrl-C interrupts here can be called again
+            self._keys.remove(key)  # last, so that `__exit__` can be called again after a Ctrl-C
 
     def inside(self, function: Callable) -> Callable:
-        """``function`` as it runs inside of this ledger's block, in whatever process it is called.
+        """``function``, wrapped to run inside of this ledger's block in any process.
 
         ``with ledger:`` cannot see plans that a worker makes by itself. Send ``ledger.inside(f)`` in place of ``f``, and its
         fits are charged. It is pickled as ``f`` is; the call is refused where this ledger's file cannot be reached.
 
-        Covered is what the call's own thread does, and what threads do that it starts. Fit models that were pickled outside of
-        every block in the call's own thread: elsewhere they are not covered.
+        Fits in the thread of the call, and in threads that it starts, are covered. Models that were pickled outside of every
+        block are covered in the thread of the call only.
 
         Examples
         --------
@@ -374,7 +375,7 @@ class PrivacyLedger:
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if any(is_late(each) for each in (function, function.__call__) for is_late in _LATE):
+        if any(is_deferred(each) for each in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
         return partial(_call_inside, self._block(), function)
 
@@ -395,14 +396,14 @@ class PrivacyLedger:
         return math.nextafter(accounting.renyi_divergence(plan, self._book.terms["order"]), math.inf)
 
     def _block(self) -> Block:
-        """The block of this ledger that is open, or a new one."""
-        block, around = self._as_block(os.urandom(16).hex()), open_ledger.paying()
-        if around is None:
+        """The open block of this ledger, or a new one."""
+        block, enclosing = self._as_block(os.urandom(16).hex()), open_ledger.paying()
+        if enclosing is None:
             self._append(lambda book: [{"kind": "block", "token": block.token}])
             return block
-        if not around.is_same_ledger(block):
-            raise LedgerError(f"Another ledger, {around.path}, is open: a fit is charged to one of them.")
-        return around
+        if not enclosing.is_same_ledger(block):
+            raise LedgerError(f"Another ledger, {enclosing.path}, is open: a fit is charged to one of them.")
+        return enclosing
 
     def _as_block(self, token: str) -> Block:
         stat = self.path.stat()
@@ -424,9 +425,9 @@ class PrivacyLedger:
         return ask(work)
 
     def _append(self, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None) -> Book:
-        """Further entries, decided on the state of the file at that moment; the book with them.
+        """Append the entries that ``decide`` makes from the state of the file at that moment; returns the book with them.
 
-        ``then`` is called with it, also if whoever waits for all this is interrupted.
+        ``then`` is called with that book, even if the waiting thread is interrupted.
         """
 
         def work() -> Book:
@@ -434,7 +435,7 @@ class PrivacyLedger:
                 book = self._book.after(chain.read(self._book.known, self._book.head))
                 bodies = [{"time": _now(), **body} for body in decide(book)]
                 book = book.after(chain.write(bodies, book.known, book.head))
-            self._book = book  # only now: a transaction that failed wrote nothing
+            self._book = book  # only now: a failed transaction writes nothing
             then(book)
             return book
 
@@ -442,12 +443,12 @@ class PrivacyLedger:
 
 
 def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
-    """The ledger that pays for a fit here: of the block around this code, or of the block that things were sent from.
+    """The ledger that pays for a fit here: that of the open block, or of the block from which plan or model were sent.
 
     Parameters
     ----------
     *sent : Block, str or None
-        What a plan or a model said when it arrived in this process.
+        Origins (``sent_from``) with which plan and model arrived in this process.
 
     Raises
     ------
@@ -459,16 +460,16 @@ def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
 
 
 def check_that_it_was_charged(report) -> None:
-    """Raise LedgerError if a fit that went out from a block of this process has come back without a charge in its ledger."""
+    """Raise LedgerError if a fit that was sent from an open block of this process comes back without a charge."""
     block = report.plan.sent_from
     if not isinstance(block, Block) or not open_ledger.is_open_here(block):
         return
     run = None if report.ledger is None else report.ledger["run"]
     if run not in _opened(block)._refresh().runs:
         raise LedgerError(
-            f"A fit has come back that was sent from inside of a block of {block.path}, and that ledger has no charge for it "
-            f"(run {run}). Where it ran there is another copy of the file, or another version of vips: this budget does not "
-            "count what the fit released."
+            f"A fit that was sent from inside of a block of {block.path} has come back, and that ledger has no charge for it "
+            f"(run {run}). The fit used another copy of the file, or another version of vips: this budget does not count what "
+            "it released."
         )
 
 
@@ -478,37 +479,37 @@ def _reach(block: Block) -> PrivacyLedger:
         ledger = _opened(block)
         _check_file(block)
         if block.token not in ledger._refresh().blocks:
-            raise LedgerError("what is there is an older copy of it.")
+            raise LedgerError("the file there is an older copy of it.")
     except LedgerError as error:
         raise LedgerError(
             f"This fit belongs to the ledger {block.path}, which cannot be reached here: {error} It was not begun, because "
-            "nobody would count it. Run it where that very file is."
+            "that ledger could not count it. Run it where that very file is."
         ) from error
     return ledger
 
 
 @lru_cache(maxsize=16)
 def _opened(block: Block) -> PrivacyLedger:
-    """Once in a process: later fits read only what is new."""
+    """Cached for the process, so that later fits read new entries only."""
     ledger = PrivacyLedger.open(block.path)
     if ledger.identity != block.identity:
-        raise LedgerError("what is there is another ledger.")
+        raise LedgerError("the file there is another ledger.")
     return ledger
 
 
 def _check_file(block: Block) -> None:
     if not block.has_this_file():
-        raise LedgerError("what is there is a copy of it.")
+        raise LedgerError("the file there is a copy of it.")
 
 
 def _reopened(block: Block, head: str) -> PrivacyLedger:
-    """A ledger that was pickled, if this is the very file."""
+    """Unpickle a ledger, if its very file is here."""
     try:
         ledger = _opened.__wrapped__(block)
         _check_file(block)
     except LedgerError as error:
         raise LedgerError(
-            f"The pickled ledger {block.path} cannot be reached here: {error} To use what is there all the same, write "
+            f"The pickled ledger {block.path} cannot be reached here: {error} To use the file there all the same, write "
             f"PrivacyLedger.open({block.path!r})."
         ) from error
     ledger.verify(head)
@@ -519,10 +520,10 @@ def _call_inside(block: Block, function: Callable, *arguments, **keywords):
     _reach(block)
     with open_ledger.call_inside(block):
         result = function(*arguments, **keywords)
-        if isinstance(result, _LAZY):
+        if isinstance(result, _LAZY_RESULTS):
             raise TypeError(
-                f"What is called inside of a ledger must not return a {type(result).__name__}: what that still has to do would "
-                "be done outside. Return a list."
+                f"A function that is called inside of a ledger must not return a {type(result).__name__}: the rest of its work "
+                "would be done outside. Return a list."
             )
         return result
 

@@ -1,9 +1,9 @@
-"""Which ledger pays for a fit that is not told: a block ``with ledger:`` around it, here or where it was sent from.
+"""Which ledger pays for a fit without ``ledger=``: that of a block ``with ledger:``, in this process or where it was sent from.
 
-Here, a block is open for all threads of the process, and a forked child goes on inside it. To other processes a fit takes the
-block along: every plan and model that is pickled says where it was sent from, and says the same whoever unpickles it or sends
-it on. Nothing in a process changes when one arrives; the fit looks when it begins, and is refused if it cannot reach that very
-ledger.
+A block is open for all threads of its process, and forked children stay inside it. Plans and models carry it to other
+processes: each pickle records the block in which it was made, and keeps this record wherever it is unpickled or sent on.
+Unpickling changes nothing in a process. The fit looks for the ledger when it begins, and is refused if it cannot reach that
+very file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from vips.exceptions import LedgerError
 
 __all__ = ["OUTSIDE", "Block", "SentFrom", "call_inside", "enter", "is_open_here", "leave", "paying", "sent_from"]
 
-# Of what was pickled outside of every block.
+# `sent_from` of what was pickled outside of every block.
 OUTSIDE = "outside"
 
 
@@ -33,15 +33,15 @@ class Block:
     Attributes
     ----------
     path : str
-        Of the ledger's file.
+        Path of the ledger's file.
     identity : str
         Hash of the ledger's first entry.
     token : str
-        Random; an entry of the ledger since the block was opened, so that older copies lack it.
+        Random. Opening the block enters it in the ledger, so that older copies lack it.
     device, inode : int
-        Of the file, by which newer copies differ.
+        Numbers of the file; newer copies have others.
     machine : str
-        Where ``device`` means something.
+        The machine on which ``device`` has a meaning.
     """
 
     path: str
@@ -56,7 +56,7 @@ class Block:
         return (self.identity, self.inode) == (other.identity, other.inode)
 
     def has_this_file(self) -> bool:
-        """Whether what is at ``path`` here is that file, as far as can be seen from outside."""
+        """Whether the file at ``path`` here is that file, as far as ``stat`` tells."""
         try:
             stat = os.stat(self.path)
         except OSError:
@@ -69,7 +69,7 @@ SentFrom = Block | str | None
 
 @cache
 def this_machine() -> str:
-    """A name that containers on one kernel share, and that others have not."""
+    """A name that all containers on one kernel share, and no other machine has."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -77,7 +77,7 @@ def this_machine() -> str:
 
 
 class _Blocks(dict[object, Block]):
-    """Open blocks by a key of whoever opened them; children that are forked see whether they are open still."""
+    """Open blocks, by a key of their opener. Forked children see whether a block is still open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Blocks(dict[object, Block]):
         self[key] = block
 
     def close(self, key: object) -> None:
-        """Once or twice."""
+        """Close a block; may be called again."""
         self.pop(key, None)
         flag = self.flags.get(key)
         if flag is not None:
@@ -102,7 +102,7 @@ class _Blocks(dict[object, Block]):
 
 
 class _Process:
-    """What is open in this process, and what was where it was forked."""
+    """The blocks that are open in this process, and those that were open in its parents when it was forked."""
 
     def __init__(self, inherited: Iterable[tuple[Block, mmap.mmap]] = ()) -> None:
         self.blocks, self.calls = _Blocks(), _Blocks()
@@ -134,10 +134,10 @@ def enter(key: object, block: Block) -> None:
     Raises
     ------
     LedgerError
-        If one of another ledger is open. Nothing is opened then.
+        If a block of another ledger is open. Nothing is opened then.
     """
     process = _process
-    process.blocks.open(key, block)  # before looking around: of two threads with different ledgers, not both go on
+    process.blocks.open(key, block)  # before the check, so that two threads with different ledgers cannot both pass it
     for other in (*process.blocks.values(), *process.calls.values(), *process.inherited()):
         if not other.is_same_ledger(block):
             leave(key)
@@ -145,13 +145,13 @@ def enter(key: object, block: Block) -> None:
 
 
 def leave(key: object) -> None:
-    """Close what was opened with this key, if anything was."""
+    """Close the block that was opened with this key, if any."""
     _process.blocks.close(key)
 
 
 @contextmanager
 def call_inside(block: Block) -> Iterator[None]:
-    """The block around a call: of what this thread does, and of threads without one of their own if there is no other."""
+    """Open a block around a call: for fits of this thread, and in other threads for those that no pickle brought."""
     process, key = _process, object()
     before = _call.set(block)
     try:
@@ -168,14 +168,14 @@ def is_open_here(block: Block) -> bool:
 
 
 def sent_from(before: SentFrom = None) -> Block | str:
-    """What something that is pickled now says, if it arrived here saying ``before``."""
+    """The origin to record in a pickle that is made now; ``before`` is the origin with which the object arrived, if any."""
     if isinstance(before, Block):
         return before
     return paying(before) or OUTSIDE
 
 
 def paying(*sent: SentFrom) -> Block | None:
-    """The block that pays for a fit of things that arrived saying ``sent``; None if there is none.
+    """The block that pays for a fit whose plan and model arrived with the origins ``sent``; None if there is none.
 
     Raises
     ------
@@ -183,17 +183,17 @@ def paying(*sent: SentFrom) -> Block | None:
         If blocks of several ledgers could be meant.
     """
     process = _process
-    own = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
+    direct = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
     general = list(process.blocks.values())
-    if not own and OUTSIDE in sent:  # perhaps for a worker that was forked inside, and outlives the block
+    if not direct and OUTSIDE in sent:  # still open, because a worker that was forked inside may outlive the block
         general += process.inherited(open_still=True)
-    elif not own:
+    elif not direct:
         general += [*process.inherited(), *process.calls.values()]
-    found = own + general
-    for block in found:
-        if not block.is_same_ledger(found[0]):
+    candidates = direct + general
+    for block in candidates:
+        if not block.is_same_ledger(candidates[0]):
             raise LedgerError(
-                f"It is not clear which ledger pays for this fit, {found[0].path} or {block.path}: it was sent from inside of "
-                "a block of one, and runs inside of a block of the other. Leave one of the blocks first."
+                f"It is not clear which ledger pays for this fit, {candidates[0].path} or {block.path}: it was sent from "
+                "inside of a block of one, and runs inside of a block of the other. Leave one of the blocks first."
             )
-    return found[0] if found else None
+    return candidates[0] if candidates else None

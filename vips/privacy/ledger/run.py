@@ -17,18 +17,18 @@ __all__ = ["LedgerRun"]
 class LedgerRun:
     """One fit's place in a ledger; used by ``fit``.
 
-    Make it first, then charge it: whatever interrupts the charge, ``close`` gives back what was not released.
+    Create it before charging it: even if the charge is interrupted, ``close`` can then give back unreleased steps.
 
     Parameters
     ----------
     ledger : PrivacyLedger
     run : str, optional
-        Name of a run that is to be resumed; a new one by default.
+        Name of a run to be resumed; a new name by default.
     """
 
     def __init__(self, ledger: PrivacyLedger, run: str | None = None) -> None:
         self.ledger, self.run = ledger, run or os.urandom(16).hex()
-        self._attempt: int | None = None  # of a run that is not ours yet
+        self._attempt: int | None = None  # until this object has charged or resumed the run
 
     def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> None:
         """See :meth:`PrivacyLedger.charge`."""
@@ -45,9 +45,11 @@ class LedgerRun:
         self.ledger.release(self.run, self._attempt, step)
 
     def close(self) -> None:
-        """Give back what was not released, unless the run was never charged, or has been resumed elsewhere meanwhile."""
+        """Give back unreleased steps, unless the run was never charged, or has been resumed elsewhere since."""
 
-        def closing(book: Book) -> list[dict]:  # decided in the clerk's thread, after a charge that was interrupted
+        def closing(
+            book: Book,
+        ) -> list[dict]:  # runs in the clerk's thread, after a charge whose caller was interrupted
             return [] if self._attempt is None else book.closing(self.run, self._attempt)
 
         self.ledger._append(closing)

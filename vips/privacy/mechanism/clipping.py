@@ -30,7 +30,7 @@ def clip_weights(norms: np.ndarray, clip_norm: float) -> np.ndarray:
     - weight × norm is at most ``clip_norm``, up to one rounding.
     - A record whose norm is not finite, or above 1e150, gets weight 0: ``RecordStatistics.weighted_sum`` treats it as
       absent.
-    - Nothing is raised and nothing is reported: both would tell something about a record.
+    - Nothing is raised and nothing is reported: both would reveal something about a record.
     """
     norms = np.asarray(norms, dtype=np.float64)
     weights = np.ones(norms.shape)

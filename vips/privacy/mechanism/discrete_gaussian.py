@@ -1,4 +1,4 @@
-"""The discrete Gaussian, sampled exactly: no rounding anywhere can change a probability.
+"""The discrete Gaussian, sampled exactly: no rounding changes a probability.
 
 Noise in floating point is normal only up to rounding, and a guarantee that is proved for real numbers does not carry over
 (Mironov 2012, "On significance of the least significant bits for differential privacy"). Noise in whole numbers can be
@@ -24,13 +24,13 @@ U            ``Uniform``                 a uniform real number; one 64-bit word 
 ===========  ==========================  =============================================================================
 
 **Exact.** An accepted triple has probability ∝ ``exp(-k²/2) exp(-x(2k + x)/2) = exp(-(k + x)²/2) = exp(-z²/2σ²)``. Every
-z ≠ 0 comes from one triple, and so does 0, because (0, 0, -) is rejected. Hence the law, if k and the acceptance are exact;
-both compare a uniform real U with a real number t: t = F(0), F(1), … for k, t = p for the acceptance.
+z ≠ 0 comes from one triple, and so does 0, because (0, 0, -) is rejected. So the law is exact if k and the acceptance are
+exact. Both compare a uniform real U with a real number t: t = F(0), F(1), … for k, t = p for the acceptance.
 
-A word w says that ``w ≤ 2⁶⁴ U < w + 1``. The fast path (``_attempts``) answers where that is enough, with room for every
-rounding it makes, and leaves the rest, about one attempt in 10¹², to the slow path (``_reference_attempt``). That one
-starts from the same words, encloses t between fractions, and draws further bits of U until U is outside. Where both
-answer they answer the same, so that the fast path changes speed and nothing else.
+A word w says that ``w ≤ 2⁶⁴ U < w + 1``. The fast path (``_attempts``) decides where that is enough, with a margin for all of
+its rounding, and leaves the rest, about one attempt in 10¹², to the slow path (``_reference_attempt``). The slow path
+starts from the same words, encloses t between fractions, and draws further bits of U until U is outside. Where both paths
+decide, they agree: the fast path changes only the speed.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def discrete_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarr
     - If the words are independent and uniform, the samples are independent and their law is the discrete Gaussian: not
       up to rounding, and with no truncated tail.
     - Samples and the number of words used are a function of ``size``, ``noise_steps`` and the words alone, the same on every
-      machine. Running time varies with the words only, which is to say with rejections: it depends on no data. How often
-      attempts were rejected is independent of the samples that were then accepted.
+      machine. Running time varies with rejections, hence with the words, never with data. The number of rejections is
+      independent of the accepted samples.
     - Memory beyond the result does not grow with ``size``.
 
     Examples
@@ -165,7 +165,7 @@ def _attempts(words, exponent, margin, thresholds, values, states):
 
 
 class Uniform:
-    """A uniform real number U in [0, 1), of which as many bits are drawn as a question needs."""
+    """A uniform real number U in [0, 1). Each comparison draws as many of its bits as it needs."""
 
     def __init__(self, word: int, more: Callable[[], int]) -> None:
         self.known, self.n_bits, self.more = word, 64, more  # known ≤ 2^n_bits · U < known + 1
@@ -228,7 +228,7 @@ def _scaled_exp(gamma: Fraction, digits: int) -> int:
 
 
 def _context(digits: int) -> decimal.Context:
-    """Decimal arithmetic of so many digits, whatever the program has set for its own."""
+    """Decimal arithmetic with ``digits`` digits, whatever context the program has set."""
     return decimal.Context(
         prec=digits, rounding=decimal.ROUND_HALF_EVEN, Emin=decimal.MIN_EMIN, Emax=decimal.MAX_EMAX,
         capitals=1, clamp=0, flags=[], traps=[decimal.InvalidOperation, decimal.DivisionByZero, decimal.Overflow],

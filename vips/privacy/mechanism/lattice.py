@@ -1,7 +1,7 @@
-"""The public lattice of hardened noise: where clipped records are rounded to, so that sums are exact.
+"""The public lattice of discrete noise. Clipped records are rounded to it, so that sums are exact.
 
-In floating point a sum depends on the order of its terms, so that one record's presence can change the last bits that
-the others leave behind, beyond its own clipped share. Here every record is rounded first, to whole multiples of a public
+In floating point a sum depends on the order of its terms, so that one record's presence can change the rounding of the
+others, beyond its own clipped share. Here every record is rounded first, to whole multiples of a public
 ``unit``: integer sums are exact, in any order and any chunks, and noise is added in integers.
 
 ===========  ==================================================================================================
@@ -28,7 +28,7 @@ import numpy as np
 __all__ = ["SENSITIVITY_FACTOR", "Lattice"]
 
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9
-SMALLEST_EXPONENT, LARGEST_EXPONENT = 10, 29  # at least 1,024 units; at most what the sampler's integers hold
+SMALLEST_EXPONENT, LARGEST_EXPONENT = 10, 29  # noise of at least 1,024 units; at most what the sampler's integers hold
 
 
 @dataclass(frozen=True)

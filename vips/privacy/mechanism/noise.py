@@ -55,7 +55,7 @@ def add_discrete_noise(
 
 @dataclass(frozen=True)
 class Randomness:
-    """The sources of randomness of one fit. Never stored on a model, never saved, never pickled with one.
+    """The sources of randomness of one fit. Never stored on a model, saved, or pickled.
 
     Sampling and noise are streams of AES-128 in counter mode.
 
@@ -66,7 +66,7 @@ class Randomness:
     sampling_key : int
         Secret key of the coins (128 bits).
     noise_seed : SeedSequence or None
-        None: every call of ``noise_bits`` has a fresh key from the operating system, used once.
+        None: every call of ``noise_bits`` takes a fresh key from the operating system.
     """
 
     initial: np.random.Generator

@@ -1,7 +1,7 @@
-"""What a run does to its totals: it adds noise to each, and states how much noise their running average holds.
+"""The release of a run's totals: add noise to each, and state how much noise their running average holds.
 
-A mechanism lives as long as a run, so that it can hold what its noise needs from step to step: noise that is correlated over
-steps is another class here, and no change in engine or models.
+A mechanism lives as long as a run, so that it can keep state between steps. Noise that is correlated over steps would be
+another class here, without a change in the engine or the models.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ class Mechanism(ABC):
 
     @abstractmethod
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
-        """The total of a step with its noise: released, hence public."""
+        """The total of a step plus its noise: released, hence public."""
 
     @abstractmethod
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
         """Standard deviation of the noise in an entry of (1 - ρ) average + (ρ / q) release, by block; exact.
 
-        To be asked once after each release, with the step sizes ρ of that step. On the diagonal, where a block is symmetric.
+        Call it once after each release, with the step sizes ρ of that step. In a symmetric block, it is that of the diagonal.
         """
 
 
@@ -43,7 +43,7 @@ class IndependentNoise(Mechanism):
     blocks : dict of str to Block
     randomness : Randomness
     std : dict of str to float
-        Of the noise in the average that the run goes on from; 0 at its start.
+        Standard deviation of the noise in the average with which the run starts; 0 unless it resumes another.
     """
 
     def __init__(
@@ -56,6 +56,6 @@ class IndependentNoise(Mechanism):
 
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
         for name, block in self._blocks.items():
-            rho, own = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
-            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * own))
+            rho, fresh = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
+            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * fresh))
         return dict(self._std)

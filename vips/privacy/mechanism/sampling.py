@@ -9,8 +9,8 @@ secret key of the fit: AES(key, counter) is 128 bits, two coins, and the counter
     ========  ==========  ===========  ============
 
 Each field is checked to fit. So (step, partition, row // 2) ↦ counter is one-to-one; consecutive rows of one partition have
-consecutive counters, which never run into the next field; and the parity of the row names the half of the block. No two coins
-of a fit are the same bits, and to anyone without the key they are independent, as far as AES is what it is held to be.
+consecutive counters, which never run into the next field; and the parity of the row selects the half of the block. No two
+coins of a fit share bits, and to anyone without the key they are independent, as far as AES is secure.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: 
     Parameters
     ----------
     start, stop : int
-        A range of rows. Private; it decides only which coins are thrown.
+        A range of rows. Private; it decides only which coins are drawn.
     sampling_rate : float
-        q in (0, 1]; 1 takes every record. Coins are 64-bit integers below ⌊2⁶⁴ q⌋: a rate of at most q, never above.
+        q in (0, 1]; 1 takes every record. A record is taken if its 64-bit coin is below ⌊2⁶⁴ q⌋: at a rate never above q.
     key : int
-        Secret of the fit (128 bits). Amplification by sampling holds only while nobody can guess it.
+        Secret key of the fit (128 bits). Amplification by sampling holds only while nobody can guess it.
     step, partition : int
         A row's coin is a function of (key, step, partition, row) alone, so that any range may be computed anywhere, or twice.
 
     Guarantees
     ----------
-    Coins are disjoint parts of an AES-128 counter stream: whether a record is taken says nothing about another. The size
-    of the sample is random: no batch size exists to be divided by.
+    Coins are disjoint parts of an AES-128 counter stream: whether one record is taken says nothing about another. The size
+    of the sample is random, so that no batch size exists to divide by.
     """
     if sampling_rate == 1.0:
         return np.arange(start, stop)
@@ -53,7 +53,7 @@ def poisson_sample(start: int, stop: int, sampling_rate: float, key: int, step: 
 
 @dataclass(frozen=True)
 class PoissonCoins:
-    """The coins of one partition in one step. Holds the key: for workers, who see the records anyway."""
+    """The coins of one partition in one step. Holds the key, so only workers get it, which see the records anyway."""
 
     sampling_rate: float
     key: int = field(repr=False)
@@ -73,7 +73,7 @@ class ChosenRows:
     n_counted: int
 
     def rows(self, n_records: int) -> np.ndarray:
-        """Those rows; the number of records is public here."""
+        """The chosen rows. With fixed-size samples the number of records is public, so that the error may name it."""
         if n_records != self.n_counted:
             raise ValueError(f"A partition has {n_records} records, and had {self.n_counted} when the fit began.")
         return self.chosen
@@ -82,14 +82,14 @@ class ChosenRows:
 def fixed_sample(n_records: int, batch_size: int, key: int, step: int) -> np.ndarray:
     """``batch_size`` of ``n_records`` (public) rows, uniformly without replacement; ascending.
 
-    The rows with the smallest coins. Two of n coins are equal with probability below n²/2⁶⁵, and then order decides.
+    Takes the rows with the smallest coins. Two of n coins are equal with probability below n²/2⁶⁵; then order decides.
     """
     coins = _coins(0, n_records, key, step, 0)
     return np.sort(np.argsort(coins, kind="stable")[:batch_size])
 
 
 def split_by_partition(chosen: np.ndarray, sizes: Sequence[int]) -> Callable[[int], ChosenRows]:
-    """Each partition's own of the ``chosen`` rows, which are counted through all partitions."""
+    """Split ``chosen``, whose rows are numbered through all partitions, into the rows of each partition."""
     ends = np.cumsum([0, *sizes])
     cuts = np.searchsorted(chosen, ends)
     return lambda i: ChosenRows(chosen[cuts[i] : cuts[i + 1]] - ends[i], int(sizes[i]))
@@ -99,7 +99,7 @@ def _coins(start: int, stop: int, key: int, step: int, partition: int) -> np.nda
     """One 64-bit word for every row."""
     for name, value in (("row", stop - 1), ("partition", partition), ("step", step)):
         if value >= _LIMITS[name]:
-            raise ValueError(f"Coins are there for {_LIMITS[name]} {name}s, got {name} {value}.")
+            raise ValueError(f"Sampling covers at most {_LIMITS[name]} {name}s, got {name} {value}.")
     first, skipped = divmod(start, _WORDS_PER_BLOCK)
     counter = (step << 64) + (partition << 32) + first
     return AESCounter(key=key, counter=counter).random_raw(skipped + stop - start)[skipped:]
