@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 
@@ -22,6 +23,19 @@ CANARIES = [
     PrivacyPlan(noise_multiplier=2.0, sampling="full", relation="replace_one", n_steps=1, clip_norm=2.0),
     PrivacyPlan(noise_multiplier=6.0, sampling="full", relation="replace_one", n_steps=8, clip_norm=2.0),
 ]
+
+_Audit = import_module("vips.auditing.audit")._Audit  # `vips.auditing.audit` may be the function
+
+
+def look_only_for(findings, patch):
+    """Audits leave out the parts that find other faults."""
+    if not any(each.startswith("replay") or each == "memory" for each in findings):
+        patch.setattr(_Audit, "replays", lambda self: [])
+    if not any(each.startswith(("canary", "one step")) for each in findings):
+        patch.setattr(_Audit, "canaries", lambda self, n_runs: [])
+    if findings <= {"noise: fresh", "samples", "event"}:
+        patch.setattr(_Audit, "sums", lambda self: (None, []))
+        patch.setattr(_Audit, "one_step", lambda self, search, n_runs: [])
 
 
 def audited(case, plan=SAMPLED, n_runs=2000):

@@ -427,12 +427,12 @@ SCENARIOS = {
 @pytest.mark.parametrize(
     ("scenario", "number"),
     [
-        ("kills", 12),
+        ("kills", 8),
         ("exact_kills", 1),
-        ("races", 6),
+        ("races", 4),
         ("full_disk", 4),
-        ("interrupts", 15),
-        ("double_interrupts", 15),
+        ("interrupts", 10),
+        ("double_interrupts", 10),
         ("injected", 7),
         ("forks", 3),
         *[

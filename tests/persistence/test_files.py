@@ -123,7 +123,7 @@ def test_several_writers_of_one_path_all_succeed(tmp_path):
     """And whoever reads meanwhile sees the file of one of them."""
     path = tmp_path / "m.vips"
     write_again_and_again(path, 0, 1)
-    code = "from tests.persistence.test_files import *; write_again_and_again(sys.argv[1], int(sys.argv[2]), 150)"
+    code = "from tests.persistence.test_files import *; write_again_and_again(sys.argv[1], int(sys.argv[2]), 50)"
     writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)], cwd=ROOT) for number in (1, 2)]
     seen = set()
     while any(writer.poll() is None for writer in writers):

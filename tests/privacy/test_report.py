@@ -18,7 +18,7 @@ def report(plan, **arguments):
     return PrivacyReport(plan=plan, unit="one letter", released=("totals",), **arguments)
 
 
-CALIBRATED = report(PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=3, clip_norm=1.0))
+CALIBRATED = report(PrivacyPlan(**GOOD | {"noise_multiplier": 3.6887}, report_delta=1e-5))  # ε = 1
 KINDS = {
     "calibrated": CALIBRATED,
     "open delta": report(PrivacyPlan(**GOOD)),
