@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 from tests.laws import checks
 from tests.laws.cases import CASES
-from tests.privacy.accounting.caches import forget
+from tests.mutants import check_notices, of_laws
 from vips import ConjugateExponentialModel, DenseStatistics, LatentDirichletAllocation, PrivacyPlan, engine
 from vips.execution import partitions
 from vips.models.topics import lda
@@ -432,18 +432,9 @@ MUTANTS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("mutant", "law", "case", "says"),
-    MUTANTS,
-    ids=[f"{mutant.__name__}-{case}-{law}" for mutant, law, case, _ in MUTANTS],
-)
+@of_laws(MUTANTS)
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    """In the law's own words: an error of another kind would be no notice."""
-    mutant(monkeypatch)
-    forget()
-    with pytest.raises(AssertionError, match=says):
-        getattr(checks, law)(BY_NAME[case])
-    forget()
+    check_notices(lambda: getattr(checks, law)(BY_NAME[case]), mutant, monkeypatch, says)
 
 
 def test_words_stored_twice_do_not_escape_the_clip(monkeypatch):

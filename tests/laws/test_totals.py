@@ -12,6 +12,7 @@ from distributed import Client, LocalCluster
 
 from tests.laws import totals
 from tests.laws.cases import CASES
+from tests.mutants import check_notices, of_laws
 from vips import PrivacyPlan, engine
 from vips.data import CSRShards, DaskSource, NpySource
 from vips.execution import local, partitions
@@ -185,8 +186,7 @@ def noise_in_even_units(patch):
     patch.setattr(noise, "discrete_gaussian", lambda size, steps, bits: original(size, steps, bits) // 2 * 2)
 
 
-@pytest.mark.parametrize(
-    ("mutant", "law", "case", "says"),
+@of_laws(
     [
         (divided_by_the_realised_share_of_a_partition, "totals_are_sums_over_the_public_rate", "lda", NOT_THE_SUM),
         (divided_by_the_realised_share_of_a_partition, "totals_are_sums_over_the_public_rate", "logistic", NOT_THE_SUM),
@@ -205,10 +205,7 @@ def noise_in_even_units(patch):
         (a_lattice_sixteen_times_coarser, "noise_uses_every_point_of_the_lattice", "lda", "leaves points"),
         (noise_in_sixteen_units, "noise_uses_every_point_of_the_lattice", "lda", "leaves points"),
         (noise_in_even_units, "noise_uses_every_point_of_the_lattice", "beta-bernoulli", "leaves points"),
-    ],
-    ids=lambda value: getattr(value, "__name__", None),
+    ]
 )
 def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
-    mutant(monkeypatch)
-    with pytest.raises(AssertionError, match=says):
-        getattr(totals, law)(BY_NAME[case])
+    check_notices(lambda: getattr(totals, law)(BY_NAME[case]), mutant, monkeypatch, says)

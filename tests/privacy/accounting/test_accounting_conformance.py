@@ -12,7 +12,7 @@ from scipy.integrate import quad
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from tests.privacy.accounting.caches import forget
+from tests.mutants import check_notices
 from vips import PrivacyPlan
 from vips.privacy import accounting
 from vips.privacy.accounting import ACCOUNTANTS, gaussian, pld, stepwise
@@ -425,8 +425,4 @@ def rate_squared_in_the_step(patch):
     ],
 )
 def test_mutants_are_noticed(mutant, check, monkeypatch):
-    mutant(monkeypatch)
-    forget()
-    with pytest.raises(AssertionError):
-        check()
-    forget()
+    check_notices(check, mutant, monkeypatch)

@@ -1,0 +1,32 @@
+"""A mutant is a deliberately broken copy of the code. A check must notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.privacy.accounting.caches import forget
+
+
+def check_notices(check: Callable[[], None], mutant: Callable, monkeypatch, says: str | None = None) -> None:
+    """Raise unless ``check()`` fails on the mutant.
+
+    Parameters
+    ----------
+    mutant : function of a MonkeyPatch
+        Breaks the code.
+    says : str, optional
+        What the check says then, as a pattern. An error of another kind is no notice.
+    """
+    mutant(monkeypatch)
+    forget()
+    with pytest.raises(AssertionError, match=says):
+        check()
+    forget()
+
+
+def of_laws(rows):
+    """A parametrisation over (mutant, law, case, what the law says)."""
+    ids = [f"{mutant.__name__}-{case}-{law}" for mutant, law, case, _ in rows]
+    return pytest.mark.parametrize(("mutant", "law", "case", "says"), rows, ids=ids)
