@@ -1,6 +1,6 @@
-"""How well two models predict records that were not fitted, and how sure that is, by a bootstrap over these records.
+"""Scores of two models on records that were not fitted, with intervals from a bootstrap over these records.
 
-resample the records with replacement; score both models on the same resamples; quantiles
+Resample the records with replacement, score both models on the same resamples, take quantiles.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ def bootstrap(
     scores : list of two scores
     n_records, n_resamples : int
     level : float
-        Of the intervals.
+        Level of the intervals.
     rng : Generator
 
     Returns
     -------
     list of (value, (lower, upper))
-        Of the first score, the second, and first less second.
+        For the first score, the second, and first minus second.
     """
     everyone = np.ones((1, n_records))
     values = [score.of_counts(everyone)[0] for score in scores]
