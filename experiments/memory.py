@@ -15,7 +15,7 @@ _SECONDS = 0.05
 
 @contextmanager
 def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
-    """Inside, watches a process (this one by default) and its descendants; ``largest_mib`` is that of the largest of them."""
+    """Watch a process (this one by default) and its descendants while active; ``largest_mib`` is the size of the largest."""
     found, stop = {"largest_mib": 0.0}, threading.Event()
     root = psutil.Process(pid)
 

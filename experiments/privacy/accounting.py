@@ -1,4 +1,4 @@
-"""``python -m experiments accounting``: δ against ε, by the routes of the Rényi notes and by privacy loss distributions."""
+"""``python -m experiments accounting``: δ against ε, by several composition theorems and by privacy loss distributions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROUTES = {
 STYLES = ("--", "-.", ":", "-", "-")
 DELTAS, QUICK_DELTAS = np.logspace(-12, -2, 41), np.array([1e-12, 1e-9, 1e-5])
 INFINITE = (
-    "ε = ∞ at δ below 3e-15 T, where rounding leaves privacy loss distributions nothing to say: docs/accounting.md"
+    "ε = ∞ at δ below 3e-15 T, where the rounding of privacy loss distributions is larger than δ: docs/accounting.md"
 )
 
 
 def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
-    """ε at every δ, by route; infinite where the accountant proves none."""
+    """ε at every δ, by route; infinite if the accountant proves no bound."""
     sampled = PrivacyPlan(**settings)
     full = PrivacyPlan(**{**settings, "sampling_rate": 1.0})
     return {

@@ -13,7 +13,7 @@ N_DRAWS, QUICK_DRAWS = 2000, 200
 
 
 def curves(tilts: np.ndarray, dots: np.ndarray, n_draws: int, seed: int) -> dict[str, dict[str, list[float]]]:
-    """By b: E ω at every tilt, and at every dot the mean of the draws with its standard error."""
+    """For each b: E ω at every tilt, and at every dot the mean of the draws with its standard error."""
     rng, found = np.random.default_rng(seed), {}
     for shape in SHAPES:
         draws = PolyaGamma(shape, dots).sample(n_draws, rng)
