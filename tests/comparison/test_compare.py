@@ -137,7 +137,7 @@ def test_every_number_says_what_it_was_computed_from():
     width = "posterior standard deviation, median, coefficients"
     assert (comparison[width].private_source, comparison[width].baseline_source) == ("released", "private data")
     assert "protect them as you protect the records" in " ".join(str(comparison).split())
-    with pytest.raises(KeyError, match="There is no 'nothing'"):
+    with pytest.raises(KeyError, match="There is no row 'nothing'"):
         comparison["nothing"]
 
 
