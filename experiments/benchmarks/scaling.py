@@ -62,7 +62,7 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
     """Arguments of every case by name; each group becomes a table."""
     n, topics, words, d = size.documents, size.topics, size.words, size.features
     shards = {"run": "lda", "threads": 2, "source": "shards"}
-    found = {
+    tables = {
         "Threads: topics of documents in memory": {
             "1 thread": {"run": "lda", "threads": 1},
             "2 threads": {"run": "lda", "threads": 2},
@@ -106,8 +106,8 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
         },
     }
     if not size.quick:
-        return found
-    return {group: {name: case for name, case in cases.items() if _is_here(case)} for group, cases in found.items()}
+        return tables
+    return {group: {name: case for name, case in cases.items() if _is_here(case)} for group, cases in tables.items()}
 
 
 def _is_here(case: dict) -> bool:

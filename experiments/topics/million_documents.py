@@ -73,11 +73,11 @@ def main(arguments: list[str]) -> None:
             flush=True,
         )
         run = run_here if options.quick else run_alone
-        found = {}
+        by_fit = {}
         for how in ("serial", "dask"):
-            found[how] = run(how, size, folder, Path(temporary) / f"{how}.npz")
-            print(how, {key: value for key, value in found[how].items() if key != "concentration"}, flush=True)
-    report(size, n_bytes, found, results)
+            by_fit[how] = run(how, size, folder, Path(temporary) / f"{how}.npz")
+            print(how, {key: value for key, value in by_fit[how].items() if key != "concentration"}, flush=True)
+    report(size, n_bytes, by_fit, results)
 
 
 def run_alone(how: str, size: Size, folder: Path, out: Path) -> dict:
@@ -173,9 +173,9 @@ def _kill(
     killed.append(process)
 
 
-def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None) -> None:
+def report(size: Size, n_bytes: int, by_fit: dict[str, dict], folder: Path | None) -> None:
     """A table, and whether both fits are the same."""
-    serial, dask = (found[how].pop("concentration") for how in ("serial", "dask"))
+    serial, dask = (by_fit[how].pop("concentration") for how in ("serial", "dask"))
     difference = float(np.max(np.abs(serial - dask) / serial))
     lines = [
         f"{size.documents:,} documents of {size.length} words, K = {size.topics}, V = {size.words:,}; "
@@ -185,7 +185,7 @@ def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None
         "| fit | seconds | workers killed | largest resident memory of a process, GiB | held-out perplexity |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for how, row in found.items():
+    for how, row in by_fit.items():
         lines.append(
             f"| {how} | {row['fit_s']:.0f} | {row['killed_workers']} | {row['largest_process_gib']:.2f} "
             f"| {row['perplexity']:.1f} |"
@@ -193,6 +193,6 @@ def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None
     print("\n".join(lines))
     if folder is None:
         return
-    results = {"documents": size.documents, "bytes": n_bytes, "difference": difference, **found}
+    results = {"documents": size.documents, "bytes": n_bytes, "difference": difference, **by_fit}
     write_json(folder / "results.json", results)
     write_text(folder / "results.md", "\n".join(lines) + "\n")

@@ -107,12 +107,12 @@ def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
 def _coordinates(private, model) -> np.ndarray:
     alignment = match(private, private.posterior_, model.posterior_)
     parts = parts_of(model, model.posterior_, None if alignment is None else alignment.order)
-    found = [
+    all_means = [
         np.sqrt(part.distribution.mean) if isinstance(part.distribution, Dirichlet) else part.distribution.mean
         for part in parts
         if part.are_parameters
     ]
-    return np.concatenate([np.ravel(means) for means in found])
+    return np.concatenate([np.ravel(means) for means in all_means])
 
 
 def _rms(difference: np.ndarray) -> float:

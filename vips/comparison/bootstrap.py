@@ -36,13 +36,13 @@ def bootstrap(
     """
     everyone = np.ones((1, n_records))
     values = [score.of_counts(everyone)[0] for score in scores]
-    found, per_block = [], max(1, _BLOCK // n_records)
+    blocks, per_block = [], max(1, _BLOCK // n_records)
     for start in range(0, n_resamples, per_block):
         size = min(per_block, n_resamples - start)
         taken = [np.bincount(rng.integers(0, n_records, n_records), minlength=n_records) for _ in range(size)]
         counts = np.array(taken, dtype=np.float64)
-        found.append(np.stack([score.of_counts(counts) for score in scores]))
-    draws = np.concatenate(found, axis=1)
+        blocks.append(np.stack([score.of_counts(counts) for score in scores]))
+    draws = np.concatenate(blocks, axis=1)
     tails = 0.5 - 0.5 * level, 0.5 + 0.5 * level
     columns = [*zip(values, draws, strict=True), (values[0] - values[1], draws[0] - draws[1])]
     return [(float(value), _quantiles(draw, tails)) for value, draw in columns]

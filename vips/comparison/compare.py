@@ -108,9 +108,9 @@ def compare(
     aware = _noise_aware_pairs(private, baseline, order, notes)
     aware_movements = tuple(Movement(*pair) for pair in aware)
     if aware:
-        own = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
-        rows += posterior_rows(aware, own, aware_movements, sources, ", noise-aware")
-        divergences |= {name: found for name, found in own.items() if found is not None}
+        aware_divergences = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
+        rows += posterior_rows(aware, aware_divergences, aware_movements, sources, ", noise-aware")
+        divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
     rows += signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))

@@ -158,13 +158,13 @@ class Comparison:
         ValueError
         """
         chosen = largest(self.movements, n, by)
-        found = {}
+        by_place = {}
         for movement in self.movements:
-            own = [place for place, (other, _) in enumerate(chosen) if other is movement]
-            if own:
-                indices = np.array([chosen[place][1] for place in own])
-                found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
-        return [found[place] for place in range(len(chosen))]
+            places = [place for place, (other, _) in enumerate(chosen) if other is movement]
+            if places:
+                indices = np.array([chosen[place][1] for place in places])
+                by_place |= dict(zip(places, movement.movers(indices, self.source), strict=True))
+        return [by_place[place] for place in range(len(chosen))]
 
     def to_frame(self, which: str = "summary"):
         """A table.

@@ -175,8 +175,8 @@ def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
     """The same plan with the noise that ε requires."""
     kept = ["n_steps", "clip_norm", "sampling", "relation", "batch_size", "n_records", "noise", "reproducible_noise"]
     kept += ["sampling_rate"] if plan.sampling == "poisson" else []
-    found = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
-    return replace(found, sent_from=plan.sent_from)
+    calibrated = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
+    return replace(calibrated, sent_from=plan.sent_from)
 
 
 def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> float:

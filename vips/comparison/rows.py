@@ -60,8 +60,8 @@ def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str 
     """Divergences of pairs of parts (except draws, which have none), and how far their means moved."""
     rows = []
     for ours, _ in pairs:
-        name, found = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
-        if found is None:
+        name, divergence = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
+        if divergence is None:
             continue
         labels = (
             "KL(private ‖ baseline)",
@@ -71,7 +71,7 @@ def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str 
         )
         rows += [
             sources.between(f"{label}, {name}", value, is_detail=not ours.are_parameters)
-            for label, value in zip(labels, found.total, strict=True)
+            for label, value in zip(labels, divergence.total, strict=True)
             if not math.isnan(value)
         ]
     for movement in movements:
@@ -112,8 +112,14 @@ def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, setti
         pairs += [(", noise-aware", pair) for pair in zip(ours, theirs, strict=True)]
     rows = []
     for suffix, (ours, other) in pairs:
-        (a, own), (b, its), (difference, both) = bootstrap([ours, other], _n_rows(X), *settings)
-        intervals = {"private_interval": own, "baseline_interval": its, "interval": both}
+        (a, private_interval), (b, baseline_interval), (difference, difference_interval) = bootstrap(
+            [ours, other], _n_rows(X), *settings
+        )
+        intervals = {
+            "private_interval": private_interval,
+            "baseline_interval": baseline_interval,
+            "interval": difference_interval,
+        }
         rows.append(sources.row(f"{ours.name}{suffix}", a, b, difference, **intervals))
     return rows
 

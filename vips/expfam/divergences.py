@@ -102,9 +102,10 @@ def marginals(p: Family) -> Family:
     if isinstance(p, Gaussian | DiagonalGaussian):
         return DiagonalGaussian(p.mean[..., None], 1.0 / p.var[..., None])
     if isinstance(p, Dirichlet):
-        own = p.concentration
-        rest = np.maximum(own.sum(axis=-1, keepdims=True) - own, 1e-300)  # a single category leaves no rest
-        return Dirichlet(np.stack([own, rest], axis=-1))
+        concentration = p.concentration
+        # a single category leaves no rest
+        rest = np.maximum(concentration.sum(axis=-1, keepdims=True) - concentration, 1e-300)
+        return Dirichlet(np.stack([concentration, rest], axis=-1))
     family_of(p)  # raises for an unknown family
     return p
 

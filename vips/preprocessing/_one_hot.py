@@ -89,13 +89,13 @@ class PublicOneHotEncoder(DeclaredTransformer):
         for j, (key, values) in enumerate(zip(columns_of(X, self.categories), lists, strict=True)):
             codes[:, j] = _codes(column(X, key), values)
         row, which = np.nonzero(codes >= 0)
-        found = starts[which] + codes[row, which]
+        indicator = starts[which] + codes[row, which]
         if not self.sparse_output:
             indicators = np.zeros((X.shape[0], starts[-1]))
-            indicators[row, found] = 1.0
+            indicators[row, indicator] = 1.0
             return indicators
         indptr = np.concatenate([[0], np.cumsum((codes >= 0).sum(axis=1))])
-        arrays = np.ones(len(found)), found.astype(np.int32), indptr.astype(np.int32)
+        arrays = np.ones(len(indicator)), indicator.astype(np.int32), indptr.astype(np.int32)
         return sp.csr_array(arrays, shape=(X.shape[0], int(starts[-1])))
 
     def __sklearn_tags__(self):

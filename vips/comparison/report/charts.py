@@ -146,9 +146,9 @@ def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Ma
 def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:
     """Adapt one element to an HTML page: no namespaces, unique ids, the page's font."""
     element.tag = element.tag.rpartition("}")[2]
-    own = element.attrib.pop("id", None)
-    if own is not None and (f"#{own}" in used or element.tag == "clipPath"):
-        element.attrib["id"] = f"{identity}-{own}"
+    original_id = element.attrib.pop("id", None)
+    if original_id is not None and (f"#{original_id}" in used or element.tag == "clipPath"):
+        element.attrib["id"] = f"{identity}-{original_id}"
     if _HREF in element.attrib:
         element.attrib["href"] = f"#{identity}-{element.attrib.pop(_HREF)[1:]}"
     if "clip-path" in element.attrib:

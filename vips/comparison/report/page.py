@@ -117,8 +117,8 @@ def _labels(comparison: Comparison) -> set[str]:
 def _notice(comparison: Comparison, utility: UtilityCurve | None) -> dict:
     """Whether people who may not see the records may see the file."""
     labels = {comparison.source, *_labels(comparison), *(() if utility is None else (utility.source,))}
-    found = {part for label in labels for part in label.split("; ")}
-    if found <= {RELEASED, PUBLIC_SCORES, ""}:  # an unknown label, of a curve made by hand, counts as not protected
+    sources = {part for label in labels for part in label.split("; ")}
+    if sources <= {RELEASED, PUBLIC_SCORES, ""}:  # an unknown label, of a curve made by hand, counts as not protected
         kind, heading = "fine", "All numbers in this report were computed from released values"
         advice = "They are as private as the fits that released them: see the privacy statement."
     else:
@@ -128,7 +128,7 @@ def _notice(comparison: Comparison, utility: UtilityCurve | None) -> dict:
         "kind": kind,
         "heading": heading,
         "advice": advice,
-        "meanings": [(label, meaning) for label, meaning in _MEANS.items() if label in found],
+        "meanings": [(label, meaning) for label, meaning in _MEANS.items() if label in sources],
         "has_guarantee": comparison.privacy[0].has_guarantee,
     }
 

@@ -134,14 +134,16 @@ def _sweep(field, coupling, share, z, times) -> None:
     """One update of every unit, in place: one after the other, a block at a time."""
     n_hidden = z.shape[1]
     for first in range(0, n_hidden, _BLOCK):
-        own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
+        current, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
         # copies: the kernel writes into `units`, and z must keep the old values
-        units, block, inner = (np.array(part, order="C") for part in (z[:, own], field[:, own], coupling[own, own]))
+        units, block, inner = (
+            np.array(part, order="C") for part in (z[:, current], field[:, current], coupling[current, current])
+        )
         kernels.sweep(block, inner, share, units)
-        moved = (units - z[:, own]) * share[:, None]
-        z[:, own] = units
+        moved = (units - z[:, current]) * share[:, None]
+        z[:, current] = units
         if later.start < n_hidden:
-            field[:, later] -= times(moved, np.ascontiguousarray(coupling[own, later]))
+            field[:, later] -= times(moved, np.ascontiguousarray(coupling[current, later]))
 
 
 def _log_two_cosh(tilt: np.ndarray) -> np.ndarray:

@@ -36,10 +36,12 @@ def noise_aware_network(
         The totals from which the posterior was computed, and the standard deviations of the noise in them.
     """
     totals = Totals.view(average, noise_std, CENTRE)
-    _, left = shrunken(posterior.running, posterior.noise_var)
-    mean, weight_var = posterior.weights.mean, posterior.weight_variances + left
+    _, remaining_var = shrunken(posterior.running, posterior.noise_var)
+    mean, weight_var = posterior.weights.mean, posterior.weight_variances + remaining_var
     if isinstance(posterior.weights, Gaussian):
-        weights = Gaussian(mean, np.linalg.inv(posterior.weights.cov + left[:, :, None] * np.eye(left.shape[1])))
+        weights = Gaussian(
+            mean, np.linalg.inv(posterior.weights.cov + remaining_var[:, :, None] * np.eye(remaining_var.shape[1]))
+        )
     else:
         weights = DiagonalGaussian(mean, 1.0 / weight_var)
 

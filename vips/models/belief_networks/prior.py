@@ -117,8 +117,10 @@ class Shrinkage:
         """Inverse of ``to_arrays``."""
         parts = {}
         for name, family in _PARTS.items():
-            own = {key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")}
-            parts[name] = family.from_arrays(own) if own else None
+            part_arrays = {
+                key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")
+            }
+            parts[name] = family.from_arrays(part_arrays) if part_arrays else None
         return cls(tuple(int(n) for n in arrays["shape"]), **parts)
 
 

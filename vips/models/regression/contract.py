@@ -214,40 +214,44 @@ class AugmentedRegression(ConjugateExponentialModel):
             step = previous.step + 1
         steps = []
         for j in range(self._n_outputs):
-            own = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
-            own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
-            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step))
+            averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
+            averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
+            steps.append(
+                self._step(averages, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step)
+            )
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
-            looked, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
+            coefficients, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
             posterior.path, posterior.totals = (
                 np.concatenate([kept[:, 1:], new[:, None]], axis=1)
-                for kept, new in ((previous.path, looked), (previous.totals, total))
+                for kept, new in ((previous.path, coefficients), (previous.totals, total))
             )
         return posterior
 
-    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int) -> tuple[np.ndarray, ...]:
+    def _step(
+        self, averages, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int
+    ) -> tuple[np.ndarray, ...]:
         """For one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
         if self.covariance == "full":
-            view = precision_view(own["precision"], noise["precision"], noise["linear"], alpha)
+            view = precision_view(averages["precision"], noise["precision"], noise["linear"], alpha)
             precision = positive_definite(view + np.diag(prior))
-            seen, viewed = np.diagonal(own["precision"]), np.diagonal(precision)
+            released, viewed = np.diagonal(averages["precision"]), np.diagonal(precision)
         else:
-            precision = prior + diagonal_view(own["precision"], noise["linear"], alpha)
-            seen, viewed = own["precision"], precision
-        share, variance = noise_aware_moments(seen, prior, noise["linear"])
+            precision = prior + diagonal_view(averages["precision"], noise["linear"], alpha)
+            released, viewed = averages["precision"], precision
+        share, variance = noise_aware_moments(released, prior, noise["linear"])
         unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
         if self.statistics == "paper":
-            return _solve(precision, own["linear"]), precision, share, unknown
-        gradient = own["linear"] - prior * old
+            return _solve(precision, averages["linear"]), precision, share, unknown
+        gradient = averages["linear"] - prior * old
         if self.covariance == "full":
             step = _solve(precision, gradient)
         else:
-            step = diagonal_step(gradient, precision, own["cross"], own["weight"], noise["weight"])
+            step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
         if self.is_private or self._plan().sampling_rate < 1.0:  # shortened steps average over samples and noise
             step *= min(1.0, _FULL_STEPS / max(t, 1))
         return old + step, precision, share, unknown

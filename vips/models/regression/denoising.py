@@ -88,8 +88,8 @@ def diagonal_step(
         M, and its lower limit.
     """
     weight = max(weight, least_weight, 1e-300)
-    own = np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision)
-    solved, direction = gradient / own, cross / own
+    reduced = np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision)
+    solved, direction = gradient / reduced, cross / reduced
     return solved - direction * (cross @ solved) / (weight + cross @ direction)  # Sherman and Morrison
 
 

@@ -137,23 +137,23 @@ class PolyaGammaRegression(AugmentedRegression):
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
         constant = self._intercept_constant() / ball
         alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
-        found = []
+        moments = []
         for j in outputs:
-            looked, totals = self._last_steps(j)
+            means, totals = self._last_steps(j)
             prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
-            own = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
-            own = own if len(outputs) == 1 else {name: value[j] for name, value in own.items()}
+            averages = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
+            averages = averages if len(outputs) == 1 else {name: value[j] for name, value in averages.items()}
             if self.covariance == "full":
-                precisions = precision_draws(own["precision"], noise_std["precision"], self.fit_intercept, rng)
+                precisions = precision_draws(averages["precision"], noise_std["precision"], self.fit_intercept, rng)
             else:
-                precisions = structured_precision_draws(own, noise_std, rng)
+                precisions = structured_precision_draws(averages, noise_std, rng)
             steps = NoisySteps(
-                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
+                means * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
             )
             mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
             scale = units * ball
-            found.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
-        mean, precision = (np.stack(parts) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
+            moments.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
+        mean, precision = (np.stack(parts) if len(moments) > 1 else parts[0] for parts in zip(*moments, strict=True))
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
     def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:

@@ -273,8 +273,10 @@ def infer_documents(
                         kept += 1
                 n_active = kept
 
-        own = ratios[indptr[d] : indptr[d + 1]]
-        norms[d] = np.sqrt(_finish(tiles, n, padded_counts, words, word_scale, weights, own, some_ratios, some_squares))
+        document_ratios = ratios[indptr[d] : indptr[d + 1]]
+        norms[d] = np.sqrt(
+            _finish(tiles, n, padded_counts, words, word_scale, weights, document_ratios, some_ratios, some_squares)
+        )
         for k in range(n_topics):
             doc_topic[d, k] = gamma[k]
             topic_weights[d, k] = weights[k]
