@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# name: (module, what it does)
+# name: (module, description)
 EXPERIMENTS = {
     "demo": (
         "topics.demo",

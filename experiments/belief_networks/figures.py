@@ -64,7 +64,7 @@ def _reconstructions(models: dict[str, object], scored) -> dict[str, np.ndarray]
     images, observed = scored.images[:N_SHOWN], scored.observed[:N_SHOWN]
     lines = {
         "test images": images.astype(float),
-        "what is seen of them (grey: hidden)": np.where(observed, images, 0.5),
+        "their observed halves (grey: hidden)": np.where(observed, images, 0.5),
     }
     return lines | {f"from that, {name}": model.reconstruct(images, observed) for name, model in models.items()}
 

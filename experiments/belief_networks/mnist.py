@@ -193,7 +193,7 @@ def tables(results: dict) -> str:
     notes = {
         "table": "Hidden pixels of all test images, inferred from the other half.",
         "figure7": f"One pass, K = {N_HIDDEN}: Figure 7. Hidden pixels of {N_FIGURE_IMAGES} test images; observed pixels of "
-        "100 for each seed, the paper's measure, which can be had without learning.",
+        "100 for each seed, the paper's measure, which needs no learning.",
     }
     for part in PARTS:
         if part in results:
@@ -202,7 +202,7 @@ def tables(results: dict) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """A line for each row. ε is by exact accounting; what the paper's recipe claims is no guarantee."""
+    """A line for each row. ε is by exact accounting; the paper's recipe claims an ε without a guarantee."""
     heads = [
         "method",
         "S",

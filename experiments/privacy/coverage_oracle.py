@@ -1,4 +1,4 @@
-"""Widths of intervals of an oracle, who knows everything about the noise but its draw.
+"""Widths of intervals of an oracle, which knows everything about the noise but its draw.
 
 Logistic regression: it knows the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals,
 and uses every step. Proportions: it knows the number of records.

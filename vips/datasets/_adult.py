@@ -33,7 +33,7 @@ def load_adult() -> Bunch:
     Raises
     ------
     FileNotFoundError
-        If a file is missing; the message says where it was looked for.
+        If a file is missing; the message names the folder.
     ImportError
         If pandas is not installed.
 

@@ -32,7 +32,7 @@ def load_diabetes_readmission() -> Bunch:
     Raises
     ------
     FileNotFoundError
-        If a file is missing; the message says where it was looked for.
+        If a file is missing; the message names the folder.
 
     Notes
     -----

@@ -138,7 +138,7 @@ class Gaussian(_AnyGaussian):
 
     @classmethod
     def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
-        """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is kept as it is given."""
+        """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is stored unchanged."""
         mean, cov, factor = _checked(mean, cov, "cov")
         family = cls(mean, _each(blas.inverse_from_factor, factor))
         family.cov = cov

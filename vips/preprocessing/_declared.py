@@ -14,23 +14,23 @@ __all__ = ["DeclaredTransformer", "column", "columns_of", "is_frame", "shortened
 
 
 class DeclaredTransformer(TransformerMixin, BaseEstimator):
-    """Base class: ``fit`` compares what was declared with public facts, ``transform`` treats each row alone."""
+    """Base class: ``fit`` compares the declaration with public facts, ``transform`` treats each row alone."""
 
     @property
     @abstractmethod
     def declared_public(self) -> tuple[str, ...]:
-        """What was declared, in short strings for a privacy report."""
+        """The declaration, in short strings for a privacy report."""
 
     @abstractmethod
     def _check(self, X) -> None:
-        """Compare what is declared with the columns of ``X`` and their dtypes; read no value."""
+        """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
 
     @abstractmethod
     def _transform(self, X):
         """The features of each row."""
 
     def fit(self, X, y=None):
-        """Compare what was declared with public facts about ``X``. No value is read, nothing is learnt.
+        """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            From public facts only: what was declared, the container, names and number of columns, dtypes.
+            From public facts only: the declaration, the container, names and number of columns, dtypes.
         """
         X = _table(X)
         self._check(X)

@@ -51,7 +51,7 @@ class PublicPipeline(PipelineOfCopies):
         ``pipeline.named_steps["model"].posterior_``, ``pipeline[-1].posterior_``. Before it they give the steps of the
         parameter, as ``pipeline.steps`` always does.
     privacy_ : PrivacyReport
-        The last step's, with what the other steps declare.
+        The last step's report, with the declarations of the other steps.
 
     Privacy
     -------
@@ -123,7 +123,7 @@ class PublicPipeline(PipelineOfCopies):
 
     @property
     def privacy_(self) -> PrivacyReport:
-        """The last step's report, with what the other steps declared when it was fitted."""
+        """The last step's report, with the declarations of the other steps at the time of the fit."""
         check_is_fitted(self, "_declared_in_fit")
         declared, names = self._declared_in_fit
         report = self.steps_[-1][1].privacy_

@@ -60,7 +60,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     document_length : int or None
-        If given, every training document is brought to this many words. None leaves documents as they are.
+        If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}
         By drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
         multiplying counts.
