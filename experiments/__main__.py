@@ -1,6 +1,6 @@
 """``python -m experiments NAME``: run one experiment; without a name, list them.
 
-Every experiment knows ``--quick``, the same code on a tiny instance, and ``--out FOLDER``.
+Every experiment has the options ``--quick``, the same code on a tiny instance, and ``--out FOLDER``.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 
-# name: (module, what it does)
+# name: (module, description)
 EXPERIMENTS = {
     "demo": (
         "topics.demo",
@@ -20,7 +20,7 @@ EXPERIMENTS = {
     ),
     "audit": (
         "privacy.audit",
-        "lower bounds on ε beside the claims; audits of the models and of broken copies of the code (5 minutes)",
+        "lower bounds on ε beside the claimed ε; audits of the models and of broken copies of the code (5 minutes)",
     ),
     "accounting": (
         "privacy.accounting",
@@ -68,7 +68,7 @@ EXPERIMENTS = {
     ),
     "lda_settings": (
         "topics.settings",
-        "how the defaults of LDA were chosen, on articles of their own (20 minutes)",
+        "how the defaults of LDA were chosen, on other articles (20 minutes)",
     ),
 }
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
-# glibc's allocator keeps arrays up to this size for the next ones. Dask's nannies have it map every large array anew.
+# glibc's allocator keeps arrays up to this size for reuse. Under Dask's default it maps every large array anew.
 ALLOCATION = {"distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": 2**25}
 
 
 @contextmanager
 def local_cluster(n_workers: int, *, default_allocation: bool = False, **arguments) -> Iterator[tuple]:
-    """The cluster and a client of it; ``arguments`` are those of ``dask.distributed.LocalCluster``."""
+    """A cluster and its client; ``arguments`` are those of ``dask.distributed.LocalCluster``."""
     import dask
     from dask.distributed import Client, LocalCluster
 

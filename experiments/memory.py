@@ -15,8 +15,8 @@ _SECONDS = 0.05
 
 @contextmanager
 def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
-    """Inside, watches a process (this one by default) and its descendants; ``largest_mib`` is that of the largest of them."""
-    found, stop = {"largest_mib": 0.0}, threading.Event()
+    """Watch a process (this one by default) and its descendants while active; ``largest_mib`` is the size of the largest."""
+    sizes, stop = {"largest_mib": 0.0}, threading.Event()
     root = psutil.Process(pid)
 
     def watch() -> None:
@@ -27,14 +27,14 @@ def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
                 continue
             for process in family:
                 try:
-                    found["largest_mib"] = max(found["largest_mib"], process.memory_info().rss / 2**20)
+                    sizes["largest_mib"] = max(sizes["largest_mib"], process.memory_info().rss / 2**20)
                 except psutil.Error:
                     continue
 
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        yield found
+        yield sizes
     finally:
         stop.set()
         watcher.join()

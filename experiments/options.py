@@ -11,29 +11,29 @@ __all__ = ["folder_of", "parser_of"]
 
 
 def parser_of(program: str, description: str | None) -> argparse.ArgumentParser:
-    """A parser that knows ``--quick`` and ``--out``.
+    """A parser with the options ``--quick`` and ``--out``.
 
     Parameters
     ----------
     program : str
-        What follows ``python -m``.
+        The command after ``python -m``.
     description : str
-        Its first line is shown.
+        The help shows its first line.
     """
     parser = argparse.ArgumentParser(prog=f"python -m {program}", description=(description or "").partition("\n")[0])
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="the same code on a tiny instance, in seconds; data that are not here are generated; writes nothing without --out",
+        help="the same code on a tiny instance, in seconds; missing data are generated; writes nothing without --out",
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="write the results there")
     return parser
 
 
 def folder_of(name: str, options: argparse.Namespace) -> Path | None:
-    """Where the results of a run go: ``--out``, else ``experiments/results/<name>``, and nowhere for a quick run.
+    """The folder for the results of a run: ``--out``, else ``experiments/results/<name>``, or None for a quick run.
 
-    A quick run says so first.
+    A quick run first prints that it is one.
     """
     if options.quick:
         print("A quick run on a tiny instance. Its numbers are not results; texts name the sizes of the full run.")

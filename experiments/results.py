@@ -1,4 +1,4 @@
-"""Where experiments leave their results, and how they are written: whole or not at all."""
+"""Result files of experiments, which are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["read_json", "results_folder", "write_json", "write_text"]
 
 
 def results_folder(name: str) -> Path:
-    """``experiments/results/<name>``, made if need be."""
+    """``experiments/results/<name>``, created if necessary."""
     folder = Path(__file__).parent / "results" / name
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write beside and rename, so that a reader never sees half a file."""
+    """Write a temporary file and rename it, so that a reader never sees half a file."""
     partial = path.with_suffix(path.suffix + ".partial")
     partial.write_text(text, encoding="utf-8")
     os.replace(partial, path)
@@ -27,8 +27,8 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: object) -> None:
     """Write results that may hold infinities and NaN, which JSON does not have.
 
-    They become null. The results then stand under ``"results"``, and ``"not_finite"`` lists where each of them was, and
-    which it was: ``{"at": ["ε", 0], "value": "inf"}``. :func:`read_json` puts them back.
+    These become null. The results are then under ``"results"``, and ``"not_finite"`` lists the place and the value of each:
+    ``{"at": ["ε", 0], "value": "inf"}``. :func:`read_json` restores them.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ def write_json(path: Path, value: object) -> None:
     Raises
     ------
     TypeError
-        If there is anything else in it. What was there before is still there.
+        If ``value`` holds anything else. An existing file is then unchanged.
     """
     places: list[dict] = []
     finite = _finite(value, [], places)
@@ -49,7 +49,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def read_json(path: Path) -> object:
-    """What was given to :func:`write_json`, with lists in place of tuples and strings as keys."""
+    """The value that was passed to :func:`write_json`, with lists in place of tuples and strings as keys."""
     value = json.loads(path.read_text(encoding="utf-8"))
     if not _is_noted(value):
         return value
@@ -63,12 +63,12 @@ def read_json(path: Path) -> object:
 
 
 def _is_noted(value: object) -> bool:
-    """Whether it looks like results with a note."""
+    """Whether ``value`` has the form of results with a note."""
     return isinstance(value, dict) and value.keys() == {"not_finite", "results"}
 
 
 def _finite(value: object, at: list, places: list[dict]) -> object:
-    """The same with None for what is not finite; ``places`` is told of each."""
+    """``value`` with None for every non-finite number; each is appended to ``places``."""
     if isinstance(value, dict):
         named = {key if isinstance(key, str) else json.dumps(key): item for key, item in value.items()}
         return {name: _finite(item, [*at, name], places) for name, item in named.items()}

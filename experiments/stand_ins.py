@@ -1,6 +1,6 @@
-"""Data sets of quick runs: the real ones where they are found, else generated records of the same shape.
+"""Data sets of quick runs: the real ones if their files exist, else generated records of the same shape.
 
-A run at full size never takes a stand-in.
+A run at full size never uses generated records in place of real ones.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ N_WORDS, N_TOPICS, LENGTH, N_FEATURES = 7702, 5, 100, 1923
 
 
 def found_or(load: Callable[[], Bunch], generate: Callable[[], Bunch], quick: bool) -> Bunch:
-    """What ``load`` finds; in a quick run, what ``generate`` makes if the files are not there.
+    """The result of ``load``; in a quick run whose files are missing, the result of ``generate``.
 
     Raises
     ------
     FileNotFoundError
-        If the files are not there and the run is not quick.
+        If files are missing and the run is not quick.
     """
     try:
         return load()
     except FileNotFoundError:
         if not quick:
             raise
-        print("The data are not here: generated ones of the same shape take their place.")
+        print("The data files are missing: generated data of the same shape take their place.")
         return generate()
 
 

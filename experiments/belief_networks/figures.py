@@ -19,7 +19,7 @@ def _pyplot():
 
 
 def plot_figure7(rows: list[dict], path) -> None:
-    """Both measures against S: a panel each."""
+    """Both measures against S, a panel for each."""
     plt = _pyplot()
     figure, panels = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
     known = [row for row in rows if "batch_size" not in row]  # without learning: lines across
@@ -60,11 +60,11 @@ def draw_images(models: dict[str, object], private: str, scored, path) -> None:
 
 
 def _reconstructions(models: dict[str, object], scored) -> dict[str, np.ndarray]:
-    """Images, the half that is seen of them, and probabilities of all pixels given that half."""
+    """Images, their observed halves, and probabilities of all pixels given these halves."""
     images, observed = scored.images[:N_SHOWN], scored.observed[:N_SHOWN]
     lines = {
         "test images": images.astype(float),
-        "what is seen of them (grey: hidden)": np.where(observed, images, 0.5),
+        "their observed halves (grey: hidden)": np.where(observed, images, 0.5),
     }
     return lines | {f"from that, {name}": model.reconstruct(images, observed) for name, model in models.items()}
 
@@ -81,7 +81,7 @@ def _samples(models: dict[str, object]) -> dict[str, np.ndarray]:
 
 
 def _draw_weights(figure, weights: np.ndarray, title: str) -> None:
-    """The largest first."""
+    """Hidden units with the largest weights first."""
     weights = weights[np.argsort(-np.linalg.norm(weights, axis=1))]
     largest = np.quantile(np.abs(weights), 0.999)
     grid = figure.subplots(-(-len(weights) // N_SHOWN), N_SHOWN)

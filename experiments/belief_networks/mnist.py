@@ -1,11 +1,11 @@
-"""``python -m experiments sbn_mnist``: Figure 7 of the paper, a table at settings of our own, and pictures.
+"""``python -m experiments sbn_mnist``: Figure 7 of the paper, a table at our own settings, and pictures.
 
-Figure 7 of the paper on MNIST (pixel above 0), and the same model at settings of its own. Measured on hidden pixels.
+Figure 7 of the paper on MNIST (pixel above 0), and the same model at our own settings. Scores are of hidden pixels.
 
-Fitted: the 60,000 training images. Scored: test images, which chose nothing; defaults were chosen among the training images
-(``settings.py``). A random half of every test image is hidden, the network predicts it from the other half.
-The paper's own measure, the share of *observed* pixels that are reconstructed, is given beside it, for comparison only: it
-can be had without learning (the 3×3 tiles of ``tiles.py`` do well with no data, the identity is perfect).
+Fitted: the 60,000 training images. Scored: test images, which no choice used; defaults were chosen within the training images
+(``settings.py``). A random half of every test image is hidden, and the network predicts it from the other half.
+The paper's own measure, the share of *observed* pixels that are reconstructed, is shown for comparison only: it needs
+no learning (the 3×3 tiles of ``tiles.py`` do well without data, and the identity is perfect).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from vips import PrivacyPlan, SigmoidBeliefNetwork
 
 DELTA = 1e-4
 BATCH_SIZES, N_HIDDEN = (400, 800, 1600, 3200), 100  # the paper's
-N_FIGURE_IMAGES = 2000  # of the test images, for hidden pixels; the table takes all
+N_FIGURE_IMAGES = 2000  # test images for hidden pixels; the table uses all
 EPSILONS, SAMPLING_RATE, N_STEPS = (0.5, 1.0, 2.35), 0.5, 20
 PARTS = ("table", "figure7")
 QUICK_TRAINING, QUICK_TEST, QUICK_HIDDEN, QUICK_BATCH = 500, 40, 10, 100
@@ -36,12 +36,12 @@ Fit = Callable[[np.ndarray, int], object]  # images and seed; gives a model
 
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments sbn_mnist", __doc__)
-    parser.add_argument("--part", choices=PARTS, help="one of the two parts; the other's results stay as they are")
+    parser.add_argument("--part", choices=PARTS, help="run one of the two parts; keep the other's results")
     parser.add_argument("--seeds", type=int, default=10, help="fits of every line of Figure 7")
     parser.add_argument("--recipe-seeds", type=int, default=1, help="fits of the paper's recipe: minutes each")
     parser.add_argument("--table-seeds", type=int, default=3, help="fits of every line of the table")
-    parser.add_argument("--methods", default="", help="only lines with this in their name; others stay as they are")
-    parser.add_argument("--sizes", type=int, nargs="+", default=BATCH_SIZES, help="only these of Figure 7, likewise")
+    parser.add_argument("--methods", default="", help="run only lines with this in their name; keep the others")
+    parser.add_argument("--sizes", type=int, nargs="+", default=BATCH_SIZES, help="only these batch sizes of Figure 7")
     options = parser.parse_args(arguments)
     if options.quick:
         options.seeds = options.recipe_seeds = options.table_seeds = 1
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> None:
 
 
 def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder: Path | None) -> None:
-    """Fit and score the lines of one part; write each as soon as it is known."""
+    """Fit and score the lines of one part; write each result at once."""
     lines = list((table_lines if part == "table" else figure7_lines)(options))
     scored = Scored(test, N_FIGURE_IMAGES if part == "figure7" else None)
     kept = {} if folder is None else {key(row): row for row in read(folder).get(part, [])}
@@ -64,7 +64,7 @@ def run_part(part: str, training: np.ndarray, test: np.ndarray, options, folder:
     lines = [line for line in lines if options.methods in line[0]["method"]]
     if part == "figure7":
         lines = [line for line in lines if line[0]["batch_size"] in options.sizes]
-    models: dict[str, object] = {}  # the first of every method
+    models: dict[str, object] = {}  # the first model of every method
     with tqdm(total=sum(seeds for *_, seeds in lines), desc=part, disable=None) as progress:
         for row, fit, seeds in lines:
             for model in fits(row, fit, seeds, training, scored):
@@ -85,7 +85,7 @@ def key(row: dict) -> tuple:
 
 
 def unlearnt(training: np.ndarray, scored: Scored) -> list[dict]:
-    """What is had without hidden units, and without learning."""
+    """Scores without hidden units, and without learning."""
     predictions = {"majority value of each pixel": majority(training), "3×3 tiles, no learning": tiles.predict}
     rows = []
     for name, predict in predictions.items():
@@ -95,7 +95,7 @@ def unlearnt(training: np.ndarray, scored: Scored) -> list[dict]:
 
 
 def fits(row: dict, fit: Fit, seeds: int, training: np.ndarray, scored: Scored) -> Iterator[object]:
-    """Models of a line, entered in ``row``."""
+    """Models of a line; their results are entered in ``row``."""
     row |= {"hidden": [], "observed": [], "seconds": []}
     for seed in range(seeds):
         start = time.perf_counter()
@@ -126,7 +126,7 @@ def figure7_lines(options) -> Iterator[tuple[dict, Fit, int]]:
             "non-private": PrivacyPlan.non_private(sampling_rate=rate, n_steps=n_steps),
             "ours, the paper's σ": PrivacyPlan(noise_multiplier=1.0, sampling_rate=rate, n_steps=n_steps),
         }
-        if not options.quick:  # the search for this noise takes as long as all of a quick run
+        if not options.quick:  # the search for this noise takes as long as a whole quick run
             plans["ours, the paper's ε"] = PrivacyPlan.from_epsilon(
                 epsilon=claimed, delta=DELTA, sampling_rate=rate, n_steps=n_steps
             )
@@ -149,7 +149,7 @@ def table_lines(options) -> Iterator[tuple[dict, Fit, int]]:
     plan = PrivacyPlan.non_private(sampling_rate=0.1, n_steps=n_plain)
     yield {"method": f"non-private, K = {largest}", "n_steps": plan.n_steps}, ours(largest, plan), options.table_seeds
     shared = {"n_steps": n_steps, "batch_size": size, "claimed": paper_recipe.claimed_epsilon(size, n_steps, DELTA)}
-    # a published version of its code divides the noise in means over S images by all 60,000
+    # a published version of its code divides the noise in means over S images by 60,000, the number of all images
     for note, sigma in (("", 1.0), (", noise ÷ N as in its code", size / 60_000)):
         row = {"method": f"paper's recipe, K = {largest}{note}", "noise_multiplier": sigma} | shared
         yield row, recipe(largest, batch_size, sigma), options.recipe_seeds
@@ -170,14 +170,14 @@ def read(folder: Path) -> dict:
 
 
 def write(folder: Path, part: str, rows: list[dict]) -> None:
-    """The lines of one part that are known by now, beside the other part."""
+    """Write the results of one part so far, beside those of the other part."""
     results = read(folder) | {"delta": DELTA, part: [row for row in rows if "hidden" in row]}
     write_json(folder / "results.json", results)
     write_text(folder / "results.md", tables(results))
 
 
 def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], scored: Scored) -> None:
-    """Figure 7 from all known lines; the other picture if its models were fitted just now."""
+    """Draw Figure 7 from all known lines; the other picture only if this run fitted its models."""
     if part == "figure7":
         figures.plot_figure7([row for row in rows if "hidden" in row], folder / "figure7.png")
         return
@@ -188,12 +188,12 @@ def draw(folder: Path, part: str, rows: list[dict], models: dict[str, object], s
 
 
 def tables(results: dict) -> str:
-    """Both tables, as far as they are there."""
+    """The tables that have results."""
     text = f"MNIST, pixel above 0; δ = {DELTA:g}. Shares of pixels of test images, mean (range over fits).\n"
     notes = {
         "table": "Hidden pixels of all test images, inferred from the other half.",
         "figure7": f"One pass, K = {N_HIDDEN}: Figure 7. Hidden pixels of {N_FIGURE_IMAGES} test images; observed pixels of "
-        "100 for each seed, the paper's measure, which can be had without learning.",
+        "100 for each seed, the paper's measure, which needs no learning.",
     }
     for part in PARTS:
         if part in results:
@@ -202,7 +202,7 @@ def tables(results: dict) -> str:
 
 
 def table(rows: list[dict]) -> str:
-    """A line for each row. ε is by exact accounting; what the paper's recipe claims is no guarantee."""
+    """A line for each row. ε is by exact accounting; the paper's recipe claims an ε without a guarantee."""
     heads = [
         "method",
         "S",

@@ -2,21 +2,22 @@
 
 What is unsound in it: batches have a fixed size, while the accounting assumes Poisson samples; statistics are means over a
 number of records; the strong-composition curve uses a Gaussian formula outside its range (ε₀ > 1). What costs accuracy: all
-of J K² second moments are noised, with a bound √J K/4 that images do not come near; means and eigenvalues that noise makes
-impossible are clamped in every step, which turns zero-mean noise into bias.
+J K² second moments are noised, with a bound √J K/4 that is far above the norms of images; means and eigenvalues that noise
+makes impossible are clamped in every step, which turns zero-mean noise into bias.
 
-Algorithm 6 and Appendices B and C of Park et al., arXiv:1611.00340. Where paper and published code differ, or the paper does
-not say, this is the more favourable:
+Algorithm 6 and Appendices B and C of Park et al., arXiv:1611.00340. Where paper and published code differ, or the paper leaves
+something open, this implementation takes the more favourable choice:
 
-- the code keeps hidden units from one batch to the next, so that statistics depend on other records; here each starts anew,
-  and is updated three times, as in our model, in place of once;
+- the code keeps hidden units from one batch to the next, so that statistics depend on other records; here each record starts
+  afresh, and is updated three times, as in our model, instead of once;
 - the paper's noise in E[ξ⁽¹⁾] (its sensitivity is not ÷ S) would destroy b. That statistic depends on released numbers
-  alone and gets none here; the others are scaled as if it did (√7);
-- equation 77 has a factor ½ before ω z̄ᵀ W̄ᵀ that the derivation does not give, nor the code;
-- the code has τ₀ = 1024, κ = 0.7 after a first step of size 1, so that it never leaves what the first batch gave. Here step
+  alone and gets no noise here; the noise of the others is scaled as if it did (√7);
+- equation 77 has a factor ½ before ω z̄ᵀ W̄ᵀ that neither the derivation nor the code has;
+- the code has τ₀ = 1024, κ = 0.7 after a first step of size 1, so that it hardly moves after the first batch. Here step
   sizes are t^-0.7: all steps count;
-- eigenvalues are floored at twice the noise in a coordinate. The code has 1e-3, with which weights grow beyond 1e4 at σ = 1;
-  of 0.001, 0.1, 1 and 10 the third, about this rule, did best on training images (σ = 1, S = 3,200);
+- eigenvalues are floored at twice the noise in a coordinate. The code floors them at 1e-3, with which weights grow beyond 1e4
+at
+  σ = 1; of 0.001, 0.1, 1 and 10 the third, about this rule, did best on training images (σ = 1, S = 3,200);
 - E-steps use variances of the weights, not covariances, as the code does.
 """
 
@@ -41,20 +42,20 @@ __all__ = ["claimed_epsilon", "fit", "sensitivities", "sigma_by_strong_compositi
 N_CLAIMED = 50_000  # in the authors' sampling rates, although they have 60,000 images
 STEP_DELTA = 1e-9  # δ₀ of the strong composition
 DECAY, N_SWEEPS, CHUNK = 0.7, 3, 512
-# Of the mean of ω z zᵀ: as in the published code, and in units of the noise.
+# Least eigenvalue of the mean of ω z zᵀ: as in the published code, and in units of the noise.
 LEAST_EIGENVALUE, LEAST_TO_NOISE = 1e-3, 2.0
 LEAST_OMEGA = 1e-3
 
 
 def claimed_epsilon(batch_size: int, n_steps: int, delta: float) -> float:
-    """ε that the paper credits σ = 1 with: its moments accountant and orders, for Poisson samples that it does not take."""
-    # below σ = 1 + 1e-6 its theorem's range of orders is smaller: the authors took this
+    """The paper's ε for σ = 1: by its moments accountant and orders, for Poisson samples, which it does not draw."""
+    # below σ = 1 + 1e-6 the range of orders in its theorem is smaller; the authors used this range
     plan = PrivacyPlan(noise_multiplier=1.0 + 1e-6, sampling_rate=batch_size / N_CLAIMED, n_steps=n_steps)
     return plan.epsilon(delta, "moments", orders="paper")
 
 
 def sigma_by_strong_composition(epsilon: float, delta: float, sampling_rate: float, n_steps: int) -> float:
-    """σ of the paper's strong-composition baseline; its last formula needs ε₀ ≤ 1 and is used beyond."""
+    """σ of the paper's strong-composition baseline; its last formula needs ε₀ ≤ 1 and is used beyond that range."""
     slack = delta - n_steps * sampling_rate * STEP_DELTA
 
     def total(step_epsilon: float) -> float:
@@ -84,7 +85,7 @@ def fit(images: np.ndarray, n_hidden: int, batch_size: int, sigma: float, seed: 
 
 
 def _first(rng: np.random.Generator, n_visible: int, n_hidden: int) -> NetworkPosterior:
-    """The published start."""
+    """The start values of the published code."""
     weights, c, b = (0.1 * rng.standard_normal(shape) for shape in ((n_visible, n_hidden), n_visible, n_hidden))
     biases = DiagonalGaussian(c, np.ones(n_visible)), DiagonalGaussian(b, np.ones(n_hidden))
     start = first_posterior(weights, "tpbn", full=False)
@@ -114,7 +115,7 @@ def _means(batch: np.ndarray, posterior: NetworkPosterior) -> dict[str, np.ndarr
 
 
 def sensitivities(J: int, K: int) -> dict[str, float]:
-    """Of sums, √7 times those of A, C, D, E, F and G of Appendix B: seven statistics share one σ."""
+    """Sensitivities of sums, √7 times those of A, C, D, E, F and G of Appendix B: seven statistics share one σ."""
     return {
         "z": np.sqrt(7 * K),
         "y": np.sqrt(7 * J),
@@ -126,7 +127,7 @@ def sensitivities(J: int, K: int) -> dict[str, float]:
 
 
 def _noisy(means: dict[str, np.ndarray], batch_size: int, sigma: float, rng) -> dict[str, np.ndarray]:
-    """With σ times each one's sensitivity, then clamped to what a mean can be, but for matrices."""
+    """Means with noise of σ times their sensitivities; all but matrices are then clamped to possible values."""
     sensitivity = sensitivities(*means["omega_z"].shape)
     largest = {"z": 1.0, "y": 1.0, "omega": 0.25, "omega_z": 0.25, "y_z": 1.0, "omega_zz": np.inf}
     noisy = {}
@@ -139,7 +140,7 @@ def _noisy(means: dict[str, np.ndarray], batch_size: int, sigma: float, rng) -> 
 
 
 def _m_step(noisy, n_records: int, rho: float, previous: NetworkPosterior, precision, linear):
-    """Appendix C, with natural parameters of W averaged. Returns them beside the posterior."""
+    """Appendix C, with natural parameters of W averaged. Returns the posterior and these parameters."""
     c, b, shrinkage = previous.visible_bias.mean, previous.hidden_bias, previous.shrinkage
     n_hidden = len(b.mean)
     second = n_records * noisy["omega_zz"]

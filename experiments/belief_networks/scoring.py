@@ -1,4 +1,4 @@
-"""Accuracy on hidden pixels, and on observed ones; what can be had by looking at each pixel alone."""
+"""Accuracy on hidden and on observed pixels; predictions from each pixel alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Scored:
     ----------
     images : bool array of shape (n_images, n_pixels)
     n_images : int, optional
-        Use so many of them, chosen at random once.
+        Number of images to use, chosen at random once.
     """
 
     def __init__(self, images: np.ndarray, n_images: int | None = None) -> None:
@@ -30,12 +30,12 @@ class Scored:
 
 
 def score(predict: Predict, scored: Scored, seed: int) -> dict[str, float]:
-    """Shares of pixels predicted right.
+    """Shares of pixels that are predicted correctly.
 
     Parameters
     ----------
-    predict : function of images and a boolean array of what is observed of them
-        Gives probabilities or booleans, of the shape of the images.
+    predict : function of images and a boolean array of observed pixels
+        Returns probabilities or booleans, of the shape of the images.
     scored : Scored
     seed : int
         Chooses the images on which observed pixels are scored.
@@ -43,10 +43,10 @@ def score(predict: Predict, scored: Scored, seed: int) -> dict[str, float]:
     Returns
     -------
     dict
-        ``hidden``: of the hidden half, given the other. ``observed``: of whole images, given the same whole images.
+        ``hidden``: for the hidden half, given the other half. ``observed``: for whole images, given the same whole images.
     """
     images, observed = scored.images, scored.observed
-    seen = np.where(observed, images, False)  # what is hidden is not even passed on
+    seen = np.where(observed, images, False)  # hidden pixels are not even passed on
     right = (predict(seen, observed) > 0.5) == images
     few = images[np.random.default_rng(seed).permutation(len(images))[:N_OBSERVED_IMAGES]]
     whole = (predict(few, np.ones(few.shape, bool)) > 0.5) == few

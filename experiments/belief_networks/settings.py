@@ -1,8 +1,8 @@
 """``python -m experiments sbn_settings``: default clip, scales, ridge, step and start against their alternatives.
 
 Fitted: 10,000 of the first 50,000 training images of MNIST; scored: hidden pixels of 2,000 of the next 10,000. No test image
-is looked at. A fifth of the images gets a fifth of the noise: a stand-in for 50,000 images at ε, with the same ratio of
-signal to noise in every total, in a fifth of the time. It is no private fit at that ε.
+is used. A fifth of the images gets a fifth of the noise: this imitates 50,000 images at ε, with the same ratio of
+signal to noise in every total, in a fifth of the time. It is not a private fit at that ε.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A network that learns nothing: one hidden unit for each tile of 3×3 pixels, on where most of what is seen of the tile is on.
+"""A network that learns nothing: one hidden unit for each tile of 3×3 pixels, on if most observed pixels of the tile are on.
 
-A hidden pixel takes the value of its tile. Where as many pixels are on as off, or nothing is seen, the surrounding tiles
-decide, then 0. With all pixels observed it reconstructs them well, with no data at all.
+A hidden pixel takes the value of its tile. If as many pixels are on as off, or none is observed, the surrounding tiles
+decide, then 0. If all pixels are observed it reconstructs them well, without any training data.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Speed against peers on the same work."""
+"""Speed in comparison with other libraries on the same work."""

@@ -2,11 +2,11 @@
 
     python -m experiments.benchmarks.lda            (make bench)
 
-Every contender runs in a process of its own, because threads are fixed at start-up and peak memory is a number per
-process. Compilation and loading are outside the timed part. Each process is run ``--repeats`` times, in turn, from as
-many starting points, ours five times from each, and the median is reported. Quality is the perplexity of 500 further
-documents under each fitted model, by the same code. How far two threads can get is measured beside them: two processes that
-share nothing, each doing all of the work with one thread, at the same time. A peer that is not installed is left out.
+Every library runs in its own process, because threads are fixed at start-up and peak memory is a number per
+process. Compilation and loading are outside the timed part. Each process runs ``--repeats`` times, in turn, from as
+many starting points (vips five times from each), and the median is reported. Quality is the perplexity of 500 further
+documents under each fitted model, by the same code. The limit for two threads is measured beside them: two processes that
+share nothing, each doing all of the work with one thread, at the same time. A library that is not installed is left out.
 
 ``--quick``: a small corpus, once, in this process, which keeps its number of threads; without the two processes.
 """
@@ -41,8 +41,8 @@ OFFSET, DECAY = 1.0, 0.7
 
 
 class Size(NamedTuple):
-    """Of the corpus, of the model, of the square matrices of a product; how often ours is run from a starting point; and
-    whether each contender has a process of its own."""
+    """Sizes of corpus, model, and square matrices of a product; number of runs of vips from each starting point; and whether
+    each library has its own process."""
 
     documents: int
     words: int
@@ -67,7 +67,7 @@ def fit_vips(counts, size: Size, seed=0, executor=None):
 
 
 def fit_private(counts, size: Size):
-    """The plan of the Wikipedia experiment at ε = 2.44, δ = 1e-4, everything else at its default."""
+    """A fit with the plan of the Wikipedia experiment at ε = 2.44, δ = 1e-4, and defaults otherwise."""
     from vips import LatentDirichletAllocation, PrivacyPlan
 
     plan = PrivacyPlan(noise_multiplier=2.24, sampling_rate=0.3, n_steps=20)
@@ -80,7 +80,7 @@ def run_vips(counts, size: Size, seed, executor=None):
 
 
 def run_side_by_side(counts, size: Size, seed):
-    """The same in two processes at once; seconds of one of them."""
+    """The same fit in two processes at once; seconds of one of them."""
     fit_vips(counts[:300], size)
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(2, timeout=60), context.SimpleQueue()
@@ -146,7 +146,7 @@ def timed(fit):
 
 @contextmanager
 def clocked(owner: type, name: str, spent: dict[str, float], key: str) -> Iterator[None]:
-    """Inside, seconds in a method are added to ``spent[key]``."""
+    """While active, add the seconds spent in a method to ``spent[key]``."""
     original = getattr(owner, name)
 
     def wrapper(*args):
@@ -163,7 +163,7 @@ def clocked(owner: type, name: str, spent: dict[str, float], key: str) -> Iterat
 
 
 def run_privacy_share(counts, size: Size, _seed):
-    """Seconds of a private fit spent on clipping, noise and ε, and on everything."""
+    """Seconds of a private fit for clipping, noise and ε, and in total."""
     from vips import PrivacyPlan
     from vips.models.topics.statistics import DocumentStatistics
 
@@ -194,7 +194,7 @@ def run_peak(counts, size: Size, _seed):
 
 
 def run_kernel(counts, size: Size, _seed):
-    """One E-step from the fitted model's point of view: documents per second, and the arithmetic it needs."""
+    """One E-step with fitted topics: documents per second, and arithmetic operations."""
     from vips import LatentDirichletAllocation
     from vips.models.topics.statistics import DocumentStatistics, TopicPosterior
 
@@ -229,7 +229,7 @@ RUNS = {
 
 
 def run_one(name: str, size: Size, folder: Path, seed: int) -> dict:
-    """One contender, in this process; leaves its topics in the folder."""
+    """Run one library in this process; write its topics to the folder."""
     counts = sp.load_npz(folder / "train.npz")
     before = peak_mib()
     components, result = RUNS[name](counts, size, seed)
@@ -248,7 +248,7 @@ def peak_mib() -> float:
 
 
 def run_alone(name: str, size: Size, folder: Path, seed: int, threads: int) -> dict:
-    """One contender at full size, in a process of its own with so many threads."""
+    """Run one library at full size, in its own process with the given number of threads."""
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | {variable: str(threads) for variable in variables}
     environment.pop("OPENBLAS_CORETYPE", None)
@@ -263,14 +263,14 @@ def measure(name: str, threads: int, size: Size, folder: Path, seed: int) -> dic
     result = run(name, size, folder, seed)
     components = np.load(folder / "components.npy")
     if components.size > 1:
-        from experiments.scoring import model_of_topics  # not in the children's start-up, whose memory is measured
+        from experiments.scoring import model_of_topics  # not at the children's start-up, whose memory is measured
 
         result["perplexity"] = model_of_topics(components).perplexity(sp.load_npz(folder / "test.npz"))
     return result
 
 
 def contenders(size: Size) -> list[tuple[str, int]]:
-    """(name, threads), in turn; peers that are not installed are left out."""
+    """(name, threads) of each run; libraries that are not installed are left out."""
     ours = [("vips", 1), ("vips", 2), ("vips by partitions", 2)]
     if size.alone:
         ours.append(("vips side by side", 1))
@@ -329,9 +329,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def report(median: dict, runs: dict, size: Size) -> str:
-    """The medians in words. Threads are compared by the fastest runs, too: others on the machine only slow them down.
+    """The medians in words. Threads are compared by the fastest runs, too, because other processes only slow them down.
 
-    Two processes side by side share nothing but the machine: what they do is the most that threads could.
+    Two processes side by side share nothing but the machine: their speed is the limit for two threads.
     """
     lines = []
     ours = median["vips, 1 thread"]

@@ -2,11 +2,11 @@
 
     python -m experiments.benchmarks.logistic [--numpyro PYTHON]
 
-The training part of split 0 of ``blr_adult`` is fitted, AUC is of its test part. Every contender runs in a process of its own
-with one thread. Compilation and loading are outside the timed part and reported beside it. NumPyro lives in an environment of
-its own (``python3 -m venv DIR && DIR/bin/pip install numpyro "jax[cpu]"``); it is left out without ``--numpyro``.
+The training part of split 0 of ``blr_adult`` is fitted, AUC is of its test part. Every library runs in its own process
+with one thread. Compilation and loading are outside the timed part and reported beside it. NumPyro runs in its own environment
+(``python3 -m venv DIR && DIR/bin/pip install numpyro "jax[cpu]"``); it is left out without ``--numpyro``.
 
-``--quick``: few records and columns, once, all in this process, so that differences of peak memory mean nothing.
+``--quick``: few records and columns, once, all in this process, so that differences of peak memory are meaningless.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from experiments.results import write_json, write_text
 from experiments.stand_ins import adult, diabetes
 
 N_STEPS, DELTA, TOLERANCE = 20, 1e-5, 0.001
-SAMPLING_RATE = 0.25  # of the stochastic fit
+SAMPLING_RATE = 0.25  # for the stochastic fit
 
 
 class Size(NamedTuple):
-    """Records and columns that are taken, and how often things are timed."""
+    """Numbers of records and columns, and of repetitions."""
 
     people: int | None
     patients: int | None
@@ -53,7 +53,7 @@ def seconds(function) -> float:
 
 
 def run_vips(data, size: Size) -> dict:
-    """Non-private, 20 full-batch steps; and the fewest steps that come within 0.001 of its AUC, on all records or samples."""
+    """Non-private, 20 full-batch steps; and the fewest steps that reach its AUC to 0.001, on all records or samples."""
     from sklearn.metrics import roc_auc_score
 
     from vips import BayesianLogisticRegression, PrivacyPlan
@@ -80,7 +80,7 @@ def run_vips(data, size: Size) -> dict:
 
 
 def run_sklearn(data, size: Size) -> dict:
-    """Maximum likelihood, for scale."""
+    """Maximum likelihood, as a reference."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import roc_auc_score
 
@@ -90,7 +90,7 @@ def run_sklearn(data, size: Size) -> dict:
 
 
 def price_of_privacy(X, y, n_steps: int, repeats: int) -> dict:
-    """Seconds of a step, private and not, in turn; the same steps and data. Without the bound that ends a non-private fit."""
+    """Seconds of private and of non-private steps, in turn, on the same data; without the final bound of a non-private fit."""
     from vips import BayesianLogisticRegression, PrivacyPlan
     from vips.model import ConjugateExponentialModel
 
@@ -122,7 +122,7 @@ def patients(size: Size):
 
 
 def run_memory(size: Size, fits: bool) -> dict:
-    """Peak of a process that imports and loads, and fits if ``fits``: d = 1,923, full covariance, private."""
+    """Peak memory of a process that imports and loads, and fits if ``fits``: d = 1,923, full covariance, private."""
     from vips import BayesianLogisticRegression, PrivacyPlan
 
     X, y = patients(size)
@@ -143,7 +143,7 @@ RUNS = {
     "memory, loading only": lambda data, size: run_memory(size, fits=False),
 }
 
-# What the other interpreter runs: the same model under every configuration; held-out AUC after every 25 steps, off the clock.
+# The script for the other interpreter: the same model under every configuration; held-out AUC every 25 steps, not timed.
 NUMPYRO = """
 import json, sys, time
 import jax, numpy as np, numpyro, numpyro.distributions as dist
@@ -207,12 +207,12 @@ def environment() -> dict:
 
 
 def run_one(name: str, size: Size, file: Path) -> dict:
-    """One contender, in this process."""
+    """Run one library in this process."""
     return RUNS[name](np.load(file) if "memory" not in name else None, size)
 
 
 def run_alone(name: str, file: Path) -> dict:
-    """One contender at full size, in a process of its own with one thread."""
+    """Run one library at full size, in its own process with one thread."""
     command = [sys.executable, "-m", "experiments.benchmarks.logistic", "--child", name, "--file", str(file)]
     output = subprocess.run(command, env=environment(), check=True, stdout=subprocess.PIPE, text=True).stdout
     return json.loads(output.strip().splitlines()[-1])

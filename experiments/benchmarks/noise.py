@@ -1,4 +1,4 @@
-"""What exact noise costs: the discrete Gaussian against normals in floating point, in one run.
+"""The cost of exact noise: the discrete Gaussian against normals in floating point, in one run.
 
     python -m experiments.benchmarks.noise
 
@@ -54,13 +54,13 @@ def measure(size: int, repeats: int) -> dict[str, float]:
 
 
 def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float, float]]:
-    """Seconds of the clipped sum, the noise and the view in one step, by kind of noise; none without the counts."""
+    """Seconds of the clipped sum, the noise and the view in one step, by kind of noise; empty without the counts."""
     n_documents, n_topics = (500, 5) if quick else (118_000, 50)
     try:
         counts = wikipedia(n_documents, quick).counts
     except FileNotFoundError:
         return {}
-    found = {}
+    by_kind = {}
     for kind in ("gaussian", "discrete"):
         plan = PrivacyPlan(noise_multiplier=1.24, sampling_rate=0.05, n_steps=repeats + 1, clip_norm=7.0, noise=kind)
         model = LatentDirichletAllocation(n_topics, vocabulary=counts.shape[1], privacy=plan)
@@ -77,8 +77,8 @@ def topic_model_steps(repeats: int, quick: bool) -> dict[str, tuple[float, float
             posterior = model.to_posterior(average, {"topic_word": plan.noise_std() / plan.sampling_rate}, posterior)
             marks.append(time.perf_counter())
             times.append(np.diff(marks))
-        found[kind] = tuple(np.median(times[1:], axis=0).tolist())  # the first compiles
-    return found
+        by_kind[kind] = tuple(np.median(times[1:], axis=0).tolist())  # without the first, which compiles
+    return by_kind
 
 
 def report(nanoseconds: dict[str, float], size: int) -> str:

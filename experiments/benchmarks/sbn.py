@@ -2,9 +2,9 @@
 
     python -m experiments.benchmarks.sbn
 
-J = 784, S = 3,200 images of MNIST in every step. A step is all that the engine does in one: E-step, norms, clipped sums,
-noise, the next posterior. Its products are written down in one step, and the same list (shapes, dtypes, memory orders) is
-timed alone before every further step, so that both see the same machine. Every configuration is a process of its own. With
+J = 784, S = 3,200 images of MNIST in every step. A step includes E-step, norms, clipped sums, noise, and the next posterior.
+The benchmark records the matrix products of one step, and times the same list (shapes, dtypes, memory orders) alone before
+every further step, so that both run under the same load. Every configuration has its own process. With
 one thread all times are CPU seconds, which other processes disturb less.
 
 ``--quick``: few images and hidden units, two configurations, in this process and by wall clock.
@@ -32,7 +32,7 @@ from experiments.stand_ins import mnist
 
 TARGET, TARGET_MIB = 1.5, 1024
 N_STEPS = {"diagonal": 10, "full": 7}
-N_WARM = 3  # steps before any is timed: compilation, then the one whose products are written down
+N_WARM = 3  # steps before any is timed: compilation, then the step whose products are recorded
 
 
 class Size(NamedTuple):
@@ -53,7 +53,7 @@ def clock() -> float:
 
 
 def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Size = FULL) -> dict:
-    """Seconds of steps and, in turn, of their products."""
+    """Seconds of steps and, alternately, of their products."""
     from vips import PrivacyPlan, SigmoidBeliefNetwork
 
     steps: list[float] = []
@@ -64,7 +64,7 @@ def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Siz
     state: dict = {}
 
     class Clocked(SigmoidBeliefNetwork):
-        """The engine asks for a step size once, at the beginning of a step."""
+        """The engine calls ``step_size`` once, at the beginning of a step."""
 
         def step_size(self, t):
             now = clock()
@@ -149,7 +149,7 @@ def order(array: np.ndarray) -> str:
 
 
 def replay(calls: Counter):
-    """A function that makes the same products from random numbers."""
+    """A function that computes the same products from random numbers."""
     from vips._compute.blas import product
 
     rng = np.random.default_rng(0)
@@ -171,7 +171,7 @@ def replay(calls: Counter):
 
 
 def peak_gflops(dtype: str, n: int) -> float:
-    """Best of several large square products."""
+    """Speed of the fastest of several large square products."""
     from vips._compute.blas import product
 
     a = np.ones((n, n), dtype)
@@ -186,7 +186,7 @@ def seconds(function) -> float:
 
 
 def memory(covariance: str | None, size: Size = FULL) -> dict:
-    """Peak of a process that imports and loads, and takes three private steps if a covariance is given."""
+    """Peak memory of a process that imports and loads, and runs three private steps if a covariance is given."""
     from vips import PrivacyPlan, SigmoidBeliefNetwork
 
     images = mnist(size.quick).data
@@ -198,12 +198,12 @@ def memory(covariance: str | None, size: Size = FULL) -> dict:
 
 
 def run_one(size: Size, *what) -> dict:
-    """``clocked(*what)`` or, of a single argument, ``memory(*what)``."""
+    """``clocked(*what)`` or, for a single argument, ``memory(*what)``."""
     return (memory if len(what) == 1 else clocked)(*what, size=size)
 
 
 def run_alone(threads: int, *what) -> dict:
-    """The same at full size, in a process with so many threads."""
+    """The same at full size, in a process with the given number of threads."""
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | {variable: str(threads) for variable in variables}
     environment.pop("OPENBLAS_CORETYPE", None)

@@ -2,9 +2,9 @@
 
     python -m experiments.benchmarks.scaling            (make bench)
 
-Every case runs in a process of its own with the threads that it names; compilation and loading are outside the timed part.
-Cases take turns, and medians are reported. Peak memory is sampled from the process and its children. The matrix product of the
-same run, and the speed at which memory is copied, stand beside.
+Every case runs in its own process with its number of threads; compilation and loading are outside the timed part.
+Cases take turns, and medians are reported. Peak memory is sampled from the process and its children. For reference, the same
+run measures a matrix product and the speed of copying memory.
 
 ``--quick``: tiny cases, once, in this process, which keeps its number of threads; without other processes, which take seconds
 to start (``large_lda --quick`` starts a Dask cluster).
@@ -38,7 +38,7 @@ LARGER = 4  # times the documents, for the memory of shards
 
 
 class Size(NamedTuple):
-    """Of everything that is measured; a quick run is in one process."""
+    """Sizes of all cases; a quick run uses one process."""
 
     documents: int
     words: int
@@ -59,10 +59,10 @@ QUICK = Size(400, 200, 4, 50, 50, 600, 10, 100, 200, 2**16, (10, 100), True)
 
 
 def groups(size: Size) -> dict[str, dict[str, dict]]:
-    """Arguments of every case by name, in groups that become one table each."""
+    """Arguments of every case by name; each group becomes a table."""
     n, topics, words, d = size.documents, size.topics, size.words, size.features
     shards = {"run": "lda", "threads": 2, "source": "shards"}
-    found = {
+    tables = {
         "Threads: topics of documents in memory": {
             "1 thread": {"run": "lda", "threads": 1},
             "2 threads": {"run": "lda", "threads": 2},
@@ -106,8 +106,8 @@ def groups(size: Size) -> dict[str, dict[str, dict]]:
         },
     }
     if not size.quick:
-        return found
-    return {group: {name: case for name, case in cases.items() if _is_here(case)} for group, cases in found.items()}
+        return tables
+    return {group: {name: case for name, case in cases.items() if _is_here(case)} for group, cases in tables.items()}
 
 
 def _is_here(case: dict) -> bool:
@@ -200,7 +200,7 @@ RUNS = {"lda": run_lda, "logistic": run_logistic, "network": run_network}
 
 
 def run_one(folder: Path, case: dict, size: Size) -> dict:
-    """One case, in this process: seconds of wall clock, records that were summed, and memory."""
+    """Run one case in this process: wall-clock seconds, number of summed records, and memory."""
     if case["run"] == "peak":
         return peaks(size) | coordinator(size) | ({} if size.quick else task_overhead())
     fit, n_records = RUNS[case["run"]](folder, case, size)
@@ -224,7 +224,7 @@ def executor_of(case: dict):
 
 
 def peaks(size: Size) -> dict:
-    """Single-precision matrix product, GFlop/s, and memory copied, GB/s (read and written), of one thread."""
+    """Speeds of one thread: single-precision matrix product, GFlop/s, and copying of memory, GB/s (read and written)."""
     n = size.matrix
     a, large = np.ones((n, n), np.float32), np.ones(size.copied)
     other = np.empty_like(large)
@@ -246,7 +246,7 @@ def shortest(function: Callable[[], object]) -> float:
 
 
 def coordinator(size: Size) -> dict:
-    """Milliseconds of one thread for 10⁶ numbers of a private step of topics: noise, and counts denoised."""
+    """Milliseconds of one thread for 10⁶ numbers of a private step of topics: drawing noise, and denoising counts."""
     from randomgen import AESCounter
 
     from vips.models.topics.denoising import denoise_counts
@@ -262,7 +262,7 @@ def coordinator(size: Size) -> dict:
 
 
 def task_overhead() -> dict:
-    """Milliseconds that a Dask cluster of two workers takes for a task that does nothing, and a tree of such."""
+    """Milliseconds of a Dask cluster with two workers for an empty task, and for a tree of empty tasks."""
     n_tasks = 2_000
     with executor_of({"executor": "dask", "workers": 2}) as client:
         client.submit(int).result()
@@ -272,7 +272,7 @@ def task_overhead() -> dict:
 
 
 def run_alone(folder: Path, case: dict) -> dict:
-    """One case at full size, in a process of its own."""
+    """Run one case at full size, in its own process."""
     threads = str(case.get("threads", 1))
     variables = ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
     environment = os.environ | dict.fromkeys(variables, threads)
@@ -287,7 +287,7 @@ def run_alone(folder: Path, case: dict) -> dict:
 def main(arguments: list[str] | None = None) -> None:
     parser = parser_of("experiments.benchmarks.scaling", __doc__)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--groups", default="", help="only tables with this in their name; others stay as they are")
+    parser.add_argument("--groups", default="", help="run only tables with this in their name; keep the others")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""``python -m experiments accounting``: δ against ε, by the routes of the Rényi notes and by privacy loss distributions."""
+"""``python -m experiments accounting``: δ against ε, by several composition theorems and by privacy loss distributions."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ ROUTES = {
 STYLES = ("--", "-.", ":", "-", "-")
 DELTAS, QUICK_DELTAS = np.logspace(-12, -2, 41), np.array([1e-12, 1e-9, 1e-5])
 INFINITE = (
-    "ε = ∞ at δ below 3e-15 T, where rounding leaves privacy loss distributions nothing to say: docs/accounting.md"
+    "ε = ∞ at δ below 3e-15 T, where the rounding of privacy loss distributions is larger than δ: docs/accounting.md"
 )
 
 
 def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
-    """ε at every δ, by route; infinite where the accountant proves none."""
+    """ε at every δ, by route; infinite if the accountant proves no bound."""
     sampled = PrivacyPlan(**settings)
     full = PrivacyPlan(**{**settings, "sampling_rate": 1.0})
     return {
@@ -39,16 +39,16 @@ def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
     }
 
 
-def plot(found: dict, deltas: np.ndarray, path) -> None:
+def plot(by_setting: dict, deltas: np.ndarray, path) -> None:
     """A panel for each setting. An arrow marks the smallest δ of a curve below which ε is infinite."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(1, len(found), figsize=(12.0, 5.0), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(1, len(by_setting), figsize=(12.0, 5.0), layout="constrained", sharey=True)
     has_infinite = False
-    for panel, (title, lines) in zip(axes, found.items(), strict=True):
+    for panel, (title, lines) in zip(axes, by_setting.items(), strict=True):
         for (label, epsilons), style in zip(lines.items(), STYLES, strict=True):
             width = 2.5 if "default" in label else 1.5
             (line,) = panel.plot(epsilons, deltas, style, label=label, linewidth=width)
@@ -73,9 +73,9 @@ def main(arguments: list[str]) -> None:
     options = parser_of("experiments accounting", __doc__).parse_args(arguments)
     folder = folder_of("accounting", options)
     deltas = QUICK_DELTAS if options.quick else DELTAS
-    found = {title: curves(settings, deltas) for title, settings in SETTINGS.items()}
+    by_setting = {title: curves(settings, deltas) for title, settings in SETTINGS.items()}
     at = int(np.argmin(np.abs(np.log(deltas / 1e-5))))
-    for title, lines in found.items():
+    for title, lines in by_setting.items():
         print(f"{title}; ε at δ = {deltas[at]:.3g}")
         for label, epsilons in lines.items():
             infinite = deltas[~np.isfinite(epsilons)]
@@ -83,6 +83,6 @@ def main(arguments: list[str]) -> None:
             print(f"  {label:48s} {epsilons[at]:10.3f}{note}")
     if folder is None:
         return
-    write_json(folder / "curves.json", {"note": INFINITE, "delta": deltas.tolist(), **found})
-    plot(found, deltas, folder / "accounting.png")
+    write_json(folder / "curves.json", {"note": INFINITE, "delta": deltas.tolist(), **by_setting})
+    plot(by_setting, deltas, folder / "accounting.png")
     print(f"written to {folder}")

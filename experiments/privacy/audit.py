@@ -1,4 +1,4 @@
-"""``python -m experiments audit``: lower bounds on ε beside the claims; audits of models, and of broken copies of the code."""
+"""``python -m experiments audit``: lower bounds on ε beside the claimed ε; audits of models, and of broken copies."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ MECHANISMS = [
         {"noise_multiplier": 6.0, "sampling": "full", "n_steps": 8, "noise": "discrete", **REPLACE},
     ),
 ]
-# One canary in a run of its own: nothing that trials could share.
+# One canary in each run: trials share nothing.
 SINGLE = [MECHANISMS[0], MECHANISMS[3]]
 N_RUNS, QUICK_RUNS = 1_000_000, 20_000
-# Of the lists above and below, those that a quick run takes: both relations, discrete noise on samples; a broken copy.
+# The entries of the lists above and below that a quick run uses: both relations, discrete noise on samples; a broken copy.
 QUICK_MECHANISMS = [MECHANISMS[0], MECHANISMS[5], MECHANISMS[13]]
 QUICK_MODEL, QUICK_BROKEN = "beta-bernoulli", "noise_halved"
 
@@ -180,7 +180,7 @@ def main(arguments: list[str]) -> None:
 
 
 def tables(results: dict[str, list[dict]]) -> str:
-    """What docs/audit.md shows."""
+    """The tables in docs/audit.md."""
     parts = {
         "Lower bounds on ε": mechanism_table(results["mechanisms"]),
         "Models of the test suite": model_table(results["models"]),

@@ -1,9 +1,9 @@
 """``python -m experiments coverage``: how often credible intervals of private fits hold the truth.
 
-Data are simulated, parameters drawn from the model's own prior (and, marked so, from elsewhere), fits are private, and
-intervals at four levels are asked for the true parameters: those of ``posterior_``, which takes noisy totals at face value,
-those of ``noise_aware_posterior_``, and those of a fit without privacy. What each model is asked: ``simulate.py``; what the
-oracle knows: ``oracle.py``.
+Parameters are drawn from the model's own prior (or, if marked so, from elsewhere), data are simulated, and private models are
+fitted. Do intervals at four levels hold the true parameters? Compared are intervals of ``posterior_``, which takes noisy totals
+at face value, of ``noise_aware_posterior_``, and of a fit without privacy. ``coverage_simulate.py`` defines the parameters of
+each model, ``coverage_oracle.py`` the knowledge of the oracle.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from vips import PrivacyPlan
 
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 DELTA = 1e-5
-N_BASELINES = 5  # fits in a cell that have one without privacy, and an oracle, beside them
+N_BASELINES = 5  # fits in a cell that are compared with a fit without privacy and an oracle
 QUICK_CELL, QUICK_FITS, QUICK_BASELINES = (500, 4.0), 0.6, 1
 
 
@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
         help="fits in each cell of regression; ten times as many of proportions, a tenth of topics and networks",
     )
     parser.add_argument(
-        "--models", nargs="+", choices=MODELS, default=list(MODELS), help="only these; others stay as they are"
+        "--models", nargs="+", choices=MODELS, default=list(MODELS), help="run only these; keep results of the others"
     )
     parser.add_argument("--predictions", action="store_true", help="instead: predictions of both posteriors on Adult")
     options = parser.parse_args(arguments)
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> None:
 
 
 def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines: int) -> dict:
-    """Coverage by level, its standard error over fits, and median width at 95 % of all that are asked."""
+    """Coverage by level, its standard error over fits, and median width at 95 %, for each kind of posterior."""
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, **model.plan)
     rng = np.random.default_rng([n_records, int(10 * epsilon)])
     held: dict[str, list] = {}
@@ -75,7 +75,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
     for fit in range(n_fits):
         simulated = model.simulate(n_records, plan, rng, fit < n_baselines, **model.arguments)
         truth = simulated.truth
-        if not len(truth):  # nothing was found that could be asked for
+        if not len(truth):  # the fit found no topic of the truth
             continue
         for name, interval in simulated.asked.items():
             bounds = [interval(level) for level in LEVELS]

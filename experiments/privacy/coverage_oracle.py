@@ -1,7 +1,7 @@
-"""Widths that could be had by somebody who knows everything about the noise but its draw.
+"""Widths of intervals of an oracle, which knows everything about the noise but its draw.
 
-Logistic regression: the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals; every
-step is used. Proportions: the number of records.
+Logistic regression: it knows the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals,
+and uses every step. Proportions: it knows the number of records.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def proportions_width(model, n_records: int, rng: np.random.Generator, n_moves: 
     """Mean width at 95 % of the proportions, by Metropolis' algorithm over counts of sum N."""
     noisy, noise_std = model.noisy_totals_.average["counts"], model.noisy_totals_.noise_std["counts"]
     prior, n = float(model.prior), len(noisy)
-    start = np.maximum(noisy, 0.5)  # near where the chains belong: moves are as small as the noise
+    start = np.maximum(noisy, 0.5)  # near the posterior mode, because moves are as small as the noise
     counts = np.tile(start * n_records / start.sum(), (_N_CHAINS, 1))
     chains = np.arange(_N_CHAINS)
 

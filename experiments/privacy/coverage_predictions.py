@@ -1,4 +1,4 @@
-"""Whether predictions should use the noise-aware posterior: both on the same held-out records of Adult's training part."""
+"""Should predictions use the noise-aware posterior? Scores of both posteriors on held-out records of Adult's training part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DELTA = 1e-5
 
 
 class Size(NamedTuple):
-    """Numbers of records that are fitted, of those that are scored, and of fits of each kind."""
+    """Numbers of fitted records, of scored records, and of fits of each kind."""
 
     fitted: tuple[int, ...]
     scored: int
@@ -34,7 +34,7 @@ FULL, QUICK = Size((1_000, 20_000), 8_000, (0.1, 0.5, 1.0, 4.0), 4), Size((500,)
 
 
 def compare_predictions(folder: Path | None, quick: bool) -> None:
-    """A table of log-loss and AUC; a fifth of Adult, the test part of split 0, is not looked at."""
+    """Write a table of log-loss and AUC; a fifth of Adult, the test part of split 0, is not used."""
     size, people = QUICK if quick else FULL, adult(quick)
     X = TableEncoder(people.columns).fit_transform(people.data)
     X, _, y, _ = train_test_split(X, people.target, test_size=0.2, random_state=0)

@@ -1,4 +1,4 @@
-"""One simulated data set, a private fit of it, and the truth: for every model of the experiment."""
+"""For every model of the experiment: one simulated data set, a private fit of it, and the true parameters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from vips.datasets import make_lda_corpus
 __all__ = ["MODELS", "Model", "Simulated"]
 
 ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
-N_MANY = 400_000  # records that a misspecified model's best coefficients are taken from
+N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
 N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
 N_VISIBLE, N_HIDDEN = 100, 2
 
@@ -35,15 +35,15 @@ Interval = tuple[np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Simulated:
-    """A truth and who is asked for it.
+    """True parameters, and the posteriors that estimate them.
 
     Parameters
     ----------
     truth : ndarray of shape (n,)
     asked : dict of str to callable
-        "naive", "noise-aware" and "without privacy": from a level to (lower, upper) for each entry of ``truth``.
+        "naive", "noise-aware" and "without privacy": functions from a level to (lower, upper) for each entry of ``truth``.
     oracle : float or None
-        Mean width at 95 % of the posterior of somebody who is told what a fit has to learn about its noise.
+        Mean width at 95 % of the oracle's posterior, which knows what a fit has to learn under noise.
     """
 
     truth: np.ndarray
@@ -67,8 +67,8 @@ def logistic(
     misspecified=False,
     covariance="full",
 ) -> Simulated:
-    """Coefficients from the prior; ``clip_norm=max_norm()``. Misspecified: a tenth of the labels are coins; the truth is what
-    many such records would give."""
+    """Coefficients from the prior; ``clip_norm=max_norm()``. Misspecified: a tenth of the labels are random; the truth is the
+    coefficients that many such records would give."""
     w, intercept = rng.normal(size=N_FEATURES) / np.sqrt(ALPHA), rng.normal()
 
     def table(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +99,7 @@ def proportions(
     misspecified=False,
     n_moves: int = oracle.N_MOVES,
 ) -> Simulated:
-    """Proportions from the prior. Misspecified: they fall like powers of ½, which the prior hardly expects."""
+    """Proportions from the prior. Misspecified: they fall like powers of ½, which is improbable under the prior."""
     theta = rng.dirichlet(np.ones(N_CATEGORIES))
     if misspecified:
         theta = 0.5 ** np.arange(N_CATEGORIES)
@@ -112,8 +112,8 @@ def proportions(
 
 
 def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
-    """Topics and shares from the prior. Asked: words of probability above 0.001 in topics that the fit found (squared Hellinger
-    distance below 0.3); default clip, which binds."""
+    """Topics and shares from the prior. Estimated: words of probability above 0.001 in topics that the fit found (squared
+    Hellinger distance below 0.3); default clip, which binds."""
     seed = int(rng.integers(2**31))
     corpus = make_lda_corpus(
         n_records, n_topics=N_TOPICS, n_words=N_WORDS, document_length=LENGTH, doc_topic_prior=DOC_PRIOR,
@@ -143,7 +143,7 @@ def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_bas
 
 
 def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
-    """Biases of visible and hidden units, of weights N(0, 2²) and biases N(0, 1); ``clip_norm=max_norm()``."""
+    """Biases of visible and hidden units, for weights from N(0, 2²) and biases from N(0, 1); ``clip_norm=max_norm()``."""
     weights = rng.normal(0.0, 2.0, (N_VISIBLE, N_HIDDEN))
     c, b = rng.normal(size=N_VISIBLE), rng.normal(size=N_HIDDEN)
     z = rng.random((n_records, N_HIDDEN)) < expit(b)
@@ -168,7 +168,7 @@ def _biases(bounds: dict[str, Interval]) -> Interval:
 
 
 def _as_found(weights: np.ndarray, c: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Biases of the same network with its units in the order, and with the values called 0 and 1, nearest to ``found``."""
+    """Biases of the same network, with the order of its units and their labels 0 and 1 chosen to be nearest to ``found``."""
     best, nearest = None, np.inf
     for order in itertools.permutations(range(N_HIDDEN)):
         for turned in itertools.product([False, True], repeat=N_HIDDEN):
@@ -181,7 +181,7 @@ def _as_found(weights: np.ndarray, c: np.ndarray, b: np.ndarray, found: np.ndarr
 
 @dataclass(frozen=True)
 class Model:
-    """A line of cells.
+    """A model of the experiment, with its cells.
 
     Parameters
     ----------
@@ -191,9 +191,9 @@ class Model:
     plan : dict
         Sampling rate and number of steps.
     fits : float
-        Fits in a cell, in units of the option ``--fits``.
+        Number of fits in a cell, in units of the option ``--fits``.
     arguments : dict
-        Of ``simulate``.
+        Arguments of ``simulate``.
     quick : dict
         Fields that a quick run replaces.
     """
@@ -208,7 +208,7 @@ class Model:
 
     @property
     def is_misspecified(self) -> bool:
-        """Whether data come from elsewhere than the model."""
+        """Whether data come from another distribution than the model's."""
         return self.arguments.get("misspecified", False)
 
 

@@ -22,7 +22,7 @@ QUICK_RECORDS, QUICK_CANDIDATES = 1000, 2
 
 
 def options_for(name: str, arguments: list[str], description: str, **flags: str) -> argparse.Namespace:
-    """The options that the experiments share, and further ``flags`` with their help; ``folder``: where results go, or None."""
+    """The common options of the experiments, and further ``flags`` with their help; ``folder`` for results, or None."""
     parser = parser_of(f"experiments {name}", description)
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
@@ -46,7 +46,7 @@ def split(n_records: int, s: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def unit_rows(X: sp.csr_array, n_active: int) -> sp.csr_array:
-    """Rows ÷ √n_active, a declared number; those that are still longer than 1 are scaled down to it. Each row by itself."""
+    """Rows ÷ √n_active, a declared number; rows that are still longer than 1 are scaled down to 1. Each row by itself."""
     X = sp.csr_array(X, dtype=np.float64) / np.sqrt(n_active)
     norms = np.sqrt(np.asarray(X.multiply(X).sum(axis=1)).ravel())
     return sp.csr_array(sp.diags_array(1.0 / np.maximum(norms, 1.0)) @ X)
@@ -57,8 +57,8 @@ def compare(
 ) -> list[dict]:
     """Fit and score everything; write ``results.json``, ``results.md`` and ``figure5.png``. Returns the rows.
 
-    ``methods`` makes the methods from the training part of split 0, on which some choose their settings. A quick run takes
-    few records, and few settings to choose from.
+    ``methods`` creates the methods from the training part of split 0, on which some choose their settings. A quick run uses
+    few records, and chooses among few settings.
     """
     y = np.asarray(y).astype(int)
     if options.quick:

@@ -1,8 +1,8 @@
 """``python -m experiments blr_diabetes``: Figure 5 of the paper on hospital patients with diabetes, δ = 1e-5.
 
 One record is one patient: the first encounter. The features were chosen by looking at the table (those seen fewer than ten
-times were dropped); for this benchmark their list is declared public. So is the number of active features that rows are
-scaled by, which the table's documentation suggests.
+times were dropped); for this benchmark their list is declared public. So is the number of active features by which rows are
+scaled; the table's documentation suggests it.
 """
 
 from __future__ import annotations

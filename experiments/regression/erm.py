@@ -1,6 +1,6 @@
 """Private empirical risk minimisation by objective perturbation (Chaudhuri et al., 2011), by diffprivlib.
 
-diffprivlib does not work with the scikit-learn that vips uses. It runs in an environment of its own, whose interpreter is
+diffprivlib does not work with the scikit-learn version that vips uses. It runs in its own environment, whose interpreter is
 given as ``--diffprivlib PYTHON``::
 
     python3 -m venv DIR && DIR/bin/pip install "diffprivlib==0.6.6" "scikit-learn==1.7.2"
@@ -24,8 +24,8 @@ __all__ = ["fit", "methods"]
 
 REGULARISATION = (0.01, 0.1, 1.0, 10.0)  # C: the penalty is ‖w‖² / (2 C) beside a sum over records
 
-# What the other interpreter runs: `python -c SCRIPT folder epsilon C seed`. The rows are in the unit ball already; the
-# library's own clipping, which would change nothing, only takes dense arrays.
+# The other interpreter runs `python -c SCRIPT folder epsilon C seed`. The rows are in the unit ball already; the
+# library's own clipping would change nothing, and accepts dense arrays only.
 SCRIPT = """
 import sys
 import numpy as np, scipy.sparse as sp
@@ -51,7 +51,7 @@ def fit(python: str, X, y, epsilon: float, regularisation: float, seed: int) -> 
 
 
 def methods(python: str | None, X, y, splits: int | None = None) -> list[Method]:
-    """With the library's default C, and with C chosen on these training records."""
+    """Two methods: with the library's default C, and with C chosen on these training records."""
     if python is None:
         print("Objective perturbation is left out: no --diffprivlib PYTHON.")
         return []

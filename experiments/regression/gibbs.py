@@ -55,7 +55,7 @@ def compare(name: str, X: np.ndarray, y: np.ndarray, n_draws: int) -> dict:
 
 
 def data_sets():
-    """(name, X, y); two generated ones and two of scikit-learn's."""
+    """(name, X, y) of two generated data sets and two of scikit-learn's."""
     rng = np.random.default_rng(0)
     for name, n, w in (
         ("weak signal", 400, [0.4, -0.3, 0.2, 0.0, 0.1]),

@@ -1,8 +1,9 @@
-"""Our model and DP-SGD, as methods: ``fit(X, y, epsilon, seed)`` gives a function from records to scores.
+"""Our model and DP-SGD, as methods: ``fit(X, y, epsilon, seed)`` returns a function from records to scores.
 
-Rows have norm at most 1; labels are 0 and 1. What is left open by a method's source is chosen by ``TunedMethod``: for each ε
-anew, on a fifth of the training part of split 0, then kept for all splits. The choice looks at records and is not part of
-any ε in the tables: it favours the other methods, since ours runs with its defaults. No test record of split 0 is looked at.
+Rows have norm at most 1; labels are 0 and 1. ``TunedMethod`` chooses the settings that a method's source leaves open:
+separately for each ε, on a fifth of the training part of split 0, and then for all splits. The choice uses records but is not
+part of any ε in the tables. This favours the other methods, since ours runs with its defaults. No test record of split 0 is
+used.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ class Method:
     name: str
     fit: Callable[..., Scores]
     private: bool = True
-    note: str = ""  # behind the name in tables and legends
+    note: str = ""  # after the name in tables and legends
     settings: str = ""
-    splits: int | None = None  # fewer than all, where a fit takes long
+    splits: int | None = None  # fewer than all, if a fit takes long
 
     def settings_at(self, epsilon: float | None) -> str:
-        """In words; called before the fits with this ε."""
+        """Description of the settings; called before the fits with this ε."""
         return self.settings
 
 
 class TunedMethod(Method):
     """A method whose settings are chosen for each ε among ``candidates``, on a part of the given training records.
 
-    ``fit_with(settings, X, y, epsilon, seed)`` is its fit. Chosen is the best AUC on the last fifth, fitted on the others.
+    ``fit_with(settings, X, y, epsilon, seed)`` is its fit. It chooses the best AUC on the last fifth, fitted on the others.
     """
 
     def __init__(self, name: str, fit_with: Callable[..., Scores], candidates: Sequence, X, y, **fields) -> None:
@@ -95,8 +96,8 @@ class SgdSettings(NamedTuple):
     learning_rate: float
 
 
-QUICK_SGD_PLANS = ((1.0, 100),)  # exact accounting of full batches takes no time
-# Larger learning rates, and more records in fewer steps, did no better on Adult (validation part).
+QUICK_SGD_PLANS = ((1.0, 100),)  # exact accounting of full batches is fast
+# Larger learning rates, and more records in fewer steps, were no better on Adult (validation part).
 SGD_PLANS, SGD_CLIPS, SGD_RATES = (
     ((0.05, 400), (0.02, 2000), (0.02, 5000)),
     (0.1, 0.3, 1.0),
@@ -108,7 +109,7 @@ def dp_sgd(settings: SgdSettings, X, y, epsilon: float, seed: int, delta: float)
     """DP-SGD with a constant column, Poisson sampling and the mean of the second half of the iterates.
 
     A record's gradient is r x with r = σ(x'w) - y, so that its norm |r| ‖x‖ is known without forming it. The number of
-    records is taken as public, as in all DP-SGD code.
+    records is assumed to be public, as in all DP-SGD code.
     """
     rng = np.random.default_rng(seed)
     sigma = plan_for(epsilon, delta, settings.sampling_rate, settings.n_steps).noise_multiplier
@@ -137,7 +138,7 @@ def dp_sgd_method(X, y, delta: float, plans: Sequence[tuple[float, int]] = SGD_P
 
 @lru_cache
 def plan_for(epsilon: float, delta: float, sampling_rate: float, n_steps: int) -> PrivacyPlan:
-    """Exact accounting; cached, because a search for the noise under sampling takes seconds."""
+    """A plan by exact accounting; cached, because a search for the noise under sampling takes seconds."""
     return PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, sampling_rate=sampling_rate, n_steps=n_steps)
 
 
@@ -146,7 +147,7 @@ def auc(y, scores) -> float:
 
 
 def linear_scores(X, coef: np.ndarray) -> np.ndarray:
-    """Without an intercept, which does not change the order."""
+    """Scores without the intercept, which does not change their order."""
     return X @ coef
 
 

@@ -6,8 +6,8 @@ coefficients; two statistics are noised and accounted for separately; negative e
 step, where they are inverted into huge variances; only the last noisy precision is used.
 
 Algorithms 4 and 5 of Park et al., arXiv:1611.00340v3, in batch mode (ρ_t = 1); no intercept. Where paper and published code
-differ, this is the more favourable: sensitivities 1/N and 1/(2N) as in the code (the bound in equation 50 is 2/N). The code
-draws its noise with standard deviation (σ Δ)² in place of σ Δ, which is not what the paper says and is not repeated here.
+differ, this takes the more favourable choice: sensitivities 1/N and 1/(2N) as in the code (the bound in equation 50 is 2/N).
+The code draws its noise with standard deviation (σ Δ)² instead of σ Δ; this contradicts the paper and is not repeated here.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from vips.expfam import polya_gamma_mean
 __all__ = ["fit", "methods", "sigma_by_moments", "sigma_by_strong_composition"]
 
 PRIOR = (1.0, 1.0)  # a₀, b₀
-CLAMP = 1e-4  # of eigenvalues of the mean of ω x xᵀ, as in the published code
+CLAMP = 1e-4  # least eigenvalue of the mean of ω x xᵀ, as in the published code
 STEP_DELTA = 1e-9  # δ₀ of the strong composition, as in the paper's belief network
-STEPS = (5, 10, 20)  # the paper does not say how many
+STEPS = (5, 10, 20)  # the paper does not state the number
 
 
 def sigma_by_moments(epsilon: float, delta: float, n_steps: int) -> float:
@@ -56,7 +56,7 @@ def sigma_by_strong_composition(epsilon: float, delta: float, n_steps: int) -> f
 def fit(X, y, sigma: float, n_steps: int, seed: int) -> np.ndarray:
     """Posterior mean of the coefficients after J = ``n_steps`` iterations, for features as they were given; shape (d,)."""
     rng = np.random.default_rng(seed)
-    largest = float(np.sqrt(np.max((X * X).sum(axis=1))))  # of the data set: not private
+    largest = float(np.sqrt(np.max((X * X).sum(axis=1))))  # largest norm in the data set: not private
     X = X / largest
     n_records, d = X.shape
     # the published start: ⟨m mᵀ⟩ is a matrix of ones, so that c = |Σ_i x_i|
@@ -100,7 +100,7 @@ def _arguments(X, mean: np.ndarray, cov: np.ndarray) -> np.ndarray:
 
 
 def methods(X, y, delta: float, steps: Sequence[int] = STEPS, splits: int | None = None) -> list[Method]:
-    """Both curves. The number of iterations is chosen among ``steps`` on these training records."""
+    """The methods of both curves. The number of iterations is chosen among ``steps`` on these training records."""
 
     def fit_with(calibrate, n_steps, X, y, epsilon, seed):
         return partial(linear_scores, coef=fit(X, y, calibrate(epsilon, delta, n_steps), n_steps, seed))

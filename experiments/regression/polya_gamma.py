@@ -13,27 +13,27 @@ N_DRAWS, QUICK_DRAWS = 2000, 200
 
 
 def curves(tilts: np.ndarray, dots: np.ndarray, n_draws: int, seed: int) -> dict[str, dict[str, list[float]]]:
-    """By b: E ω at every tilt, and at every dot the mean of the draws with its standard error."""
-    rng, found = np.random.default_rng(seed), {}
+    """For each b: E ω at every tilt, and at every dot the mean of the draws with its standard error."""
+    rng, by_shape = np.random.default_rng(seed), {}
     for shape in SHAPES:
         draws = PolyaGamma(shape, dots).sample(n_draws, rng)
-        found[f"b = {shape}"] = {
+        by_shape[f"b = {shape}"] = {
             "mean": polya_gamma_mean(tilts, shape).tolist(),
             "mean_at_dots": polya_gamma_mean(dots, shape).tolist(),
             "mean_of_draws": draws.mean(axis=0).tolist(),
             "standard_error": (draws.std(axis=0, ddof=1) / np.sqrt(n_draws)).tolist(),
         }
-    return found
+    return by_shape
 
 
-def plot(found: dict, tilts: np.ndarray, dots: np.ndarray, path) -> None:
+def plot(by_shape: dict, tilts: np.ndarray, dots: np.ndarray, path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
     figure, panel = plt.subplots(figsize=(6.0, 4.0), layout="constrained")
-    for label, lines in found.items():
+    for label, lines in by_shape.items():
         (line,) = panel.plot(tilts, lines["mean"], label=label)
         error = 3.0 * np.array(lines["standard_error"])
         panel.errorbar(dots, lines["mean_of_draws"], error, fmt="o", color=line.get_color(), markersize=4)
@@ -52,14 +52,14 @@ def main(arguments: list[str]) -> None:
     folder = folder_of("polya_gamma", options)
     n_draws = options.draws or (QUICK_DRAWS if options.quick else N_DRAWS)
     tilts, dots = np.linspace(-20.0, 20.0, 401), np.linspace(-20.0, 20.0, 17)
-    found = curves(tilts, dots, n_draws, options.seed)
-    for label, lines in found.items():
+    by_shape = curves(tilts, dots, n_draws, options.seed)
+    for label, lines in by_shape.items():
         exact, drawn, error = (np.array(lines[name]) for name in ("mean_at_dots", "mean_of_draws", "standard_error"))
         print(f"{label}: E ω at c = 0 {exact[len(dots) // 2]:.4f}, draws at most {np.abs((drawn - exact) / error).max():.1f} "
               f"standard errors away")  # fmt: skip
     if folder is None:
         return
     description = {"n_draws": n_draws, "seed": options.seed, "tilt": tilts.tolist(), "tilt_of_dots": dots.tolist()}
-    write_json(folder / "results.json", description | found)
-    plot(found, tilts, dots, folder / "figure4.png")
+    write_json(folder / "results.json", description | by_shape)
+    plot(by_shape, tilts, dots, folder / "figure4.png")
     print(f"written to {folder}")

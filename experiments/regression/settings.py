@@ -1,6 +1,6 @@
 """``python -m experiments blr_settings``: default clip, scales, step sizes and view against their alternatives.
 
-Five tables that are not held-out data of any reported result: digits (odd against even), Wikipedia (new articles against
+Five tables, none of which is held-out data of a reported result: digits (odd against even), Wikipedia (new articles against
 others, by words), readmissions of encounters that are not a patient's first, Adult's sex from other columns, and Adult's
 income in the training part of split 0. One fifth of each is the validation part.
 """
@@ -120,8 +120,8 @@ def development_data(quick: bool):
 
 
 def generated_data():
-    """The same tables, as far as shapes go, for quick runs where the real ones are not found."""
-    print("The data are not here: generated ones of the same shape take their place.")
+    """Generated tables of the same shapes, for quick runs without the real tables."""
+    print("The data files are missing: generated data of the same shape take their place.")
     images, people = stand_ins.generated_images(), stand_ins.generated_adult()
     pooled = images.data.reshape(-1, 14, 2, 14, 2).mean(axis=(2, 4)).reshape(-1, 196) / 14.0
     yield "digits", (pooled, images.target % 2)
@@ -140,7 +140,7 @@ def generated_data():
 
 
 def real_data():
-    """As in the description of this module."""
+    """The tables in the description of this module."""
     how = "see data/README.md"
     (mnist,) = find_files(["mnist.npz"], "MNIST", how)
     with np.load(mnist) as file:

@@ -1,7 +1,7 @@
 """``python -m experiments blr_stroke``: Figure 5 of the paper on generated records of the shape of its data, δ = 1e-4.
 
-The paper's 12,586 patients by 4,146 features are not public. All methods run with 5 splits but those with a full
-covariance; ``--full`` is one private fit with one, with its time and memory.
+The paper's 12,586 patients by 4,146 features are not public. All methods run with 5 splits, except those with a full
+covariance; ``--full`` runs one private fit with a full covariance, and reports its time and memory.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 
 def records(quick: bool) -> Bunch:
-    """Generated, with their true coefficients; few and with few features in a quick run."""
+    """Generated records with their true coefficients; few records with few features in a quick run."""
     shape = {"n_records": 3000, "n_features": 200, "n_active": 20.0} if quick else {}
     return make_sparse_binary(random_state=0, **shape)
 

@@ -17,7 +17,7 @@ WORD_PRIOR, DOC_PRIOR = 0.05, 0.1
 
 
 def write_shards(folder: Path, n_documents: int, per_shard: int, n_topics: int, n_words: int, length: int) -> None:
-    """Documents of one set of topics, a file for every ``per_shard``; files that are there are kept."""
+    """Write documents of one set of topics, a file for every ``per_shard``; existing files are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     topics = _topics(n_topics, n_words)
     missing = [i for i in range(-(-n_documents // per_shard)) if not (folder / f"documents_{i:05d}.npz").exists()]
@@ -37,7 +37,7 @@ def held_out(n_documents: int, n_topics: int, n_words: int, length: int) -> sp.c
 
 
 def _topics(n_topics: int, n_words: int) -> np.ndarray:
-    """Topics whose words have frequencies as of a language: Zipf's law, topic by topic in another order for most words."""
+    """Topics with word frequencies as in a language: Zipf's law, with another order of most words in each topic."""
     rng = np.random.default_rng(0)
     base = 1.0 / (10.0 + np.arange(n_words))
     return rng.dirichlet(WORD_PRIOR * n_words * base / base.sum(), n_topics)

@@ -17,7 +17,7 @@ from vips.datasets import load_docstrings, make_lda_corpus
 
 N_TOPICS, N_TEST = 8, 500
 EPSILONS, SHOWN, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0, 1e-5
-SAMPLING_RATE, N_STEPS = 1.0, 20  # few documents: every step takes all of them
+SAMPLING_RATE, N_STEPS = 1.0, 20  # few documents: every step uses all of them
 SEEDS = (0, 1, 2)
 
 
@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> None:
 
 
 def documents(quick: bool) -> Bunch:
-    """Docstrings; in a quick run, which takes no time to read them, generated documents."""
+    """Docstrings; in a quick run generated documents, because reading docstrings takes too long."""
     if not quick:
         print("Reading the docstrings of numpy, scipy and scikit-learn; vocabulary from the standard library's ...")
         return load_docstrings()

@@ -1,7 +1,7 @@
 """``python -m experiments large_lda``: one million documents of 500 words in shards on disk, K = 100, V = 10,000.
 
-Fitted twice with the same (reproducible) noise: serially, and on two Dask workers one of which is killed in the middle. Each
-fit runs in a process of its own; resident memory is sampled from all processes of it. The results must be the same.
+Fitted twice with the same (reproducible) noise: serially, and on two Dask workers, one of which is killed during a step. Each
+fit runs in its own process; resident memory is sampled from all of its processes. The results must be the same.
 
 ``--quick``: 2,000 small documents, both fits from this process, on one worker that is not killed.
 """
@@ -33,7 +33,7 @@ EPSILON, DELTA = 1.0, 1e-7
 
 
 class Size(NamedTuple):
-    """Of the corpus, of the model and of the cluster; ``kill_after`` is an argument of ``losing_a_worker``."""
+    """Sizes of corpus, model and cluster; ``kill_after`` is an argument of ``losing_a_worker``."""
 
     documents: int
     topics: int
@@ -52,7 +52,7 @@ QUICK = Size(2_000, 5, 300, 50, 500, {"sampling_rate": 1.0, "n_steps": 5}, 1, No
 def main(arguments: list[str]) -> None:
     parser = parser_of("experiments large_lda", __doc__)
     parser.add_argument("--documents", type=int)
-    parser.add_argument("--folder", type=Path, help="where shards are kept; 3.5 GB for a million documents")
+    parser.add_argument("--folder", type=Path, help="folder of the shards; 3.5 GB for a million documents")
     parser.add_argument("--fit", choices=("serial", "dask"), help=argparse.SUPPRESS)
     parser.add_argument("--to", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -73,15 +73,15 @@ def main(arguments: list[str]) -> None:
             flush=True,
         )
         run = run_here if options.quick else run_alone
-        found = {}
+        by_fit = {}
         for how in ("serial", "dask"):
-            found[how] = run(how, size, folder, Path(temporary) / f"{how}.npz")
-            print(how, {key: value for key, value in found[how].items() if key != "concentration"}, flush=True)
-    report(size, n_bytes, found, results)
+            by_fit[how] = run(how, size, folder, Path(temporary) / f"{how}.npz")
+            print(how, {key: value for key, value in by_fit[how].items() if key != "concentration"}, flush=True)
+    report(size, n_bytes, by_fit, results)
 
 
 def run_alone(how: str, size: Size, folder: Path, out: Path) -> dict:
-    """A fit in a process of its own, and the largest resident memory of that process and of each of its children."""
+    """Run a fit in its own process; also the largest resident memory among that process and its children."""
     command = [sys.executable, "-m", "experiments", "large_lda", "--fit", how, "--documents", str(size.documents)]
     command += ["--folder", str(folder), "--to", str(out)]
     start = time.perf_counter()
@@ -94,7 +94,7 @@ def run_alone(how: str, size: Size, folder: Path, out: Path) -> dict:
 
 
 def run_here(how: str, size: Size, folder: Path, out: Path) -> dict:
-    """The same in this process, which a quick run has no time to start anew."""
+    """Run a fit in this process; a quick run has no time to start another."""
     start = time.perf_counter()
     with largest_process() as memory:
         fit(how, size, folder, out)
@@ -108,7 +108,7 @@ def _read(out: Path) -> dict:
 
 
 def fit(how: str, size: Size, folder: Path, out: Path) -> None:
-    """One fit; writes the topics, the time, and how well held-out documents are predicted."""
+    """Run one fit; write the topics, the time, and the perplexity of held-out documents."""
     from vips import LatentDirichletAllocation, PrivacyPlan
     from vips.data import CSRShards
 
@@ -133,7 +133,7 @@ def fit(how: str, size: Size, folder: Path, out: Path) -> None:
 
 @contextmanager
 def losing_a_worker(cluster, checkpoint: Path, after: tuple[int, float] | None) -> Iterator[list[int]]:
-    """Inside, a worker is killed in the middle of a step, unless the block ends before. Yields the processes that were.
+    """While active, kill a worker during a step, unless the block ends before. Yields the list of killed processes.
 
     Parameters
     ----------
@@ -141,7 +141,7 @@ def losing_a_worker(cluster, checkpoint: Path, after: tuple[int, float] | None) 
     checkpoint : Path
         Written anew in every step.
     after : (int, float) or None
-        Number of steps, and seconds of the next; None kills nobody.
+        Number of steps, and seconds of the next step, before the kill; None kills no worker.
     """
     killed: list[int] = []
     if after is None:
@@ -173,9 +173,9 @@ def _kill(
     killed.append(process)
 
 
-def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None) -> None:
+def report(size: Size, n_bytes: int, by_fit: dict[str, dict], folder: Path | None) -> None:
     """A table, and whether both fits are the same."""
-    serial, dask = (found[how].pop("concentration") for how in ("serial", "dask"))
+    serial, dask = (by_fit[how].pop("concentration") for how in ("serial", "dask"))
     difference = float(np.max(np.abs(serial - dask) / serial))
     lines = [
         f"{size.documents:,} documents of {size.length} words, K = {size.topics}, V = {size.words:,}; "
@@ -185,7 +185,7 @@ def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None
         "| fit | seconds | workers killed | largest resident memory of a process, GiB | held-out perplexity |",
         "| --- | --- | --- | --- | --- |",
     ]
-    for how, row in found.items():
+    for how, row in by_fit.items():
         lines.append(
             f"| {how} | {row['fit_s']:.0f} | {row['killed_workers']} | {row['largest_process_gib']:.2f} "
             f"| {row['perplexity']:.1f} |"
@@ -193,6 +193,6 @@ def report(size: Size, n_bytes: int, found: dict[str, dict], folder: Path | None
     print("\n".join(lines))
     if folder is None:
         return
-    results = {"documents": size.documents, "bytes": n_bytes, "difference": difference, **found}
+    results = {"documents": size.documents, "bytes": n_bytes, "difference": difference, **by_fit}
     write_json(folder / "results.json", results)
     write_text(folder / "results.md", "\n".join(lines) + "\n")

@@ -22,7 +22,7 @@ SCHEDULE = RobbinsMonro(offset=1024.0, decay=0.7)
 
 
 def sigma_by_moments(epsilon: float, delta: float) -> float:
-    """Smallest σ (to 0.1 %) that the paper's moments accountant, with its restricted orders, credits with ε."""
+    """Smallest σ (to 0.1 %) with this ε by the paper's moments accountant and its restricted orders."""
     for sigma in np.exp(np.arange(np.log(0.4), np.log(20.0), 1e-3)):
         plan = PrivacyPlan(noise_multiplier=float(sigma), sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
         if plan.epsilon(delta, "moments", orders="paper") <= epsilon:
@@ -31,7 +31,7 @@ def sigma_by_moments(epsilon: float, delta: float) -> float:
 
 
 def sigma_by_strong_composition(epsilon: float, delta: float, step_delta: float = 1e-6) -> float:
-    """σ of the paper's strong-composition baseline; its last formula needs ε₀ ≤ 1 and is used beyond."""
+    """σ of the paper's strong-composition baseline; its last formula needs ε₀ ≤ 1 and is used beyond that range."""
     slack = delta - N_STEPS * SAMPLING_RATE * step_delta
 
     def total(step_epsilon: float) -> float:

@@ -23,7 +23,7 @@ DELTA = 1e-4
 
 
 class Clamped(LatentDirichletAllocation):
-    """Negative counts set to zero in the view; nothing else is done about the noise."""
+    """Negative counts are set to zero in the view; there is no other correction for noise."""
 
     def to_posterior(self, average, noise_std, previous):
         return TopicPosterior(self._topic_word_prior() + np.maximum(average["topic_word"], 0.0))
@@ -59,7 +59,7 @@ NON_PRIVATE = [
 
 
 class Size(NamedTuple):
-    """Numbers of topics and documents, and what is compared."""
+    """Numbers of topics and documents, and the compared settings."""
 
     topics: int
     train: int
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> None:
 
     def perplexity(model) -> float:
         model.fit(train)
-        # every model is scored by the same inference, whatever it was fitted with
+        # the same inference scores every model, whatever settings it was fitted with
         return model.set_params(mean_change_tol=1e-3, max_doc_update_iter=100).perplexity(validation)
 
     rows = []

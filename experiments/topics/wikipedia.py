@@ -24,7 +24,7 @@ N_TOPICS, N_TRAIN, N_TEST = 50, 118_000, 2_000
 EPSILONS, DELTAS = (0.5, 1.0, 2.44, 8.0), (1e-4, 1e-5)
 SAMPLING_RATE, N_STEPS = 0.3, 20
 QUICK_TOPICS, QUICK_TRAIN, QUICK_TEST, QUICK_EPSILON = 5, 1000, 200, 2.44
-PAPER_BATCH, QUICK_BATCH = 20_000, 170  # 20 of them are 3.4 times the documents that are fitted
+PAPER_BATCH, QUICK_BATCH = 20_000, 170  # 20 batches hold 3.4 times the number of fitted documents
 # fixed reference points of the utility scale: unigram and non-private perplexity of a first prototype
 UNIGRAM, NON_PRIVATE = 2850.0, 1495.0
 
@@ -100,7 +100,7 @@ def configurations(peers: bool, quick: bool = False):
                 ),
             )
 
-    # the paper's signal-to-noise ratio: its batch of 20,000 although our set is smaller, so that it is gone through 3.4 times
+    # the paper's signal-to-noise ratio: its batch of 20,000, although our set is smaller and is passed through 3.4 times
     batch_size = QUICK_BATCH if quick else PAPER_BATCH
     row = {"method": f"paper's recipe, S = {batch_size:,} (3.4 passes)", "noise_multiplier": 1.24, "no_guarantee": True}
     yield (

@@ -136,8 +136,8 @@ def test_every_number_says_what_it_was_computed_from():
     assert comparison[LOG_LOSS].baseline_source == comparison[LOG_LOSS].source == "private data; X_test: not protected"
     width = "posterior standard deviation, median, coefficients"
     assert (comparison[width].private_source, comparison[width].baseline_source) == ("released", "private data")
-    assert "keep them as you keep the records" in str(comparison)
-    with pytest.raises(KeyError, match="There is no 'nothing'"):
+    assert "protect them as you protect the records" in " ".join(str(comparison).split())
+    with pytest.raises(KeyError, match="There is no row 'nothing'"):
         comparison["nothing"]
 
 

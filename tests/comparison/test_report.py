@@ -177,7 +177,7 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     assert "data set <i>salaries , run" in page
     assert "10 steps charged" in page
     assert "replace one: data sets that differ in the values of one record look alike" in page
-    assert "had the values that it had, or others" in page
+    assert "had its actual values, or others" in page
 
 
 def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
@@ -220,7 +220,7 @@ def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
             "300 records each, drawn without replacement",
         ),
         ({"report_delta": 1e-300}, "δ (delta) 1e-300 Released"),
-        ({"noise_multiplier": 0.05}, "bounds next to nothing"),
+        ({"noise_multiplier": 0.05}, "is hardly any protection"),
     ],
     ids=["discrete", "poisson", "fixed", "tiny delta", "hardly any noise"],
 )

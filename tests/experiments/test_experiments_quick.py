@@ -69,4 +69,4 @@ def test_runs_at_full_size_take_no_stand_in(name, tmp_path, monkeypatch, capsys)
     with pytest.raises(FileNotFoundError):
         LOADERS[name](False)
     LOADERS[name](True)
-    assert "generated ones of the same shape" in capsys.readouterr().out
+    assert "generated data of the same shape" in capsys.readouterr().out

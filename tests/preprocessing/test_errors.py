@@ -40,7 +40,7 @@ from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder
         (PublicOneHotEncoder([[]]), np.array([["a"]]), TypeError, "at least one"),
         (PublicOneHotEncoder(["abc"]), np.array([["a"]]), TypeError, "must be a list"),
         (PublicOneHotEncoder("abc"), np.array([["a"]]), TypeError, "`categories` must be"),
-        (PublicOneHotEncoder({"a": ["1"]}), pd.DataFrame({"a": [1]}), TypeError, "none would ever be found"),
+        (PublicOneHotEncoder({"a": ["1"]}), pd.DataFrame({"a": [1]}), TypeError, "no value would match"),
         (TableEncoder({"a": ("x", "y")}), pd.DataFrame({"a": ["x"]}), TypeError, "tuple of two numbers"),
         (TableEncoder({"a": (0, 1, 2)}), pd.DataFrame({"a": ["x"]}), TypeError, "tuple of two numbers"),
         (TableEncoder(["a"]), pd.DataFrame({"a": ["x"]}), TypeError, "`columns` must map"),

@@ -117,7 +117,7 @@ def test_results_whose_form_depends_on_values_are_refused(name):
 def test_a_function_that_needs_a_row_is_refused_with_and_without_one(function, n):
     with pytest.raises(ValueError, match=r"zero-size array|need at least one array") as raised:
         pipeline_of(FunctionTransformer(function)).fit(counts(n))
-    assert "must take that" in raised.value.__notes__[0]
+    assert "must accept this table" in raised.value.__notes__[0]
 
 
 STEPS = {

@@ -1,4 +1,4 @@
-"""A private posterior beside another one: how far apart, why, and what that costs in predictions."""
+"""Compares a private posterior with another one: how far apart they are, why, and what this costs in predictions."""
 
 from vips.comparison.alignment import Alignment, align
 from vips.comparison.compare import compare

@@ -1,4 +1,4 @@
-"""Which topic is which: latent components have no order, so they are matched before they are compared.
+"""Matching of latent components, such as topics, which have no order and must be matched before they are compared.
 
 order = argmin over permutations of Σ_k d(a_k, b_order(k))²        (the assignment problem)
 """
@@ -22,7 +22,7 @@ class Alignment:
     order : ndarray of shape (n_components,)
         Component k of the first goes with component ``order[k]`` of the second.
     distances : ndarray of shape (n_components,)
-        Of each matched pair.
+        Distance of each matched pair.
     """
 
     order: np.ndarray
@@ -30,15 +30,15 @@ class Alignment:
 
 
 def align(a: np.ndarray, b: np.ndarray, distance: str = "hellinger") -> Alignment:
-    """Match the rows of ``b`` to those of ``a`` so that squared distances are smallest in sum.
+    """Match the rows of ``b`` to those of ``a`` so that the sum of squared distances is smallest.
 
     Parameters
     ----------
     a, b : array of shape (n_components, n_columns)
         Distributions (which are normalised), or vectors of weights.
     distance : {"hellinger", "euclidean"}
-        √(½ Σ (√a - √b)²), between 0 and 1, of distributions; or √Σ (a - b)², of vectors. Signs are taken as they are: those of
-        the weights of a sigmoid belief network mean something.
+        √(½ Σ (√a - √b)²), between 0 and 1, for distributions; or √Σ (a - b)², for vectors. Signs of vectors count, because
+        those of a sigmoid belief network's weights have a meaning.
 
     Raises
     ------
@@ -54,14 +54,16 @@ def align(a: np.ndarray, b: np.ndarray, distance: str = "hellinger") -> Alignmen
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
         raise ValueError(f"Components must be rows with the same columns, got shapes {a.shape} and {b.shape}.")
     if len(a) != len(b):
-        raise ValueError(f"{len(a)} components cannot be matched one to one with {len(b)}: fit both with one number.")
+        raise ValueError(
+            f"{len(a)} components cannot be matched one to one with {len(b)}: fit both with the same number."
+        )
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         raise ValueError("Components must be finite.")
     if distance == "hellinger":
         a, b = _roots(a), _roots(b)
     elif distance != "euclidean":
         raise ValueError(f'`distance` must be "hellinger" or "euclidean", got {distance!r}.')
-    # ‖a - b‖² = ‖a‖² + ‖b‖² - 2 a'b, of which a permutation changes the last term only
+    # ‖a - b‖² = ‖a‖² + ‖b‖² - 2 a'b: a permutation changes the last term only
     _, order = linear_sum_assignment(-(a @ b.T))
     squares = np.sum((a - b[order]) ** 2, axis=1)
     return Alignment(order, np.sqrt(0.5 * squares if distance == "hellinger" else squares))

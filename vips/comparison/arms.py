@@ -1,4 +1,4 @@
-"""Is it the clip or the noise? Three arms that differ in nothing else.
+"""Does the clip or the noise make the difference? Three arms that differ in nothing else.
 
     plain    ──clip──▶    clipped    ──noise──▶    private
       a                      b                        c              c - a = (b - a) + (c - b)
@@ -6,10 +6,9 @@
 share of clipping = ⟨b - a, c - a⟩ / ‖c - a‖², share of noise = ⟨c - b, c - a⟩ / ‖c - a‖²: they sum to 1, and one of them is
 negative where it works against the other.
 
-Plain and clipped are the private fit over again (same schedule, same view, same sampling) with a noise that vanishes beside
-rounding, not with the code path of a non-private fit: models start, step, scale and repair differently there, and that would
-be counted as noise. A clip that cannot bind takes the place of no clip. What then lies between plain arm and baseline is
-neither.
+Plain and clipped repeat the private fit (same schedule, same view, same sampling) with noise far below rounding. They do not
+use the code path of a non-private fit: there, models start, step, scale and repair differently, which would count as noise. The
+plain arm's clip cannot bind. The difference between plain arm and baseline is then due to neither clip nor noise.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from vips.privacy import PrivacyPlan
 
 __all__ = ["Arms", "Shares", "fit_arms", "plans_of_arms", "shares_of_parameters", "shares_of_predictions"]
 
-# Standard deviation of the noise that stands for none, ÷ clip norm: the least that a plan takes.
+# Standard deviation of the noise that replaces none, ÷ clip norm: the least that a plan accepts.
 _NO_NOISE = 1e-12
-# Clip norm that stands for none, for models whose records have no largest norm.
+# Clip norm that replaces none, for models whose records have no largest norm.
 _NO_CLIP = 1e6
 
 
@@ -41,14 +40,14 @@ class Arms:
 
 @dataclass(frozen=True)
 class Shares:
-    """What clipping and noise each did to a vector.
+    """Effects of clipping and of noise on a vector.
 
     Attributes
     ----------
     clipping, noise, rest : float
-        Root mean squares of b - a, c - b, and of the baseline less a.
+        Root mean squares of b - a, of c - b, and of the baseline minus a.
     clipping_share, noise_share : float
-        Of c - a; they sum to 1. NaN where nothing moved.
+        Shares of c - a; they sum to 1. NaN if nothing moved.
     """
 
     clipping: float
@@ -67,12 +66,12 @@ class Shares:
 
 
 def plans_of_arms(plan: PrivacyPlan, max_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
-    """Of the plain and the clipped arm.
+    """Plans of the plain and the clipped arm.
 
     Parameters
     ----------
     plan : PrivacyPlan
-        Of the private fit, its clip norm filled in.
+        Plan of the private fit, with its clip norm filled in.
     max_norm : float
         Largest norm of a record, or inf.
     """
@@ -84,23 +83,23 @@ def plans_of_arms(plan: PrivacyPlan, max_norm: float) -> tuple[PrivacyPlan, Priv
 
 
 def fit_arms(private, X, y=None) -> Arms:
-    """Fit the plain and the clipped arm to the training data. Neither is private, whatever its report says of ε."""
+    """Fit the plain and the clipped arm to the training data. Neither is private, whatever ε its report states."""
     seed = {"random_state": 0} if getattr(private, "random_state", None) is None else {}
     fitted = []
     for plan in plans_of_arms(private.privacy_.plan, private.max_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
-        vars(arm).pop("_sent_from", None)  # of a private fit that a ledger paid for; no ledger pays for an arm
+        vars(arm).pop("_sent_from", None)  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))
     return Arms(*fitted)
 
 
 def shares_of_parameters(private, baseline, arms: Arms) -> Shares:
-    """Of the posterior means (of topics: of the square roots of probabilities), each arm aligned with the private fit."""
+    """Shares for the posterior means (for topics: square roots of probabilities), each arm aligned with the private fit."""
     return Shares.of(*(_coordinates(private, model) for model in (arms.plain, arms.clipped, private, baseline)))
 
 
 def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
-    """Of what the models say of the records ``X``; None for a model class whose predictions are not known."""
+    """Shares for the predictions of the records ``X``; None for a model class without predictions."""
     vectors = [model.predictions(X) for model in (arms.plain, arms.clipped, private, baseline)]
     return None if vectors[0] is None else Shares.of(*vectors)
 
@@ -108,12 +107,12 @@ def shares_of_predictions(private, baseline, arms: Arms, X) -> Shares | None:
 def _coordinates(private, model) -> np.ndarray:
     alignment = match(private, private.posterior_, model.posterior_)
     parts = parts_of(model, model.posterior_, None if alignment is None else alignment.order)
-    found = [
+    all_means = [
         np.sqrt(part.distribution.mean) if isinstance(part.distribution, Dirichlet) else part.distribution.mean
         for part in parts
         if part.are_parameters
     ]
-    return np.concatenate([np.ravel(means) for means in found])
+    return np.concatenate([np.ravel(means) for means in all_means])
 
 
 def _rms(difference: np.ndarray) -> float:

@@ -1,6 +1,6 @@
-"""How well two models predict records that were not fitted, and how sure that is, by a bootstrap over these records.
+"""Scores of two models on records that were not fitted, with intervals from a bootstrap over these records.
 
-resample the records with replacement; score both models on the same resamples; quantiles
+Resample the records with replacement, score both models on the same resamples, take quantiles.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ def bootstrap(
     scores : list of two scores
     n_records, n_resamples : int
     level : float
-        Of the intervals.
+        Level of the intervals.
     rng : Generator
 
     Returns
     -------
     list of (value, (lower, upper))
-        Of the first score, the second, and first less second.
+        For the first score, the second, and first minus second.
     """
     everyone = np.ones((1, n_records))
     values = [score.of_counts(everyone)[0] for score in scores]
-    found, per_block = [], max(1, _BLOCK // n_records)
+    blocks, per_block = [], max(1, _BLOCK // n_records)
     for start in range(0, n_resamples, per_block):
         size = min(per_block, n_resamples - start)
         taken = [np.bincount(rng.integers(0, n_records, n_records), minlength=n_records) for _ in range(size)]
         counts = np.array(taken, dtype=np.float64)
-        found.append(np.stack([score.of_counts(counts) for score in scores]))
-    draws = np.concatenate(found, axis=1)
+        blocks.append(np.stack([score.of_counts(counts) for score in scores]))
+    draws = np.concatenate(blocks, axis=1)
     tails = 0.5 - 0.5 * level, 0.5 + 0.5 * level
     columns = [*zip(values, draws, strict=True), (values[0] - values[1], draws[0] - draws[1])]
     return [(float(value), _quantiles(draw, tails)) for value, draw in columns]

@@ -1,4 +1,4 @@
-"""What must hold before two models are compared: public facts, looked at before any work."""
+"""Checks before two models are compared: public facts, before any work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def check_models(private, baseline) -> tuple:
         private, baseline = baseline, private
     if not private.privacy_.plan.is_private:
         raise ValueError(
-            "Neither fit added noise, so that there is nothing private in them to compare. Fit one of them with a plan, e.g. "
+            "Neither fit added noise, so there is no private fit to compare. Fit one of them with a plan, e.g. "
             "privacy=PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)."
         )
     _check_alike(private, baseline)
@@ -44,7 +44,7 @@ def check_models(private, baseline) -> tuple:
 
 
 def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
-    """Raise ValueError if these cannot be test records, or the settings of the bootstrap cannot work."""
+    """Raise ValueError if the test records or the settings of the bootstrap are invalid."""
     if X_test is None and y_test is not None:
         raise ValueError("`y_test` was given without `X_test`.")
     if X_test is not None and np.shape(X_test)[:1] == (0,):
@@ -61,15 +61,15 @@ def check_scores(private, X_test, y_test, n_bootstrap, level) -> None:
 
 
 def check_private_data(private, X, y, may_use_private_data: bool) -> None:
-    """Raise ValueError if training data are given without permission, or the other way round."""
+    """Raise ValueError if training data are given without permission, or permission without training data."""
     if X is None and y is None:
         if may_use_private_data:
             raise ValueError("`may_use_private_data=True` does nothing without the training data: pass `X` (and `y`).")
         return
     if not may_use_private_data:
         raise ValueError(
-            "`X` holds training data. To tell clipping from noise the model is fitted to it again without noise, which no "
-            "privacy budget pays for: the numbers are private data and must not leave the people who may see the records. If "
+            "`X` holds training data. To separate clipping from noise, compare fits the model to it again without noise, which "
+            "no privacy budget pays for: the numbers are private data, only for people who may see the records. If "
             "you are one of them, write may_use_private_data=True; otherwise leave `X` and `y` out."
         )
     if X is None:
@@ -78,8 +78,8 @@ def check_private_data(private, X, y, may_use_private_data: bool) -> None:
         raise ValueError(f"A {type(private).__name__} is fitted to labels: pass `y`, too.")
     if current_ledger() is not None:
         raise ValueError(
-            "Fits without noise cannot be charged to a ledger, and one is open here. Compare with training data outside of "
-            "its `with` block, if these records may be looked at without a budget at all."
+            "Fits without noise cannot be charged to a ledger, and a ledger is open here. Compare with training data outside "
+            "its `with` block, if these records may be used without any budget."
         )
 
 
@@ -88,15 +88,15 @@ def _check_alike(private, baseline) -> None:
         ours, theirs = (getattr(model, name, None) for model in (private, baseline))
         if ours != theirs:
             raise ValueError(
-                f"The private model has {name} = {ours} and the baseline {name} = {theirs}: there is no parameter by parameter "
-                "comparison. Fit the baseline with the private model's."
+                f"The private model has {name} = {ours} and the baseline {name} = {theirs}: their parameters cannot be "
+                "compared one by one. Fit the baseline with the private model's."
             )
     for what, names in (("words", _words), ("features", _features), ("classes", _classes)):
         ours, theirs = names(private), names(baseline)
         if ours is not None and theirs is not None and not np.array_equal(ours, theirs):
             raise ValueError(
-                f"The models have different {what} (or an other order of them), so that column i of one is not column i of the "
-                "other. Fit the baseline on the private model's."
+                f"The models have different {what} (or the same in another order), so that column i of one is not column i of "
+                "the other. Fit the baseline on the private model's."
             )
 
 

@@ -48,35 +48,34 @@ def compare(
     private, baseline : fitted models of one class
         With the same columns and components. The private one may be either; both may be private, at two ε say.
     X_test, y_test : array or CSR matrix of shape (n_records, n_features), array of shape (n_records,); optional
-        Records that were not fitted, to score both models on. Passing them says that they may be looked at.
+        Records that were not fitted, to score both models on. By passing them you state that they may be looked at.
     X, y : optional
-        The training data, to tell clipping from noise: the private model is fitted again without noise, and without clip.
+        The training data, to separate clipping from noise: the private model is fitted again without noise, and without clip.
     may_use_private_data : bool
-        Must be True if ``X`` is given: what is computed from it has no guarantee.
+        Must be True if ``X`` is given: numbers computed from it have no guarantee.
     n_bootstrap, level : int, float
         Resamples of the test records, and the level of the intervals.
     random_state : None, int or Generator
-        Of the resamples.
+        Seeds the resamples.
 
     Returns
     -------
     Comparison
-        ``str()`` in words; ``rows``; ``divergences``; ``movers()``; ``to_frame()``; ``plot()``.
+        ``str()`` describes it in words; ``rows``; ``divergences``; ``movers()``; ``to_frame()``; ``plot()``.
 
     Privacy
     -------
-    Nothing is added to what the arguments reveal, and nothing is taken from it. A comparison of two private fits is
-    post-processing of what they released. **One with a baseline that was fitted without noise is private data**, as is the
-    baseline: vips cannot know that its records were public. What is computed from ``X_test`` or ``X`` is not protected. Every
-    number says which of these it is.
+    A comparison reveals as much as its arguments. A comparison of two private fits is post-processing of what they released.
+    **A comparison with a baseline that was fitted without noise is private data**, as is the baseline: vips cannot know whether
+    its records were public. Numbers computed from ``X_test`` or ``X`` are not protected. Every number states its source.
 
     Raises
     ------
     TypeError
-        For models of different classes, or with a posterior whose distributions are not known.
+        If the models have different classes, or a posterior whose distributions are unknown.
     ValueError
-        For models that are not fitted, have different shapes, words, features or classes, or of which neither is private; for
-        training data without permission; for test records that lack labels. All of it before any work is done.
+        If a model is not fitted, shapes, words, features or classes differ, neither model is private, training data are given
+        without permission, or test records lack labels. All checks come before any work.
 
     Examples
     --------
@@ -109,9 +108,9 @@ def compare(
     aware = _noise_aware_pairs(private, baseline, order, notes)
     aware_movements = tuple(Movement(*pair) for pair in aware)
     if aware:
-        own = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
-        rows += posterior_rows(aware, own, aware_movements, sources, ", noise-aware")
-        divergences |= {name: found for name, found in own.items() if found is not None}
+        aware_divergences = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
+        rows += posterior_rows(aware, aware_divergences, aware_movements, sources, ", noise-aware")
+        divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
     rows += signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
@@ -121,8 +120,8 @@ def compare(
     if X is not None:
         if alignment is not None and private.random_state is None:
             notes.append(
-                "the private fit started at random (random_state=None), the arms without noise somewhere else: what comes of "
-                "that is counted as noise."
+                "the private fit started at random (random_state=None), and the arms without noise started elsewhere: the "
+                "effect of this counts as noise."
             )
         arms = fit_arms(private, X, y)
         rows += arm_rows(private, baseline, arms, X, X_test)
@@ -151,13 +150,13 @@ def _described(model, name: str) -> str:
 
 
 def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:
-    """Parts that both have: scales of a prior may exist on one side only."""
+    """Parts that exist in both posteriors; scales of a prior may exist in one only."""
     by_name = {part.name: part for part in theirs}
     return [(part, by_name[part.name]) for part in ours if part.name in by_name]
 
 
 def _divergences(ours: Part, theirs: Part) -> Divergences | None:
-    """None for distributions that have none in closed form."""
+    """Divergences of a part; None for distributions without closed forms."""
     p, q = ours.distribution, theirs.distribution
     if isinstance(p, NO_DIVERGENCE) or isinstance(q, NO_DIVERGENCE):
         return None
@@ -165,7 +164,7 @@ def _divergences(ours: Part, theirs: Part) -> Divergences | None:
 
 
 def _noise_aware_pairs(private, baseline, order, notes: list[str]) -> list[tuple[Part, Part]]:
-    """Parameters of the noise-aware posterior, beside those of the baseline's, or of its ordinary posterior."""
+    """Parts of the private fit's noise-aware posterior, with those of the baseline's noise-aware or else ordinary posterior."""
     posterior = _noise_aware(private, notes)
     if posterior is None:
         return []
@@ -180,7 +179,7 @@ def _noise_aware_pairs(private, baseline, order, notes: list[str]) -> list[tuple
 
 
 def _noise_aware(model, notes: list[str]):
-    """None if there is none. What it warns of becomes a note."""
+    """The noise-aware posterior, or None if there is none. Its warnings become notes."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         posterior = getattr(model, "noise_aware_posterior_", None)

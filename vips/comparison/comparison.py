@@ -1,4 +1,4 @@
-"""The result of a comparison: rows of numbers that say where they come from, in words, as a table, as a figure."""
+"""The result of a comparison: rows of numbers with their sources, in words, as a table, as a figure."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Row:
     ----------
     quantity : str
     private, baseline : float
-        Of each model, where it is a number of one model.
+        The numbers of each model, if the quantity belongs to one model.
     value : float
-        Private less baseline; or a divergence, or a share.
+        Private minus baseline; or a divergence, or a share.
     private_interval, baseline_interval, interval : (float, float)
         Bootstrap intervals.
     private_source, baseline_source, source : str
-        What each of the three was computed from: ``"released"`` values, ``"X_test: not protected"``, ``"private data"``, or
-        the last two together; empty where there is no number.
+        Source of each of the three: ``"released"`` values, ``"X_test: not protected"``, ``"private data"``, or
+        the last two together; empty if there is no number.
     is_detail : bool
         Left out by ``str()``.
     """
@@ -58,14 +58,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Divergences:
-    """Of one part of the posterior, for each leading index (each topic, each visible unit, …).
+    """Divergences of one part of the posterior, for each leading index (each topic, each visible unit, …).
 
     Attributes
     ----------
     kl_private_baseline, kl_baseline_private : ndarray
         KL(private ‖ baseline) and the other way round.
     wasserstein : ndarray or None
-        2-Wasserstein distance; None where there is no closed form.
+        2-Wasserstein distance; None if there is no closed form.
     """
 
     kl_private_baseline: np.ndarray
@@ -74,12 +74,12 @@ class Divergences:
 
     @property
     def total_variation_bound(self) -> np.ndarray:
-        """At most this, of each."""
+        """Upper bound on the total variation distance, for each leading index."""
         return bound_from_kl(np.minimum(self.kl_private_baseline, self.kl_baseline_private))
 
     @property
     def total(self) -> tuple[float, float, float, float]:
-        """Of all together, which are independent: both KL, Wasserstein distance (NaN for None), bound on total variation."""
+        """All indices together, which are independent: both KL, Wasserstein (NaN for None), bound on total variation."""
         forward, backward = float(np.sum(self.kl_private_baseline)), float(np.sum(self.kl_baseline_private))
         distance = _NAN if self.wasserstein is None else float(np.sqrt(np.sum(np.square(self.wasserstein))))
         return forward, backward, distance, float(bound_from_kl(min(forward, backward)))
@@ -87,33 +87,33 @@ class Divergences:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two posteriors of one model; what :func:`vips.compare` returns.
+    """Two posteriors of one model class; the result of :func:`vips.compare`.
 
     Attributes
     ----------
     model : str
         Name of the class.
     summary : str
-        What that class is: the first line of its docstring.
+        Description of the class: the first line of its docstring.
     private, baseline : str
-        What the two fits are, in words.
+        Descriptions of the two fits.
     rows : tuple of Row
-        Everything that was found.
+        All results.
     divergences : dict of Divergences
         By part of the posterior; those of the noise-aware posterior under ``"…, noise-aware"``.
     alignment : Alignment or None
-        Which topic or hidden unit of the baseline goes with which of the private model.
+        The match of the baseline's topics or hidden units with those of the private model.
     movements : tuple of Movement
         Means and standard deviations of all parameters, by part.
     source : str
-        What divergences and movers were computed from.
+        Source of divergences and movers.
     level : float
-        Of bootstrap intervals.
+        Level of bootstrap intervals.
     privacy : (PrivacyReport, PrivacyReport)
         The privacy statements of the private fit and of the baseline.
     notes : tuple of str
     aware_movements : tuple of Movement
-        As ``movements``, of the private fit's noise-aware posterior; empty without one.
+        As ``movements``, for the private fit's noise-aware posterior; empty without one.
     """
 
     model: str
@@ -135,7 +135,9 @@ class Comparison:
         for row in self.rows:
             if row.quantity == quantity:
                 return row
-        raise KeyError(f"There is no {quantity!r}. There are: {', '.join(repr(row.quantity) for row in self.rows)}.")
+        raise KeyError(
+            f"There is no row {quantity!r}. The rows are: {', '.join(repr(row.quantity) for row in self.rows)}."
+        )
 
     def movers(self, n: int = 10, by: str = "standardized") -> list[Mover]:
         """The parameters whose posterior means moved most.
@@ -144,7 +146,7 @@ class Comparison:
         ----------
         n : int
         by : {"standardized", "absolute"}
-            In units of the pooled posterior standard deviation, or of the parameter.
+            Differences in units of the pooled posterior standard deviation, or of the parameter.
 
         Returns
         -------
@@ -156,13 +158,13 @@ class Comparison:
         ValueError
         """
         chosen = largest(self.movements, n, by)
-        found = {}
+        by_place = {}
         for movement in self.movements:
-            own = [place for place, (other, _) in enumerate(chosen) if other is movement]
-            if own:
-                indices = np.array([chosen[place][1] for place in own])
-                found |= dict(zip(own, movement.movers(indices, self.source), strict=True))
-        return [found[place] for place in range(len(chosen))]
+            places = [place for place, (other, _) in enumerate(chosen) if other is movement]
+            if places:
+                indices = np.array([chosen[place][1] for place in places])
+                by_place |= dict(zip(places, movement.movers(indices, self.source), strict=True))
+        return [by_place[place] for place in range(len(chosen))]
 
     def to_frame(self, which: str = "summary"):
         """A table.
@@ -170,7 +172,7 @@ class Comparison:
         Parameters
         ----------
         which : {"summary", "parameters"}
-            One line for each of :attr:`rows`; or one for each parameter, in the columns of :class:`Mover`.
+            One line for each of :attr:`rows`; or one line for each parameter, with the columns of :class:`Mover`.
 
         Returns
         -------
@@ -186,9 +188,7 @@ class Comparison:
         try:
             import pandas
         except ImportError as error:
-            raise ImportError(
-                "to_frame() needs pandas: pip install pandas. `rows` and `movers()` do without."
-            ) from error
+            raise ImportError("to_frame() needs pandas: pip install pandas. `rows` and `movers()` do not.") from error
         if which == "parameters":
             frames = [pandas.DataFrame(movement.columns()) for movement in self.movements]
             return pandas.concat(frames, ignore_index=True).assign(source=self.source)
@@ -203,7 +203,7 @@ class Comparison:
         return pandas.DataFrame(columns)
 
     def plot(self, n: int = 30, ax=None):
-        """The largest movers: what their means moved by, with an interval for the difference of two independent posteriors.
+        """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
 
         Parameters
         ----------
@@ -228,14 +228,14 @@ class Comparison:
         """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
 
         What was fitted, the privacy statements and what ε means in plain words, ε against δ, all rows, both posteriors side by
-        side. Every number says what it was computed from, and the report says first of all whether any is not protected.
+        side. Every number states its source, and the report begins by stating whether any number is not protected.
 
         Parameters
         ----------
         path : str or path
-            A file that is there is replaced, once the new one is whole.
+            An existing file is replaced when the new one is complete.
         curve : UtilityCurve, optional
-            From :func:`vips.privacy_utility_curve`: scores at other ε, to be shown, too.
+            From :func:`vips.privacy_utility_curve`: adds scores at other ε.
 
         Raises
         ------
@@ -244,20 +244,20 @@ class Comparison:
         TypeError
             If ``curve`` is something else.
         OSError
-            If the file cannot be written; what was there before is still there.
+            If the file cannot be written; an existing file is then unchanged.
 
         Privacy
         -------
-        The file holds what the comparison holds, no less private and no more.
+        The file is exactly as private as the comparison.
         """
         if curve is not None and not isinstance(curve, UtilityCurve):
-            raise TypeError(f"`curve` must be what privacy_utility_curve(...) returns, got {type(curve).__name__}.")
+            raise TypeError(f"`curve` must be a result of privacy_utility_curve(...), got {type(curve).__name__}.")
         try:
             import jinja2  # noqa: F401
             import matplotlib  # noqa: F401
         except ImportError as error:
             raise ImportError(
-                "to_html() draws with matplotlib and fills templates of Jinja2: pip install 'vips[plot]'. Nothing was written."
+                "to_html() needs matplotlib and Jinja2: pip install 'vips[plot]'. Nothing was written."
             ) from error
         from vips.comparison.report import write_report
 
@@ -265,7 +265,7 @@ class Comparison:
 
     @cached_property
     def largest_shift(self) -> float:
-        """Of any parameter's mean, in pooled posterior standard deviations."""
+        """Largest shift of a parameter's mean, in pooled posterior standard deviations."""
         return max(float(np.abs(movement.standardized).max()) for movement in self.movements)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a model is worth at every ε: fits over ε and repetitions, scored."""
+"""Scores of a model at several ε, with repeated fits."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class UtilityCurve:
     delta : float
     scores : ndarray of shape (n_epsilons, n_repeats)
     baseline : ndarray of shape (n_repeats,) or None
-        Of non-private fits; only there if scores are private.
+        Scores of non-private fits; None unless scores are private.
     source : str
-        What the scores were computed from, and hence whether they may be shown.
+        Source of the scores, which decides whether they may be shown.
     """
 
     epsilons: tuple[float, ...]
@@ -60,7 +60,7 @@ class UtilityCurve:
         return html_table(f"Scores at δ = {self.delta:g} ({printable(self.source)})", ("", "mean (range)"), rows)
 
     def to_frame(self):
-        """One row for each fit: ``epsilon`` (inf for a non-private one), ``repeat``, ``score``, ``source``; needs pandas."""
+        """One row for each fit: ``epsilon`` (inf for a non-private fit), ``repeat``, ``score``, ``source``; needs pandas."""
         try:
             import pandas as pd
         except ImportError as error:
@@ -108,13 +108,13 @@ def privacy_utility_curve(
 ) -> UtilityCurve:
     """Fit clones of a model at several ε and score them.
 
-    Every fit is a release of its own: together they cost far more than the largest ε. A ledger that is open around the call
-    (``with ledger:``) is charged for each.
+    Every fit is a separate release: together they cost far more than the largest ε. A ledger that is open around the call
+    (``with ledger:``) is charged for each fit.
 
     Parameters
     ----------
     model : ConjugateExponentialModel
-        With a private plan, of which sampling rate, number of steps, clip and the rest are kept.
+        With a private plan. All its settings but the noise are kept.
     X, y : array or CSR matrix, array
         Private records.
     epsilons : sequence of float
@@ -122,14 +122,14 @@ def privacy_utility_curve(
     X_public_test, y_public_test : optional
         Public records to score on.
     n_repeats : int
-        Fits at each ε, each with noise of its own.
+        Number of fits at each ε, each with independent noise.
     score : callable, optional
         ``score(model, X, y)``; by default ``model.score``.
     scores_are_private : bool
-        Score on the private records where there are no public ones, and add non-private fits. Both release what depends on the
-        records without noise: such a curve is for the eyes of those who may see the records, and says so wherever it is shown.
+        Score on the private records if there are no public ones, and add non-private fits. Both release results that depend on
+        the records without noise: such a curve is only for people who may see the records, and says so wherever it is shown.
     n_jobs : int, optional
-        Processes, as in joblib.
+        Number of processes, as in joblib.
 
     Returns
     -------
@@ -138,24 +138,25 @@ def privacy_utility_curve(
     Raises
     ------
     ValueError
-        Before any fit: if there is no public test data and the scores were not said to be private; if a ledger is open and they
-        were; if the model's plan is not private.
+        Before any fit: if there are no public test data and ``scores_are_private`` is False; if it is True and a ledger is
+        open; if the model's plan is not private.
     """
     if model.privacy is None or not model.is_private:
         raise ValueError(
-            "`model` needs a private plan, e.g. privacy=PrivacyPlan(noise_multiplier=1.0, ...), whose noise is replaced."
+            "`model` needs a private plan, e.g. privacy=PrivacyPlan(noise_multiplier=1.0, ...); each ε replaces its noise."
         )
     if X_public_test is None and not scores_are_private:
         raise ValueError(
-            "Scores on private records are released without noise. Pass public ones as `X_public_test`, or say that the curve "
-            "will stay with those who may see the records: scores_are_private=True."
+            "Scores on private records are released without noise. Pass public records as `X_public_test`, or state that only "
+            "people who may see the records will see the curve: scores_are_private=True."
         )
     if scores_are_private and current_ledger() is not None:
         raise ValueError(
-            "A ledger is open, but private scores and non-private fits are releases that no budget could pay for."
+            "A ledger is open, but private scores and non-private fits are releases that no budget can pay for. Call "
+            "privacy_utility_curve outside its `with` block."
         )
     if n_repeats < 1 or len(epsilons) < 1:
-        raise ValueError("`epsilons` and `n_repeats` must name one fit at least.")
+        raise ValueError("`epsilons` and `n_repeats` must give at least one fit.")
     tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
     plans = [_plan_at(model.privacy, float(epsilon), delta) for epsilon in epsilons]
     if scores_are_private:
@@ -164,18 +165,18 @@ def privacy_utility_curve(
     jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
     scores = np.reshape(Parallel(n_jobs=n_jobs)(jobs), (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
-    # as ``PrivacyReport.has_guarantee``: seeded noise can be taken off again, and errors may depend on records
+    # as ``PrivacyReport.has_guarantee``: seeded noise can be subtracted again, and errors may depend on records
     has_guarantee = model.privacy.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     return UtilityCurve(tuple(float(e) for e in epsilons), float(delta), scores[: len(epsilons)], baseline, source)
 
 
 def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
-    """The same plan with the noise that ε takes."""
+    """The same plan with the noise that ε requires."""
     kept = ["n_steps", "clip_norm", "sampling", "relation", "batch_size", "n_records", "noise", "reproducible_noise"]
     kept += ["sampling_rate"] if plan.sampling == "poisson" else []
-    found = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
-    return replace(found, sent_from=plan.sent_from)
+    calibrated = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
+    return replace(calibrated, sent_from=plan.sent_from)
 
 
 def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> float:

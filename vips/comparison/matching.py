@@ -1,4 +1,4 @@
-"""Parts of two posteriors, their latent components matched first."""
+"""Parts of two posteriors, whose latent components are matched first."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ __all__ = ["match", "parts_of"]
 
 
 def match(model, posterior, other) -> Alignment | None:
-    """Latent components of ``other`` in the order of those of ``posterior``; None where there are no such components."""
+    """Match the latent components of ``other`` to those of ``posterior``; None if the model has no such components."""
     ours, theirs = model.components(posterior), model.components(other)
     return None if ours is None or theirs is None else align(ours[0], theirs[0], ours[1])
 
 
 def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
-    """The distributions of a posterior; latent components in that order, in which labels count.
+    """The distributions of a posterior, with latent components in the given order, which labels follow.
 
     Raises
     ------
     TypeError
-        For a posterior whose distributions are not known.
+        If the distributions of the posterior are unknown.
     """
     return model.posterior_parts(posterior if _is_identity(order) else model.in_order(posterior, order))
 

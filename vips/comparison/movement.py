@@ -30,11 +30,11 @@ class Mover:
     private_std, baseline_std : float
         Posterior standard deviations.
     difference : float
-        Private less baseline.
+        Private minus baseline.
     standardized : float
         The difference ÷ pooled posterior standard deviation, √((σ² + σ'²)/2).
     kl_private_baseline, kl_baseline_private : float
-        Of the marginals.
+        KL divergences of the marginals.
     wasserstein : float
         2-Wasserstein distance of the marginals.
     source : str
@@ -66,17 +66,17 @@ class Movement:
 
     @cached_property
     def means(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the private and the baseline posterior, shape (n_parameters,) each."""
+        """Means in the private and the baseline posterior, shape (n_parameters,) each."""
         return np.ravel(self.private.distribution.mean), np.ravel(self.baseline.distribution.mean)
 
     @cached_property
     def stds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of both posteriors, shape (n_parameters,) each."""
+        """Standard deviations in both posteriors, shape (n_parameters,) each."""
         return tuple(np.sqrt(np.ravel(part.distribution.var)) for part in (self.private, self.baseline))
 
     @cached_property
     def difference(self) -> np.ndarray:
-        """Private less baseline means."""
+        """Private minus baseline means."""
         return self.means[0] - self.means[1]
 
     @cached_property
@@ -86,7 +86,7 @@ class Movement:
         return np.divide(self.difference, pooled, out=np.zeros(len(pooled)), where=self.difference != 0.0)
 
     def name(self, index: int) -> str:
-        """Of the parameter at a place in the flattened arrays."""
+        """Name of the parameter at an index of the flattened arrays."""
         return self.private.label(np.unravel_index(index, self._shape))
 
     @cached_property
@@ -94,11 +94,11 @@ class Movement:
         return np.shape(self.private.distribution.mean)
 
     def marginals(self, chosen: np.ndarray) -> tuple[Family, Family]:
-        """Of the parameters at some places of the flattened arrays, in the private and the baseline posterior."""
+        """Marginals of the parameters at the indices ``chosen``, in the private and the baseline posterior."""
         return tuple(_taken(marginals(part.distribution), chosen) for part in (self.private, self.baseline))
 
     def movers(self, chosen: np.ndarray, source: str) -> list[Mover]:
-        """The parameters at some places of the flattened arrays."""
+        """The parameters at the indices ``chosen`` of the flattened arrays."""
         ours, theirs = self.marginals(chosen)
         columns = [
             *(values[chosen] for values in (*self.means, *self.stds, self.difference, self.standardized)),
@@ -130,12 +130,12 @@ class Movement:
 
 
 def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> list[tuple[Movement, int]]:
-    """The ``n`` parameters whose means moved most: each one's part of the posterior, and its place there.
+    """The ``n`` parameters whose means moved most: for each, its part of the posterior and its index there.
 
     Raises
     ------
     ValueError
-        For an ``n`` or a ``by`` that there is not; see :meth:`vips.Comparison.movers`.
+        If ``n`` or ``by`` is invalid; see :meth:`vips.Comparison.movers`.
     """
     if by not in ("standardized", "absolute"):
         raise ValueError(f'`by` must be "standardized" or "absolute", got {by!r}.')
@@ -150,7 +150,7 @@ def largest(movements: Sequence[Movement], n: int, by: str = "standardized") -> 
 
 
 def _taken(distribution: Family, chosen: np.ndarray) -> Family:
-    """Some of many marginals."""
+    """The marginals at the indices ``chosen``."""
     parameters = []
     for name, n_axes in FAMILIES[family_of(distribution)]:
         array = getattr(distribution, name)

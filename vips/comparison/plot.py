@@ -12,7 +12,7 @@ from vips.comparison.movement import Mover
 
 __all__ = ["PLAIN_TEXT", "plot_movers"]
 
-# Of texts that hold names: neither a dollar sign nor a backslash means anything in them, whatever the settings are.
+# For texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
 
 
@@ -21,7 +21,7 @@ def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'. `movers()` does without.") from error
+        raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'. `movers()` does not.") from error
     movers = sorted(movers, key=lambda mover: mover.difference)
     if ax is None:
         ax = Figure(figsize=(7.0, 1.2 + 0.25 * len(movers)), layout="constrained").subplots()
@@ -32,6 +32,6 @@ def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
     )
     ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
     ax.set_yticks(places, [printable(m.name) for m in movers], **PLAIN_TEXT)
-    ax.set_xlabel(f"posterior mean, private less baseline; {100.0 * level:g} % interval")
+    ax.set_xlabel(f"posterior mean, private minus baseline; {100.0 * level:g} % interval")
     ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium", **PLAIN_TEXT)
     return ax.figure

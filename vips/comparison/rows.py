@@ -1,4 +1,4 @@
-"""Numbers of a comparison as rows, each with what it was computed from."""
+"""Numbers of a comparison as rows, each with its source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior
 
 @dataclass(frozen=True)
 class Sources:
-    """Of the private model, of the baseline, of what is computed from both."""
+    """Sources of the private model's numbers, of the baseline's, and of numbers from both."""
 
     private: str
     baseline: str
@@ -26,28 +26,28 @@ class Sources:
 
     @classmethod
     def of(cls, private, baseline) -> Sources:
-        """Of two fitted models."""
+        """Sources for two fitted models."""
         ours, theirs = source_of(private), source_of(baseline)
         return cls(ours, theirs, combined(ours, theirs))
 
     def with_test(self) -> Sources:
-        """Of numbers that look at test records, too."""
+        """Sources of numbers that also use test records."""
         return Sources(*(combined(source, X_TEST) for source in (self.private, self.baseline, self.both)))
 
     def row(self, quantity: str, private: float, baseline: float, value: float, **more) -> Row:
-        """With numbers of both models."""
+        """A row with numbers of both models."""
         return Row(
             quantity=quantity, private=float(private), baseline=float(baseline), value=float(value), source=self.both,
             private_source=self.private, baseline_source=self.baseline, **more,
         )  # fmt: skip
 
     def between(self, quantity: str, value: float, **more) -> Row:
-        """With a number of the pair."""
+        """A row with a number of the pair."""
         return Row(quantity=quantity, value=float(value), source=self.both, **more)
 
 
 def alignment_rows(alignment, sources: Sources) -> list[Row]:
-    """How far matched components are from each other; nothing if there are none."""
+    """Distances of matched components; no rows if there are none."""
     if alignment is None:
         return []
     return [
@@ -57,11 +57,11 @@ def alignment_rows(alignment, sources: Sources) -> list[Row]:
 
 
 def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str = "") -> list[Row]:
-    """Divergences of pairs of parts, and how far their means moved; those of draws are left out, which have none."""
+    """Divergences of pairs of parts (except draws, which have none), and how far their means moved."""
     rows = []
     for ours, _ in pairs:
-        name, found = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
-        if found is None:
+        name, divergence = f"{ours.name}{suffix}", divergences[f"{ours.name}{suffix}"]
+        if divergence is None:
             continue
         labels = (
             "KL(private ‖ baseline)",
@@ -71,7 +71,7 @@ def posterior_rows(pairs, divergences, movements, sources: Sources, suffix: str 
         )
         rows += [
             sources.between(f"{label}, {name}", value, is_detail=not ours.are_parameters)
-            for label, value in zip(labels, found.total, strict=True)
+            for label, value in zip(labels, divergence.total, strict=True)
             if not math.isnan(value)
         ]
     for movement in movements:
@@ -90,7 +90,7 @@ def _std_row(movement: Movement, name: str, sources: Sources) -> Row:
 
 
 def signal_rows(private, baseline, sources: Sources) -> list[Row]:
-    """How much of what was released is signal, block by block; all of it in a fit without noise."""
+    """Share of signal in each released block; 1 for a fit without noise."""
     theirs = baseline.signal()
     return [
         sources.row(
@@ -112,14 +112,20 @@ def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, setti
         pairs += [(", noise-aware", pair) for pair in zip(ours, theirs, strict=True)]
     rows = []
     for suffix, (ours, other) in pairs:
-        (a, own), (b, its), (difference, both) = bootstrap([ours, other], _n_rows(X), *settings)
-        intervals = {"private_interval": own, "baseline_interval": its, "interval": both}
+        (a, private_interval), (b, baseline_interval), (difference, difference_interval) = bootstrap(
+            [ours, other], _n_rows(X), *settings
+        )
+        intervals = {
+            "private_interval": private_interval,
+            "baseline_interval": baseline_interval,
+            "interval": difference_interval,
+        }
         rows.append(sources.row(f"{ours.name}{suffix}", a, b, difference, **intervals))
     return rows
 
 
 def arm_rows(private, baseline, arms: Arms, X, X_test) -> list[Row]:
-    """How far clipping, noise and everything else moved parameters, and predictions of test records or else of fitted ones."""
+    """How far clipping, noise and other causes moved parameters and predictions (of test records, or else of fitted ones)."""
     rows = _share_rows("parameters", shares_of_parameters(private, baseline, arms), PRIVATE)
     shares = shares_of_predictions(private, baseline, arms, X if X_test is None else X_test)
     source = PRIVATE if X_test is None else combined(PRIVATE, X_TEST)
@@ -138,7 +144,7 @@ def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
 
 
 def arm_score_rows(private, arms: Arms, X, y, settings) -> list[Row]:
-    """What clipping and noise cost in predictions of test records."""
+    """How clipping and noise changed the scores on test records."""
     source, rows = combined(PRIVATE, X_TEST), []
     plain, clipped, noisy = (model.held_out_scores(X, y) for model in (arms.plain, arms.clipped, private))
     for what, after, before in (("clipping", clipped, plain), ("noise", noisy, clipped)):

@@ -1,4 +1,4 @@
-"""What a number was computed from."""
+"""Sources of numbers: the data from which they were computed."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ PRIVATE = "private data"
 
 
 def source_of(model) -> str:
-    """Of what is in a fitted model: its records, unless the fit has a guarantee."""
+    """Source of a fitted model's numbers: private data, unless the fit has a guarantee."""
     return RELEASED if model.privacy_.has_guarantee else PRIVATE
 
 
 def combined(*sources: str) -> str:
-    """Of a number that is computed from several: all that is not released."""
+    """Source of a number that is computed from several sources: all those that are not "released"."""
     parts = {part for source in sources for part in source.split("; ")}
     return "; ".join(source for source in (PRIVATE, X_TEST) if source in parts) or RELEASED

@@ -1,4 +1,4 @@
-"""A comparison in words. Names may come from files: characters that would act on a terminal are shown as escapes."""
+"""A comparison in words. Names may come from files: control characters are shown as escapes, to protect terminals."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HEADS = "", "private", "baseline", "value", "computed from"
 
 
 def paragraph(comparison: Comparison) -> str:
-    """What a reader can quote, and what must not be published."""
+    """A paragraph that a reader can quote, which also says what must not be published."""
     largest = comparison.movers(1)[0]
     n_parameters = sum(len(movement.difference) for movement in comparison.movements)
     says = [f"{comparison.model}: {comparison.private} against {comparison.baseline}."]
@@ -39,7 +39,7 @@ def paragraph(comparison: Comparison) -> str:
 
 
 def notes(comparison: Comparison) -> list[str]:
-    """A line each."""
+    """The notes, one line each."""
     return [f"Note: {printable(note)}" for note in comparison.notes]
 
 
@@ -53,7 +53,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def table_cells(row: Row) -> tuple[str, ...]:
-    """Of one row, under ``HEADS``."""
+    """Cells of one row, in the columns ``HEADS``."""
     numbers = (_number(value) for value in (row.private, row.baseline, row.value))
     return printable(row.quantity), *numbers, printable(row.source)
 
@@ -83,10 +83,10 @@ def _provenance(rows: Sequence[Row]) -> str:
     if n_private:
         says.append(
             f"{n_private} of {len(rows)} rows were computed from private data (training records, or a fit without a guarantee, "
-            "which can reveal its records): keep them as you keep the records."
+            "which can reveal its records): protect them as you protect the records."
         )
     if n_test:
-        says.append(f"{n_test} rows look at X_test, which nothing protects.")
+        says.append(f"{n_test} rows use X_test, which is not protected.")
     return " ".join(says)
 
 

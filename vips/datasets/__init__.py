@@ -1,4 +1,4 @@
-"""Real corpora and tables, and generators. Nothing is downloaded; nothing is fetched behind your back."""
+"""Real corpora and tables, and generators. Nothing is downloaded unless you ask for it (``load_mnist(download=True)``)."""
 
 from vips.datasets._adult import load_adult
 from vips.datasets._diabetes import load_diabetes_readmission

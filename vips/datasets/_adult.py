@@ -33,14 +33,14 @@ def load_adult() -> Bunch:
     Raises
     ------
     FileNotFoundError
-        If a file is missing; the message says where it was looked for.
+        If a file is missing; the message names the folder.
     ImportError
         If pandas is not installed.
 
     Notes
     -----
-    ``columns`` is written down in the code. Some bounds (of ``fnlwgt``, ``capital-loss``) are the extremes of this published
-    table: for records that are private, bounds come from elsewhere.
+    ``columns`` is written in the code. Some bounds (of ``fnlwgt``, ``capital-loss``) are the extremes of this published
+    table: for private records, take bounds from another source.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def load_adult() -> Bunch:
         pd.read_csv(
             path, header=None, names=list(NAMES), skipinitialspace=True, skiprows=skiprows, keep_default_na=False
         )
-        for path, skiprows in zip(files, (0, 1), strict=True)  # adult.test opens with a line of comment
+        for path, skiprows in zip(files, (0, 1), strict=True)  # adult.test begins with a comment line
     ]
     table = pd.concat(parts, ignore_index=True)
     target = table.pop("income").str.startswith(">50K").to_numpy(dtype=bool)

@@ -1,4 +1,4 @@
-"""What the columns of Adult may hold, written down: nothing here is computed from the table when it is loaded.
+"""Bounds and categories of Adult's columns, written in the code: none is computed from the table when it is loaded.
 
 The lists are those of the data set's documentation, with "?" where a value can be missing.
 """

@@ -20,7 +20,7 @@ _HOW_TO_GET = (
 def load_diabetes_readmission() -> Bunch:
     """First encounters of 69,973 patients, and whether they were readmitted within 30 days.
 
-    One row per patient: the first encounter, of those who were not discharged to a hospice and did not die. Files are looked
+    One row per patient: the first encounter. Patients who died or were discharged to a hospice are left out. Files are looked
     for in ``VIPS_DATA_HOME``.
 
     Returns
@@ -32,12 +32,12 @@ def load_diabetes_readmission() -> Bunch:
     Raises
     ------
     FileNotFoundError
-        If a file is missing; the message says where it was looked for.
+        If a file is missing; the message names the folder.
 
     Notes
     -----
     The features were chosen by looking at the encounters (those seen fewer than 10 times were dropped). The table is
-    public; for private records, the list of features is to come from elsewhere.
+    public; for private records, take the list of features from another source.
     """
     names = ["diabetes_binary.npz", "diabetes_outcome.npz", "diabetes_features.txt"]
     table, outcomes, features = find_files(names, "Diabetes 130-US hospitals", _HOW_TO_GET)

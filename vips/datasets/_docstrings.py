@@ -1,7 +1,7 @@
 """A real corpus that every installation has: the public docstrings of numpy, scipy and scikit-learn.
 
-Source files are parsed, not imported. The vocabulary comes from the Python standard library's own docstrings, which are
-public and have nothing to do with the documents, as the vocabulary of a private fit must.
+Source files are parsed, not imported. The vocabulary of a private fit must not come from the documents: it is taken from the
+docstrings of the Python standard library, which are public.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["load_docstrings"]
 _PACKAGES = ("numpy", "scipy", "sklearn")
 _SKIPPED_FOLDERS = {"tests", "test", "idlelib", "lib2to3", "site-packages", "dist-packages", "externals", "_examples"}
 _SHORTEST_WORD = 3
-# The language of docstrings rather than of their subjects.
+# Words of the docstring format, not of the subjects.
 _DOCSTRING_WORDS = frozenset(
     """
     argument arguments array arrays attribute attributes auto bool callable class classes default doc docs
@@ -70,7 +70,7 @@ def load_docstrings(
         and word not in ENGLISH_STOP_WORDS
         and word not in _DOCSTRING_WORDS
     )
-    texts: dict[str, str] = {}  # text -> name: the same docstring is one document wherever it is repeated
+    texts: dict[str, str] = {}  # text -> name: a repeated docstring is one document
     for package in packages:
         spec = find_spec(package)
         if spec is None or not spec.submodule_search_locations:

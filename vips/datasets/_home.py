@@ -1,4 +1,4 @@
-"""Where data files are looked for."""
+"""The folder of data files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def find_files(names: list[str], dataset: str, how_to_get: str) -> list[Path]:
     Raises
     ------
     FileNotFoundError
-        Says which files are missing, where they were looked for and how to get them.
+        The message names the missing files, the folder, and how to get them.
     """
     home = data_home()
     missing = [name for name in names if not (home / name).is_file()]

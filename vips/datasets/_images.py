@@ -1,4 +1,4 @@
-"""Binary images of digits: MNIST, and the small ones that scikit-learn brings along."""
+"""Binary images of digits: MNIST, and the small images in scikit-learn."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def load_mnist(download: bool = False) -> Bunch:
     Parameters
     ----------
     download : bool
-        Fetch it from OpenML (data set "mnist_784") and keep it in the data folder, if ``mnist.npz`` is not there.
+        If ``mnist.npz`` is missing, fetch it from OpenML (data set "mnist_784") and keep it in the data folder.
 
     Returns
     -------

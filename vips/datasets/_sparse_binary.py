@@ -11,9 +11,9 @@ from sklearn.utils import Bunch
 __all__ = ["make_sparse_binary"]
 
 _CHUNK = 1024
-_N_CONDITIONS = 20  # latent conditions, each of which brings features of its own
-_CONDITION_SHARE = 0.3  # of the ones of a record that conditions bring
-_COEF_SHARE = 0.1  # of the features that have an effect, common ones more often
+_N_CONDITIONS = 20  # latent conditions, each of which causes its own features
+_CONDITION_SHARE = 0.3  # share of a record's ones that conditions cause
+_COEF_SHARE = 0.1  # share of features that have an effect; common features more often
 _SIGNAL = 2.0  # standard deviation of the linear predictor over the records
 
 
@@ -59,7 +59,7 @@ def make_sparse_binary(
     for start in range(0, n_records, _CHUNK):
         n_rows = min(_CHUNK, n_records - start)
         has = (rng.random((n_rows, _N_CONDITIONS)) < prevalence).astype(float)
-        absent = (1.0 - frequency) * np.exp(-has @ brings)  # neither the base rate nor a condition brings it
+        absent = (1.0 - frequency) * np.exp(-has @ brings)  # neither the base rate nor a condition causes the feature
         chunks.append(sp.csr_array((rng.random((n_rows, n_features)) >= absent).astype(np.uint8)))
     data = sp.vstack(chunks, format="csr") if chunks else sp.csr_array((0, n_features), dtype=np.uint8)
 

@@ -49,10 +49,10 @@ def corpus_from_texts(texts: Iterable[str], vocabulary: Sequence[str]) -> Bunch:
         raise ValueError("`vocabulary` holds a word twice.")
     indptr, indices, counts = [0], [], []
     for text in texts:
-        found = Counter(column[word] for word in tokenize(text) if word in column)
-        for word in sorted(found):
+        occurrences = Counter(column[word] for word in tokenize(text) if word in column)
+        for word in sorted(occurrences):
             indices.append(word)
-            counts.append(found[word])
+            counts.append(occurrences[word])
         indptr.append(len(indices))
     arrays = (np.array(counts, dtype=np.int32), np.array(indices, dtype=np.int32), np.array(indptr, dtype=np.int32))
     return Bunch(counts=sp.csr_array(arrays, shape=(len(indptr) - 1, len(vocabulary))), vocabulary=vocabulary)

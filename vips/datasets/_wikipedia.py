@@ -31,7 +31,7 @@ def load_wikipedia(n_documents: int = 120_000) -> Bunch:
     Raises
     ------
     FileNotFoundError
-        If a file is missing; the message says where it was looked for.
+        If a file is missing; the message names the folder.
     ValueError
         If ``n_documents`` is not between 1 and 120,000.
     """

@@ -36,7 +36,7 @@ FAMILIES = {
 }
 # ∫ f(u) du over (0, 1) is ∫ f(Φ(z)) φ(z) dz: quantiles are smooth functions of z, and their singular ends are far away.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(100)
-_NEAR = np.abs(_NODES) < 8.0  # what is beyond has 6e-16 of the weight, and SciPy has no quantiles of betas at 1e-70
+_NEAR = np.abs(_NODES) < 8.0  # other nodes have 6e-16 of the weight, and SciPy has no quantiles of betas at 1e-70
 _NODES, _WEIGHTS = _NODES[_NEAR], _WEIGHTS[_NEAR] / _WEIGHTS.sum()
 
 
@@ -46,7 +46,7 @@ def kl(p: Family, q: Family) -> np.ndarray:
     Parameters
     ----------
     p, q : Gaussian, DiagonalGaussian, Dirichlet, Gamma or GeneralizedInverseGaussian
-        Of one family and shape; a Gaussian and a DiagonalGaussian go together.
+        Of the same family and shape; a Gaussian can be compared with a DiagonalGaussian.
 
     Returns
     -------
@@ -59,7 +59,7 @@ def kl(p: Family, q: Family) -> np.ndarray:
         For different families; for different shapes.
     """
     p, q = _alike(p, q)
-    # rounding may leave something below 0
+    # rounding can make it slightly negative
     return np.where(_equal(p, q), 0.0, np.maximum(np.asarray(p.kl(q), dtype=np.float64), 0.0))
 
 
@@ -98,14 +98,15 @@ def bound_from_kl(divergence: np.ndarray | float) -> np.ndarray:
 
 
 def marginals(p: Family) -> Family:
-    """The law of every coordinate, of one family again: Gaussians of shape (..., d, 1), Betas as Dirichlets (..., V, 2)."""
+    """The marginal of every coordinate: for Gaussians, Gaussians of shape (..., d, 1); for Dirichlets, Betas as (..., V, 2)."""
     if isinstance(p, Gaussian | DiagonalGaussian):
         return DiagonalGaussian(p.mean[..., None], 1.0 / p.var[..., None])
     if isinstance(p, Dirichlet):
-        own = p.concentration
-        rest = np.maximum(own.sum(axis=-1, keepdims=True) - own, 1e-300)  # of a single category nothing is left
-        return Dirichlet(np.stack([own, rest], axis=-1))
-    family_of(p)  # raises for what is not known
+        concentration = p.concentration
+        # a single category leaves no rest
+        rest = np.maximum(concentration.sum(axis=-1, keepdims=True) - concentration, 1e-300)
+        return Dirichlet(np.stack([concentration, rest], axis=-1))
+    family_of(p)  # raises for an unknown family
     return p
 
 
@@ -117,7 +118,7 @@ def _bures(p: Gaussian, q: Gaussian) -> np.ndarray:
 
 
 def _of_gammas(p: Gamma, q: Gamma) -> np.ndarray:
-    # one shape is one scale family: x = g/b with one g, and E g² = a (a + 1)
+    # Gammas of equal shape are a scale family: x = g/b with the same g, and E g² = a (a + 1)
     distance = np.abs(1.0 / p.rate - 1.0 / q.rate) * np.sqrt(p.shape * (p.shape + 1.0))
     differ = p.shape != q.shape
     if not differ.any():
@@ -149,7 +150,7 @@ def _over_quantiles(lower, upper) -> np.ndarray:
 
 
 def _alike(p: Family, q: Family) -> tuple[Family, Family]:
-    """Both in one family of :data:`FAMILIES`, and of one shape."""
+    """Both distributions as members of the same family of :data:`FAMILIES`, with the same shape."""
     if {family_of(p), family_of(q)} == {Gaussian, DiagonalGaussian}:
         p, q = (_widened(g) if isinstance(g, DiagonalGaussian) else g for g in (p, q))
     if family_of(p) is not family_of(q):
@@ -163,7 +164,7 @@ def _alike(p: Family, q: Family) -> tuple[Family, Family]:
 
 
 def family_of(p: Family) -> type:
-    """The class of :data:`FAMILIES` that this is an instance of.
+    """The class in :data:`FAMILIES` to which ``p`` belongs.
 
     Raises
     ------
@@ -174,7 +175,7 @@ def family_of(p: Family) -> type:
         if isinstance(p, family):
             return family
     known = ", ".join(family.__name__ for family in FAMILIES)
-    raise TypeError(f"Divergences are known of {known}; got {type(p).__name__}.")
+    raise TypeError(f"Divergences are implemented for {known}; got {type(p).__name__}.")
 
 
 def _widened(p: DiagonalGaussian) -> Gaussian:
@@ -182,7 +183,7 @@ def _widened(p: DiagonalGaussian) -> Gaussian:
 
 
 def _equal(p: Family, q: Family) -> np.ndarray:
-    """Whether all parameters are the same numbers, for each leading index."""
+    """Whether all parameters are equal, for each leading index."""
     equal = True
     for name, n_axes in FAMILIES[family_of(p)]:
         same = getattr(p, name) == getattr(q, name)

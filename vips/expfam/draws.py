@@ -1,4 +1,4 @@
-"""A distribution known by draws from it: what mixtures over unknown totals are."""
+"""A distribution given by draws from it, such as a mixture over unknown totals."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ class Draws:
     Attributes
     ----------
     mean, var, std : ndarray of shape (...)
-        Of the draws.
+        Moments of the draws.
     """
 
     def __init__(self, draws: np.ndarray) -> None:
         draws = np.array(draws, dtype=np.float64)
         if draws.ndim < 1 or len(draws) < 2:
-            raise ValueError("`draws` must hold two draws at least, along its first axis.")
+            raise ValueError("`draws` must hold at least two draws, along its first axis.")
         if not np.isfinite(draws).all():
             raise ValueError("`draws` must be finite.")
         draws.flags.writeable = False

@@ -31,7 +31,7 @@ _LOG_2PI = np.log(2.0 * np.pi)
 
 
 class _AnyGaussian(ABC):
-    """What the two share: everything that needs only μ, the marginals, log|Λ| and Λ times a vector."""
+    """Base class: everything that needs only μ, the marginals, log|Λ| and Λ times a vector."""
 
     mean: np.ndarray
     precision: np.ndarray
@@ -75,7 +75,7 @@ class _AnyGaussian(ABC):
         return 0.5 * (self.mean.shape[-1] * (1.0 + _LOG_2PI) - self._log_det)
 
     def kl(self, other: Self) -> np.ndarray:
-        """KL(self ‖ other), shape (...); of two full or two diagonal Gaussians."""
+        """KL(self ‖ other), shape (...), for two full or two diagonal Gaussians."""
         if not (isinstance(other, type(self)) or isinstance(self, type(other))):
             raise TypeError(
                 f"The divergence of a {type(self).__name__} from a {type(other).__name__} is not implemented."
@@ -109,7 +109,7 @@ class Gaussian(_AnyGaussian):
     mean : array of shape (..., d)
         μ.
     precision : array of shape (..., d, d)
-        Λ, symmetric positive definite. What rounding left of asymmetry is averaged away.
+        Λ, symmetric positive definite. Asymmetry from rounding is averaged away.
 
     Raises
     ------
@@ -123,7 +123,7 @@ class Gaussian(_AnyGaussian):
 
     Notes
     -----
-    The precision is factorised once, at construction; the covariance is computed when it is first asked for.
+    The precision is factorised once, at construction; the covariance is computed at its first use.
     """
 
     def __init__(self, mean: np.ndarray, precision: np.ndarray) -> None:
@@ -138,7 +138,7 @@ class Gaussian(_AnyGaussian):
 
     @classmethod
     def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
-        """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is kept as it is given."""
+        """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is stored unchanged."""
         mean, cov, factor = _checked(mean, cov, "cov")
         family = cls(mean, _each(blas.inverse_from_factor, factor))
         family.cov = cov
@@ -222,7 +222,7 @@ class DiagonalGaussian(_AnyGaussian):
 
     @cached_property
     def cov(self) -> np.ndarray:
-        """Λ⁻¹ with its zeros, shape (..., d, d)."""
+        """Λ⁻¹ as full matrices, shape (..., d, d)."""
         return _read_only(self.var[..., None] * np.eye(self.mean.shape[-1]))
 
     @property
@@ -271,7 +271,7 @@ def _checked(mean: np.ndarray, matrix: np.ndarray, name: str) -> tuple[np.ndarra
 
 
 def _each(function, matrices: np.ndarray) -> np.ndarray:
-    """A function of matrices, over leading axes."""
+    """Apply a function of one matrix to all matrices, over leading axes."""
     if matrices.ndim == 2:
         return function(matrices)
     result = np.empty(matrices.shape)

@@ -1,4 +1,4 @@
-"""Generalised inverse Gaussian distributions of index 0: what shrinkage priors have in place of a variance.
+"""Generalised inverse Gaussian distributions of index 0, the posteriors of variances under shrinkage priors.
 
     log p(x) = -log x - ½ (a x + b / x) - log 2 K₀(√(ab))        x > 0, a > 0, b > 0
 
@@ -110,7 +110,7 @@ class GeneralizedInverseGaussian:
         return cls(arrays["rate"], arrays["inverse_rate"])
 
     def _law(self):
-        from scipy.stats import geninvgauss  # a second to import, for what hardly anybody calls
+        from scipy.stats import geninvgauss  # imported here because it takes a second and is rarely needed
 
         return geninvgauss(0.0, self._argument, scale=self._scale)
 

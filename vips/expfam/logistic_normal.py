@@ -14,8 +14,8 @@ _QUANTILES, _QUANTILE_WEIGHTS = np.polynomial.legendre.leggauss(32)
 def posterior_probabilities(means: np.ndarray, variances: np.ndarray) -> np.ndarray:
     """∫ σ(a) N(a | mean, variance) da to 2e-5, of the shape of ``means``.
 
-    By Gauss-Hermite quadrature; for standard deviations above 2, where that loses accuracy, as the average of Φ((mean - l) /
-    deviation) over a logistic variable l, by Gauss-Legendre quadrature of its quantiles.
+    By Gauss-Hermite quadrature. This loses accuracy for standard deviations above 2: there, the integral is the average of
+    Φ((mean - l) / deviation) over a logistic variable l, by Gauss-Legendre quadrature of its quantiles.
     """
     deviations = np.sqrt(variances)
     narrow, wide = np.zeros(means.shape), np.zeros(means.shape)

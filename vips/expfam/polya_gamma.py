@@ -1,4 +1,4 @@
-"""Pólya-Gamma distributions PG(b, c): what makes logistic likelihoods conjugate.
+"""Pólya-Gamma distributions PG(b, c), which make logistic likelihoods conjugate.
 
     p(ω | b, c) = cosh(c/2)^b exp(-c² ω / 2) p(ω | b, 0)        ω > 0
     e^(aψ) / (1 + e^ψ)^b = 2^(-b) e^(κψ) E[exp(-ω ψ² / 2)]      ω ~ PG(b, 0), κ = a - b/2
@@ -22,9 +22,9 @@ import numpy as np
 
 __all__ = ["PolyaGamma", "polya_gamma_mean"]
 
-_LARGEST_DEVROYE = 30  # the cost of Devroye's method grows with b, that of the series does not
+_LARGEST_DEVROYE = 30  # the cost of Devroye's method grows with b; the cost of the series does not
 _LARGE_TILT = 50.0  # beyond it PG(b, c) is an inverse Gaussian, up to a factor 1 ± b e^-50 of its Laplace transform
-_N_TERMS = 20  # gammas of the series that are drawn one by one; the rest has 3e-6 of the variance at c = 0
+_N_TERMS = 20  # terms of the series that are drawn one by one; the rest has 3e-6 of the variance at c = 0
 
 
 def polya_gamma_mean(tilt: np.ndarray | float, shape: np.ndarray | float = 1.0) -> np.ndarray:
@@ -93,7 +93,7 @@ class PolyaGamma:
     def kl(self, other: PolyaGamma) -> np.ndarray:
         """KL(self ‖ other), for equal shapes: b log (cosh(c/2) / cosh(c'/2)) - (c² - c'²) E ω / 2.
 
-        Against ``PolyaGamma(b)``, the prior of the augmentation, b log cosh(c/2) - (b c / 4) tanh(c/2).
+        For ``PolyaGamma(b)`` as ``other``, the prior of the augmentation: b log cosh(c/2) - (b c / 4) tanh(c/2).
         """
         if not np.array_equal(*np.broadcast_arrays(self.shape, other.shape)):
             raise ValueError("The divergence has a closed form for equal shapes only.")
@@ -104,21 +104,20 @@ class PolyaGamma:
     def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
         """Independent draws, shape (size, ...). For reference samplers and tests: inference needs the mean only.
 
-        Tilts above 50 are drawn from an inverse Gaussian, which is their law to rounding. Otherwise integer shapes up to
-        30 are drawn by Devroye's method of the ``polyagamma`` package, exact, and other shapes from the gamma series:
-        20 terms one by one, and the sum of the rest as an inverse Gaussian with its exact mean and variance.
+        For tilts above 50 the draws come from an inverse Gaussian, which is the distribution up to rounding. Otherwise integer
+        shapes up to 30 are drawn exactly, by Devroye's method of the ``polyagamma`` package. Other shapes are drawn from the
+        gamma series: 20 terms one by one, and the sum of the rest as an inverse Gaussian with its exact mean and variance.
 
-        Why not ``polyagamma`` alone: of its methods in version 2.0.2, at 200,000 draws, ``alternate`` is biased for small
-        tilts (and the default with it, for shapes between 1 and 8 that are not whole), ``saddle`` for shapes below 8,
-        ``gamma``, which drops the end of its series, for large shapes and tilts; and ``devroye`` returns 0.16 b for tilts
-        of 200 and more, where the mean is b / (2c).
+        ``polyagamma`` 2.0.2 alone does not suffice, as 200,000 draws showed. ``alternate`` is biased for small tilts (and so is
+        the default, for non-integer shapes between 1 and 8), ``saddle`` for shapes below 8, and ``gamma``, which truncates its
+        series, for large shapes and tilts. ``devroye`` returns 0.16 b for tilts of 200 and more, where the mean is b / (2c).
         """
         full = (size, *self.shape.shape)
         return draw_polya_gamma(np.broadcast_to(self.shape, full), np.broadcast_to(self.tilt, full), rng)
 
 
 def draw_polya_gamma(shape: np.ndarray, tilt: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """One draw of PG(b, c) for each entry of two arrays of one shape: ``PolyaGamma.sample`` without its checks."""
+    """One draw of PG(b, c) for each entry of two arrays of the same shape: ``PolyaGamma.sample`` without its checks."""
     tilt, draws = np.abs(tilt), np.empty(shape.shape)
     large = tilt > _LARGE_TILT
     whole = ~large & (shape == np.floor(shape)) & (shape <= _LARGEST_DEVROYE)
@@ -130,7 +129,7 @@ def draw_polya_gamma(shape: np.ndarray, tilt: np.ndarray, rng: np.random.Generat
 
 def _limit(shape: np.ndarray, tilt: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     # cosh x = e^x / 2 to rounding: E exp(-t ω) = exp(b c / 2 - b √(c²/4 + t/2)), an inverse Gaussian's
-    # of mean μ = b / (2c) and scale b²/4 = μ · bc/2; beyond c = 1e100 it is a point to rounding
+    # of mean μ = b / (2c) and scale b²/4 = μ · bc/2; beyond c = 1e100 it is a single point up to rounding
     return 0.5 * shape / tilt * rng.wald(1.0, 0.5 * shape * np.minimum(tilt, 1e100))
 
 

@@ -1,4 +1,4 @@
-"""Independent Gamma rates divided by their sum, one set per row: a Dirichlet where all rates are known equally well.
+"""Independent Gamma rates divided by their sum, one set per row: a Dirichlet if all Gammas have the same rate parameter.
 
 x_v = r_v / Σ_u r_u,   r_v ~ Gamma(a_v, b_v)        (Aitchison's scaled Dirichlet; b the same for all: Dirichlet(a))
 """
@@ -30,7 +30,7 @@ class ScaledDirichlet:
 
     Notes
     -----
-    Means, variances and intervals are those of Betas with moments by the delta method; they are a Dirichlet's where
+    Means, variances and intervals are those of Betas whose moments come from the delta method; they are a Dirichlet's if
     ``rate_var = rate_mean``.
     """
 
@@ -52,7 +52,7 @@ class ScaledDirichlet:
         """Var x_v = V/(1 + V/(m (1 - m))), V = ((1 - 2m) Var r_v + m² Σ Var r) / (Σ E r)² and m = E x."""
         m, total = self.mean, self.rate_mean.sum(axis=-1, keepdims=True)
         V = ((1.0 - 2.0 * m) * self.rate_var + m**2 * self.rate_var.sum(axis=-1, keepdims=True)) / total**2
-        largest = m * (1.0 - m)  # of any distribution on [0, 1]
+        largest = m * (1.0 - m)  # largest variance of any distribution on [0, 1] with this mean
         return V * largest / np.maximum(largest + V, 1e-300)
 
     @property

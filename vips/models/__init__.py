@@ -1,4 +1,4 @@
-"""Models, by family; each family has the same file names: contract, statistics, kernels, posterior, denoising, parts."""
+"""Models, one folder per family, with the same file names: contract, statistics, kernels, posterior, denoising, parts."""
 
 import lazy_loader
 

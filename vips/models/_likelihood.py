@@ -30,6 +30,6 @@ def log_likelihoods(X, doc_topic: np.ndarray, by_word: np.ndarray) -> np.ndarray
         words = np.zeros(len(probability))
         present = entries.data[part] > 0
         words[present] = entries.data[part][present] * np.log(probability[present])
-        first, last = row[part][0], row[part][-1]  # rows stand in their order
+        first, last = row[part][0], row[part][-1]  # rows are in order
         total[first : last + 1] += np.bincount(row[part] - first, words)
     return total

@@ -14,14 +14,14 @@ from vips.preprocessing._table import TableEncoder
 
 __all__ = ["DECLARED", "ROW_WISE", "is_passthrough", "problem_with", "with_inner_steps"]
 
-# Exact classes: what a subclass does in its own `fit` is not known.
+# Exact classes: a subclass may learn from the records in its own `fit`.
 DECLARED = (PublicScaler, PublicOneHotEncoder, TableEncoder)
 ROW_WISE = (*DECLARED, Normalizer, Binarizer, FunctionTransformer)
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 
 
 def is_passthrough(step) -> bool:
-    """Whether ``step`` hands its input on."""
+    """Whether ``step`` passes its input on unchanged."""
     return step is None or (isinstance(step, str) and step == "passthrough")
 
 
@@ -41,14 +41,14 @@ def with_inner_steps(name: str, step) -> Iterator[tuple[str, object]]:
 
 
 def problem_with(name: str, step, sparse: bool) -> str | None:
-    """Why ``step`` cannot stand before a private model, in words; None if it can. Steps inside are looked at elsewhere."""
+    """Why ``step`` is not allowed before a private model; None if it is. Its inner steps are not checked here."""
     if is_passthrough(step) or (isinstance(step, str) and step == "drop"):
         return None
     kind, title = type(step), f"Step {name!r} ({type(step).__name__})"
     if kind not in ROW_WISE + _CONTAINERS:
         return (
-            f"{title} may learn from all records (as StandardScaler learns a mean): what it learns would be released without "
-            "noise, through the parameters of the private model behind it. Use vips.preprocessing.PublicScaler, "
+            f"{title} may learn from all records (as StandardScaler learns a mean). The parameters of the private model "
+            "after it would release this without noise. Use vips.preprocessing.PublicScaler, "
             "PublicOneHotEncoder or TableEncoder with declared bounds and categories, or FunctionTransformer for a function "
             "of each row alone."
         )
@@ -62,7 +62,7 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
     if kind is Pipeline and step.memory is not None:
         return f"{title} would keep transformed records on disk. Write memory=None."
     if getattr(step, "n_jobs", None) not in (None, 1):
-        return f"{title} has workers, which warn about values that nothing may tell of. Write n_jobs=None."
+        return f"{title} has workers, whose warnings could reveal values of a record. Write n_jobs=None."
     if kind is ColumnTransformer:
         if any(callable(entry[2]) and type(entry[2]) is not make_column_selector for entry in step.transformers):
             return (
@@ -78,6 +78,6 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
 
 
 def _can_be_sparse(name: str, step) -> bool:
-    """Whether a step inside can have sparse output; of a function this is not known."""
+    """Whether a step inside can have sparse output; a function may."""
     inner = [step for _, step in with_inner_steps(name, step)]
     return any(getattr(step, "sparse_output", False) or type(step) is FunctionTransformer for step in inner)

@@ -1,4 +1,4 @@
-"""What the declared transformers share: they look at public facts about a table, and treat each row alone."""
+"""Base class of the declared transformers, which check public facts about a table and treat each row alone."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ __all__ = ["DeclaredTransformer", "column", "columns_of", "is_frame", "shortened
 
 
 class DeclaredTransformer(TransformerMixin, BaseEstimator):
-    """Base class: ``fit`` compares what was declared with public facts, ``transform`` treats each row alone."""
+    """Base class: ``fit`` compares the declaration with public facts, ``transform`` treats each row alone."""
 
     @property
     @abstractmethod
     def declared_public(self) -> tuple[str, ...]:
-        """What was declared, in short strings for a privacy report."""
+        """The declaration, in short strings for a privacy report."""
 
     @abstractmethod
     def _check(self, X) -> None:
-        """Compare what is declared with the columns of ``X`` and their dtypes; read no value."""
+        """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
 
     @abstractmethod
     def _transform(self, X):
         """The features of each row."""
 
     def fit(self, X, y=None):
-        """Compare what was declared with public facts about ``X``. No value is read, nothing is learnt.
+        """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
 
         Parameters
         ----------
@@ -45,7 +45,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         Raises
         ------
         TypeError, ValueError
-            From public facts only: what was declared, the container, names and number of columns, dtypes.
+            From public facts only: the declaration, the container, names and number of columns, dtypes.
         """
         X = _table(X)
         self._check(X)
@@ -70,7 +70,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         return self._transform(X)
 
     def _names(self, declared: Mapping | Sequence, input_features: Sequence[str] | None) -> list[str]:
-        """Names of the declared columns; by name, they are known before ``fit``."""
+        """Names of the declared columns; columns declared by name are known before ``fit``."""
         if isinstance(declared, Mapping) and input_features is None:
             return [str(name) for name in declared]
         check_is_fitted(self)
@@ -92,13 +92,13 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
 
 
 def columns_of(X, declared: Mapping | Sequence) -> list:
-    """What selects the declared columns of ``X``: names in a data frame, positions in an array.
+    """Keys of the declared columns of ``X``: names in a data frame, positions in an array.
 
     Parameters
     ----------
     X : data frame or ndarray of shape (n_records, n_columns)
     declared : mapping or sequence
-        By column name, which needs a data frame and may leave columns out, or one entry per column.
+        A mapping by column name, which needs a data frame and may leave columns out; or one entry per column.
     """
     names = list(X.columns) if is_frame(X) else list(range(X.shape[1]))
     if not isinstance(declared, Mapping):
@@ -129,12 +129,12 @@ def shortened(items: Sequence[str], most: int = 3) -> str:
 
 
 def is_frame(X) -> bool:
-    """Whether ``X`` is a data frame, whose columns have names and dtypes of their own."""
+    """Whether ``X`` is a data frame, whose columns have their own names and dtypes."""
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
 def _table(X):
-    """A data frame, or a plain array: a matrix or masked array would index in a way of its own."""
+    """A data frame, or a plain array: matrices and masked arrays are indexed differently."""
     if is_frame(X):
         return X
     if sp.issparse(X):

@@ -27,7 +27,7 @@ class PipelineOfCopies(Pipeline):
     """
 
     def _pipeline(self) -> Pipeline:
-        """The steps in a pipeline of scikit-learn's: the fitted ones, if there are any."""
+        """A scikit-learn pipeline of the steps: of the fitted ones, if there are any."""
         return Pipeline(self.__dict__.get("steps_", self.steps))
 
     def _fitted(self) -> Pipeline:
@@ -102,7 +102,7 @@ class PipelineOfCopies(Pipeline):
 
     @property
     def classes_(self):
-        """Of the last step."""
+        """Classes of the last step."""
         return self._pipeline().classes_
 
     @property

@@ -24,8 +24,8 @@ def guard(step) -> None:
     for plain, name in ((FeatureUnion, "_hstack"), (ColumnTransformer, "_hstack"), (ColumnTransformer, _CALL)):
         if not hasattr(plain, name):
             raise RuntimeError(
-                f"This version of scikit-learn has no {plain.__name__}.{name}, where steps before a private model are guarded: "
-                "vips does not know how to keep their errors from telling of a record. Install an older scikit-learn."
+                f"This version of scikit-learn has no {plain.__name__}.{name}, which vips overrides in steps before a private "
+                "model: without it, an error could reveal a record. Install an older scikit-learn."
             )
     _change_classes(step, _GUARDED)
 
@@ -52,8 +52,8 @@ class _OfNumbers:
 class _SideBySide:
     """``FeatureUnion`` and ``ColumnTransformer`` put the results of other steps side by side.
 
-    Data frames stay data frames, column by column. An array has one dtype, to which all columns are converted, and weights
-    multiply: these two need numbers.
+    Data frames stay data frames, column by column. For an array, all columns are converted to one dtype, and ``FeatureUnion``
+    may multiply by weights: both need numbers.
     """
 
     def _hstack(self, parts, **arguments):
@@ -120,8 +120,8 @@ def _check_numbers(X, step) -> None:
                 f"Complex data not supported: X has dtype {dtype}, {type(step).__name__} needs real numbers."
             )
         raise TypeError(
-            f"{type(step).__name__} needs NumPy numbers before a private model, but X has dtype {dtype}: what its values are "
-            "converted to, or an error about one of them, would depend on a record. Convert it first, e.g. X.astype(float); "
+            f"{type(step).__name__} needs NumPy numbers before a private model, but X has dtype {dtype}: its conversion, or an "
+            "error about a value, would depend on a record. Convert it first, e.g. X.astype(float); "
             "for categories use PublicOneHotEncoder or TableEncoder."
         )
 
@@ -139,7 +139,7 @@ def _row_of_zeros(X):
 
 
 def _part(result):
-    """What a transformer gave. A fit gives the transformer, too."""
+    """The output of a transformer. A fit returns it together with the transformer."""
     return result[0] if isinstance(result, tuple) else result
 
 

@@ -1,4 +1,4 @@
-"""Categories to indicators, over declared lists."""
+"""Encodes categories as indicators, by declared lists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["PublicOneHotEncoder", "checked_categories"]
 class PublicOneHotEncoder(DeclaredTransformer):
     """One indicator per declared category; a value that was not declared has none.
 
-    scikit-learn's ``OneHotEncoder`` learns the categories, or fails at a record that has another one: either tells
+    scikit-learn's ``OneHotEncoder`` learns the categories, or fails at a record that has another one: both reveal
     something about a record.
 
     Parameters
@@ -34,12 +34,12 @@ class PublicOneHotEncoder(DeclaredTransformer):
     ----------
     - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
     - The indicators of a column have at most a single 1. A missing or undeclared value (of any type) gives zeros.
-    - No value raises or warns; errors come from declared settings, column names and dtypes.
+    - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
 
     Notes
     -----
-    Values are compared by equality: 1, 1.0 and True are the same category. Of a pandas categorical, the values count, not its
-    own list of categories.
+    Values are compared by equality: 1, 1.0 and True are the same category. For a pandas categorical, the values are compared;
+    its own list of categories is ignored.
 
     Examples
     --------
@@ -73,11 +73,13 @@ class PublicOneHotEncoder(DeclaredTransformer):
         declared = checked_categories(self.categories)
         for key, values in zip(columns_of(X, declared), _lists(declared), strict=True):
             dtype = getattr(column(X, key), "dtype", None)
-            whole = isinstance(dtype, np.dtype) and dtype.kind in "biu"  # readers make floats of missing values
+            whole = (
+                isinstance(dtype, np.dtype) and dtype.kind in "biu"
+            )  # not floats: readers use them for missing values
             if whole and all(isinstance(value, str) for value in values):
                 raise TypeError(
-                    f"Column {key!r} holds numbers ({dtype}), but its categories are strings, so that none would ever be "
-                    "found. Declare numbers, or convert the column to strings."
+                    f"Column {key!r} holds numbers ({dtype}), but its categories are strings, so that no value would "
+                    "match. Declare numbers, or convert the column to strings."
                 )
 
     def _transform(self, X) -> np.ndarray | sp.csr_array:
@@ -87,13 +89,13 @@ class PublicOneHotEncoder(DeclaredTransformer):
         for j, (key, values) in enumerate(zip(columns_of(X, self.categories), lists, strict=True)):
             codes[:, j] = _codes(column(X, key), values)
         row, which = np.nonzero(codes >= 0)
-        found = starts[which] + codes[row, which]
+        indicator = starts[which] + codes[row, which]
         if not self.sparse_output:
             indicators = np.zeros((X.shape[0], starts[-1]))
-            indicators[row, found] = 1.0
+            indicators[row, indicator] = 1.0
             return indicators
         indptr = np.concatenate([[0], np.cumsum((codes >= 0).sum(axis=1))])
-        arrays = np.ones(len(found)), found.astype(np.int32), indptr.astype(np.int32)
+        arrays = np.ones(len(indicator)), indicator.astype(np.int32), indptr.astype(np.int32)
         return sp.csr_array(arrays, shape=(X.shape[0], int(starts[-1])))
 
     def __sklearn_tags__(self):
@@ -116,7 +118,7 @@ def _codes(values, categories: Sequence) -> np.ndarray:
         warnings.simplefilter("ignore")  # python -b warns where bytes are compared with a string
         with suppress(Exception):
             return np.fromiter((code(value) for value in values), dtype=np.int64, count=len(values))
-        # a column of PyArrow's stops at a value that Python has no object for, and that is no category
+        # iterating over a PyArrow column fails at a value that Python cannot represent; such a value has no category
         return np.fromiter((code(_value(values, i)) for i in range(len(values))), dtype=np.int64, count=len(values))
 
 
@@ -149,7 +151,7 @@ def _checked_list(values, where: str) -> list:
         if not isinstance(value, str | np.bool_) and not (isinstance(value, Real) and math.isfinite(value)):
             raise ValueError(
                 f"The categories of {where} must be strings or finite numbers, got {value!r}. Missing values have no "
-                'category: their indicators are all zero. For one of their own, write a string such as "?" into the column.'
+                'category: their indicators are all zero. To give them one, write a string such as "?" into the column.'
             )
     if len(set(values)) != len(values):
         raise ValueError(f"The categories of {where} hold a value twice.")

@@ -30,19 +30,19 @@ def _last_step_has(method: str):
 class PublicPipeline(PipelineOfCopies):
     """A :class:`sklearn.pipeline.Pipeline` whose last step is a vips model.
 
-    Before a private model it takes only steps that treat each row alone and learn nothing: ``PublicScaler``,
+    Before a private model it allows only steps that treat each row alone and learn nothing: ``PublicScaler``,
     ``PublicOneHotEncoder``, ``TableEncoder``; scikit-learn's ``Normalizer``, ``Binarizer`` and ``FunctionTransformer``;
     ``"passthrough"``; and ``ColumnTransformer``, ``FeatureUnion`` and ``Pipeline`` made of these. ``fit`` refuses any other
-    step before it looks at the data. Before a model without noise, anything goes.
+    step before it looks at the data. Before a model without noise, any step is allowed.
 
     Parameters
     ----------
     steps : list of (str, step)
         As in :class:`sklearn.pipeline.Pipeline`. ``fit`` changes neither the list nor the steps: it fits copies.
     transform_input, memory
-        As there. None before a private model.
+        As in :class:`sklearn.pipeline.Pipeline`. None before a private model.
     verbose : bool
-        As there. Nothing is printed of steps before a private model: how long they take is not public.
+        As in :class:`sklearn.pipeline.Pipeline`. Steps before a private model print nothing, because their time is not public.
 
     Attributes
     ----------
@@ -51,17 +51,17 @@ class PublicPipeline(PipelineOfCopies):
         ``pipeline.named_steps["model"].posterior_``, ``pipeline[-1].posterior_``. Before it they give the steps of the
         parameter, as ``pipeline.steps`` always does.
     privacy_ : PrivacyReport
-        The last step's, with what the other steps declare.
+        The last step's report, with the declarations of the other steps.
 
     Privacy
     -------
-    The last step's guarantee is one for the rows given to ``fit``, because what reaches the model as row i is a function of
+    The last step's guarantee holds for the rows given to ``fit``, because row i as the model sees it is a function of
     row i and of declared settings. Steps before a private model are fitted to the table without its rows, so that they learn
-    nothing, and what ``fit`` raises follows from public facts: containers, dtypes, names and number of columns. Promised by
-    you: the function of a ``FunctionTransformer`` treats each row alone, raises for none, takes a table without rows, and gives
-    a dtype and columns that do not depend on values. If it breaks the promise, ``fit`` may stop with a ``RuntimeError`` that
-    quotes nothing. Not covered: what it prints or writes; and ``transform`` and ``predict``, which look at the records
-    that they are given.
+    nothing, and errors of ``fit`` depend on public facts only: containers, dtypes, names and number of columns. You promise
+    that the function of a ``FunctionTransformer`` treats each row alone, raises for no row, accepts a table without rows, and
+    returns a dtype and columns that do not depend on values. If it breaks the promise, ``fit`` may stop with a ``RuntimeError``
+    that quotes nothing. Not covered: what the function prints or writes; and ``transform`` and ``predict``, which read the
+    records that they are given.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class PublicPipeline(PipelineOfCopies):
         Parameters
         ----------
         X, y
-            Records, as the first step takes them, and labels, as the last one does.
+            Records for the first step, and labels for the last one.
         **params
             ``ledger=``, ``checkpoint=`` and ``executor=`` go to the last step, as ``laststep__ledger=`` would. With
             scikit-learn's metadata routing switched on, its rules apply instead.
@@ -94,14 +94,14 @@ class PublicPipeline(PipelineOfCopies):
         Raises
         ------
         TypeError, ValueError
-            If the last step is not a vips model, or a step before a private model could learn from the records: before these
-            are touched. If the container, columns or dtypes are not what a step before a private model needs: before a
-            value is looked at.
+            If the last step is not a vips model, or a step before a private model could learn from the records; raised before
+            the data are touched. If the container, columns or dtypes are not those that a step before a private model needs;
+            raised before a value is read.
         RuntimeError
             If a step before a private model breaks its promise: it raises because of a value, or its dtype, columns or number
-            of rows depend on values. What the step says is not shown.
+            of rows depend on values. The step's own message is not shown.
         Others
-            Of the last step's ``fit``; and of any step before a model without noise.
+            Errors of the last step's ``fit``; and of any step before a model without noise.
         """
         private = self._check_steps(X)
         for learnt in ("steps_", "_declared_in_fit"):
@@ -123,7 +123,7 @@ class PublicPipeline(PipelineOfCopies):
 
     @property
     def privacy_(self) -> PrivacyReport:
-        """The last step's report, with what the other steps declared when it was fitted."""
+        """The last step's report, with the declarations of the other steps at the time of the fit."""
         check_is_fitted(self, "_declared_in_fit")
         declared, names = self._declared_in_fit
         report = self.steps_[-1][1].privacy_
@@ -151,7 +151,7 @@ class PublicPipeline(PipelineOfCopies):
             )
         if self.transform_input is not None:
             raise ValueError(
-                "`transform_input` is for parameters of `fit` that no private model has. Leave it at None."
+                "`transform_input` concerns parameters of `fit` that no private model has. Leave it at None."
             )
         self._validate_steps()
         for name, step in self._steps_before_model():
@@ -179,7 +179,7 @@ class PublicPipeline(PipelineOfCopies):
         return [inner for name, step in self.steps[:-1] for inner in with_inner_steps(name, step)]
 
     def _declarations(self, private: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What the steps declare, and their classes; nothing unless the model is private."""
+        """Declarations of the steps, and their classes; empty unless the model is private."""
         if not private:
             return (), ()
         declared, names = [], []
@@ -204,7 +204,7 @@ class PublicPipeline(PipelineOfCopies):
         return routed
 
     def _arguments_of_model(self, params: dict) -> dict:
-        """``params``, as :meth:`_to_last_step` gives them, by the names that the model's ``fit`` has for them."""
+        """The ``params`` from :meth:`_to_last_step`, under their names in the model's ``fit``."""
         name = self.steps[-1][0]
         if get_config()["enable_metadata_routing"]:
             return process_routing(self, "fit", **params)[name].fit
@@ -214,11 +214,11 @@ class PublicPipeline(PipelineOfCopies):
         return {full.removeprefix(f"{name}__"): value for full, value in params.items()}
 
     def __sklearn_tags__(self):
-        """Of the input, those of the first step; of the target, those of the model."""
+        """Input tags of the first step, target tags of the model."""
         tags = super().__sklearn_tags__()
         try:
             every = [get_tags(step) for _, step in self.steps if not is_passthrough(step)]
-        except (AttributeError, TypeError, ValueError):  # wrong steps, as `fit` will say
+        except (AttributeError, TypeError, ValueError):  # wrong steps, which `fit` will report
             return tags
         if not every:
             return tags

@@ -1,9 +1,10 @@
-"""Rows on their way to a private model.
+"""Steps before a private model: fitting them, and transforming the rows.
 
-1. The steps are fitted to the table without its rows. They learn from no record, and their errors follow from public facts:
-   these are shown as they are.
-2. The rows are transformed, without warnings. A step that keeps its promise does not raise. Of any other error the class and
-   place are shown, and not the message, which could quote a record.
+1. The steps are fitted to the table without its rows. They learn from no record, and their errors depend on public facts only,
+   so these are raised unchanged.
+2. The rows are transformed, without warnings. A step that keeps its promise does not raise. If another step raises, the class
+and
+   place of the error are shown, but not its message, which could quote a record.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ def fit_and_transform(steps: Iterable[tuple[str, object]], X):
     Raises
     ------
     TypeError, ValueError, or whatever a step raises for a table without rows
-        From public facts, before a value is looked at.
+        From public facts, before a value is read.
     RuntimeError
-        If a step raises because of a value, or its result is of another form than it is for no rows. A step that treats each
-        row alone, in the same way whatever its values, does neither.
+        If a step raises because of a value, or its result has another form than its result for no rows. A step that treats each
+        row alone, in the same way for all values, does neither.
     """
     steps = [(name, step) for name, step in steps if not is_passthrough(step)]
     if not steps:
@@ -57,7 +58,7 @@ def fit_and_transform(steps: Iterable[tuple[str, object]], X):
     transformed = _transformed(steps, X)
     if _form(transformed) != _form(expected) or not _same_number_of_rows(transformed, X):
         raise RuntimeError(
-            "The steps before the private model give another number of rows, or other columns or dtypes, than they do for a "
+            "The steps before the private model return another number of rows, or other columns or dtypes, than for a "
             "table without rows, so that these may depend on values. A function must treat each row alone, and fix its dtype "
             "and width, e.g. numpy.asarray(..., dtype=float).reshape(len(X), n_columns)."
         )
@@ -73,7 +74,7 @@ def _readable(X):
     if isinstance(X, DataSource):
         raise TypeError(
             f"Steps before a private model take arrays, CSR matrices, data frames or Dask collections, got {type(X).__name__}. "
-            "Write the transformed records to files, and fit the model to these."
+            "Write the transformed records to files, and fit the model to the files."
         )
     if as_source(X) is not None:  # a Dask collection
         return X
@@ -82,7 +83,7 @@ def _readable(X):
 
 
 def _without_torn_rows(X):
-    """A row with an entry in a column that does not exist becomes NaN (0 in a matrix of whole numbers), in its first column:
+    """Replace rows with entries in columns that do not exist: NaN (0 in a matrix of whole numbers) in the first column. When
     selecting columns, SciPy would read and write beyond its arrays."""
     torn = ~rows_without((X.indices < 0) | (X.indices >= X.shape[1]), X.indptr)
     if not torn.any():
@@ -96,15 +97,15 @@ def _without_torn_rows(X):
 
 
 def _fit_without_rows(steps: list[tuple[str, object]], X):
-    """What the steps, fitted in place, make of the table without its rows; checked as the model will check it."""
+    """Fit the steps in place to the table without its rows; their result, checked as the model will check it."""
     X = _without_rows(X)
     for name, step in steps:
         try:
             X = step.fit_transform(X)
         except Exception as error:
             error.add_note(
-                f"Step {name!r} stands before a private model: it was fitted to X[:0], the table without its rows. A function "
-                "must take that, too, because it is private whether there is any record."
+                f"Step {name!r} is before a private model, so it was fitted to X[:0], the table without its rows. A function "
+                "must accept this table, because it is private whether there is any record."
             )
             raise
     if as_source(X) is not None:
@@ -112,7 +113,7 @@ def _fit_without_rows(steps: list[tuple[str, object]], X):
     try:
         check_data(X)
     except (TypeError, ValueError) as error:
-        error.add_note("X is here what the steps of the pipeline give to the private model.")
+        error.add_note("Here X is the output of the pipeline's steps, the input of the private model.")
         raise
     return X
 
@@ -126,7 +127,7 @@ def _without_rows(X):
 
 
 def _transformed(steps: list[tuple[str, object]], X):
-    """The rows after all steps. Warnings, like errors, could tell of a record."""
+    """The rows after all steps. Warnings are suppressed, because they could reveal a record."""
     with warnings.catch_warnings(), config_context(assume_finite=True), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         for name, step in steps:
@@ -135,22 +136,22 @@ def _transformed(steps: list[tuple[str, object]], X):
                 X = step.transform(X)
             except Exception as error:
                 problem = class_and_place(error)
-            if problem:  # raised outside of `except`, so that the original is not carried along
+            if problem:  # raised outside `except`, so that the original error is not attached
                 raise RuntimeError(
-                    f"Step {name!r} raised {problem}. What it says is not shown, because it may quote a record: try the step "
+                    f"Step {name!r} raised {problem}. Its message is not shown, because it may quote a record: try the step "
                     "on public data. Before a private model a step must not raise, whatever a record holds."
                 )
     return X
 
 
 def _form(X) -> tuple:
-    """What a model checks: container, columns and dtypes."""
+    """The facts that a model checks: container, columns and dtypes."""
     if is_frame(X):
         return type(X), list(X.columns), list(X.dtypes)
     return type(X), getattr(X, "shape", ())[1:], getattr(X, "dtype", None)
 
 
 def _same_number_of_rows(one, other) -> bool:
-    """Of Dask collections the number is not known."""
+    """True also for Dask collections, whose number of rows is unknown."""
     numbers = [X.shape[0] for X in (one, other) if as_source(X) is None]
     return len(set(numbers)) <= 1

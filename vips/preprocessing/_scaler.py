@@ -1,4 +1,4 @@
-"""Numbers to [0, 1] by declared bounds."""
+"""Scales numbers to [0, 1] by declared bounds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class PublicScaler(DeclaredTransformer):
     ----------
     bounds : mapping of str to (low, high), array-like of shape (n_columns, 2), or one pair (low, high)
         By name for data frames (columns that are not named are left out), by position, or the same for all columns.
-        Take them from documentation, or from what the quantity can be; not from the records.
+        Take them from documentation, or from the possible range of the quantity; not from the records.
 
     Guarantees
     ----------
     - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
     - Every entry of the result is in [0, 1] or NaN. NaN and infinite values are defective and become NaN: a private fit
-      then counts the record for nothing.
-    - No value raises or warns; errors come from declared settings, column names and dtypes.
+      then ignores the record.
+    - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class PublicScaler(DeclaredTransformer):
             if kind is None or kind not in "biuf":
                 conversion = f"X.astype({{{key!r}: float}})" if is_frame(X) else "X.astype(float)"
                 raise TypeError(
-                    f"Column {key!r} has bounds, but its dtype is {dtype}: what it is converted to would depend on its "
+                    f"Column {key!r} has bounds, but its dtype is {dtype}: its conversion would depend on its "
                     f"values. Convert it to a NumPy number first, e.g. {conversion}."
                 )
 

@@ -1,4 +1,4 @@
-"""A data frame of numbers and categories to features of bounded norm.
+"""Encodes a data frame of numbers and categories as features of bounded norm.
 
 A row of k declared columns becomes (u_1, ..., u_k) / √k: u_j is a number in [0, 1], or indicators with at most a single 1,
 so that every ‖u_j‖ ≤ 1.
@@ -44,9 +44,9 @@ class TableEncoder(DeclaredTransformer):
     ----------
     - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
     - The L2 norm of every row that has no NaN is at most ``feature_norm``, in exact arithmetic.
-    - A missing or undeclared category gives zeros. A number that is NaN or infinite gives NaN: a private fit then counts the
-      record for nothing.
-    - No value raises or warns; errors come from declared settings, column names and dtypes.
+    - A missing or undeclared category gives zeros. A number that is NaN or infinite gives NaN: a private fit then ignores the
+      record.
+    - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
 
     Examples
     --------
@@ -86,7 +86,7 @@ class TableEncoder(DeclaredTransformer):
         return np.concatenate([part.get_feature_names_out() for part in self._parts()])[self._order()]
 
     def _parts(self) -> list[DeclaredTransformer]:
-        """A scaler of the numeric columns and an encoder of the others, where there are any."""
+        """A scaler for the numeric columns and an encoder for the others, if there are any."""
         if not isinstance(self.columns, Mapping) or not self.columns:
             raise TypeError(f"`columns` must map column names to (low, high) or to lists, got {self.columns!r}.")
         bounds, categories = {}, {}
@@ -104,7 +104,7 @@ class TableEncoder(DeclaredTransformer):
         return [*parts, PublicOneHotEncoder(categories, sparse_output=self.sparse_output)] if categories else parts
 
     def _order(self) -> np.ndarray:
-        """Where the feature at each place of the result is found: the scaler's come first, then the encoder's."""
+        """Source column of each feature of the result, among the scaler's features followed by the encoder's."""
         width = {name: 1 if isinstance(declared, tuple) else len(declared) for name, declared in self.columns.items()}
         stored = sorted(width, key=lambda name: isinstance(self.columns[name], list))  # stable
         start = dict(zip(stored, np.cumsum([0, *(width[name] for name in stored)]), strict=False))

@@ -1,4 +1,4 @@
-"""Exact posteriors to hold variational ones against. Slow, and not private: not for records that need protection."""
+"""Exact posteriors, to compare variational ones with. Slow, and not private: not for records that need protection."""
 
 from vips.reference.logistic import LogisticDraws, effective_sample_size, gibbs_logistic
 

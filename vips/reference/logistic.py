@@ -58,7 +58,7 @@ class LogisticDraws:
         return self.coef.std(axis=0, ddof=1)
 
     def effective_sample_size(self) -> np.ndarray:
-        """Independent draws that would give means as exact as these do, one number per coefficient."""
+        """Number of independent draws whose mean would be as exact, for each coefficient."""
         return effective_sample_size(self.coef)
 
 
@@ -75,7 +75,7 @@ def effective_sample_size(chain: np.ndarray) -> np.ndarray:
     spectrum = np.fft.rfft(centred, 2 * n_samples, axis=0)
     correlation = np.fft.irfft(np.abs(spectrum) ** 2, axis=0)[:n_samples]
     correlation = correlation / correlation[0]
-    # § 3.3 of Geyer (1992), Statistical Science 7(4): sums of neighbours are positive, the noise after them is not
+    # § 3.3 of Geyer (1992), Statistical Science 7(4): sums of neighbouring pairs are positive; stop at the first that is not
     pairs = correlation[: n_samples // 2 * 2].reshape(n_samples // 2, 2, *correlation.shape[1:]).sum(axis=1)
     before_noise = np.logical_and.accumulate(pairs > 0.0, axis=0)
     return n_samples / (2.0 * (pairs * before_noise).sum(axis=0) - 1.0)
@@ -108,10 +108,10 @@ def gibbs_logistic(
     prior : (float, float) or float
         Shape and rate of the Gamma prior of α, or α itself.
     fit_intercept : bool
-        Adds a coefficient whose prior has mean 0 and deviation ``intercept_std``, whatever α.
+        Adds a coefficient whose prior has mean 0 and standard deviation ``intercept_std``, for every α.
     intercept_std : float
     n_samples, n_burn_in : int
-        Sweeps that are kept, and sweeps before them that are not.
+        Number of sweeps that are kept, and of sweeps before them that are discarded.
     random_state : int, Generator or None
 
     Returns
@@ -163,7 +163,7 @@ def gibbs_logistic(
 def _draw_coef(X, omega, linear, prior_precision, rng) -> np.ndarray:
     """One draw of N(V Σ κ_n x_n, V), V⁻¹ = XᵀΩX + Λ₀."""
     scaled = np.sqrt(omega)[:, None] * X
-    precision = scaled.T @ scaled  # one triangle only, by BLAS
+    precision = scaled.T @ scaled  # BLAS computes one triangle only
     precision.flat[:: len(linear) + 1] += prior_precision
     factor = cho_factor(precision, lower=True, check_finite=False)
     noise = solve_triangular(factor[0], rng.standard_normal(len(linear)), lower=True, trans="T", check_finite=False)

@@ -1,9 +1,9 @@
-"""A comparison as one HTML file for somebody who has to judge it: no network, no library, readable without its script.
+"""A comparison as one HTML file for somebody who has to judge it; needs no network and no library, readable without its script.
 
 page.py        the sections, the policy of the page, and the file
-engine.py      Jinja2: strings are escaped, whatever they hold
+engine.py      Jinja2: escapes all strings
 templates/     all HTML, a file for each section
-statement.py   what was promised: the privacy statement, and what ε means
+statement.py   the privacy statement, and what ε means
 numbers.py     the rows of the comparison, and the curve of scores
 posteriors.py  both posteriors side by side: marginals, topics, images of weights
 charts.py      figures as SVG that take their colours from the page

@@ -1,7 +1,7 @@
-"""Figures as SVG inside the page, in its colours and letters, with a description for those who cannot see them.
+"""Figures as SVG inside the page, in its colours and fonts, with a description for readers who cannot see them.
 
-Matplotlib draws in colours that stand for something; they become CSS variables, which differ in light and dark. Names from
-outside never go through Matplotlib, which would read dollar signs as formulas: they stand in captions.
+Matplotlib draws in placeholder colours, which become CSS variables that differ in light and dark schemes. Names from
+outside never go through Matplotlib, which would read dollar signs as formulas: captions show them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
 def draw_marginals(private: Family, baseline: Family, aware: Family | None, description: str, identity: str) -> Markup:
-    """Two marginals, or three with the noise-aware one, over one axis."""
+    """Two marginals on one axis, or three with the noise-aware one."""
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots()
@@ -102,11 +102,11 @@ def draw_utility(utility: UtilityCurve, description: str) -> Markup:
 
 
 def image(values: np.ndarray, largest: float) -> str:
-    """A square of signed numbers as the URL of a PNG: the colour is the sign, its strength the size, up to ``largest``."""
+    """A square of signed numbers as the URL of a PNG: the colour shows the sign, its strength the size, up to ``largest``."""
     size = np.clip(np.abs(values) / largest if largest > 0.0 else np.zeros(values.shape), 0.0, 1.0)
     pixels = np.empty((*values.shape, 4), dtype=np.uint8)
     pixels[..., :3] = np.where(values[..., None] < 0.0, (200, 60, 130), (0, 145, 125))
-    pixels[..., 3] = 17 * np.rint(15.0 * size)  # 16 levels: eyes see no more, and files stay small
+    pixels[..., 3] = 17 * np.rint(15.0 * size)  # 16 levels are enough for the eye, and keep files small
     file = io.BytesIO()
     imsave(file, pixels, format="png", metadata={"Software": None})
     return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode('ascii')}"
@@ -120,7 +120,7 @@ def _plain_log(axis, n_ticks: int, steps=(1.0,)) -> None:
 
 
 def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Markup:
-    """What ``draw`` draws on a figure, under default settings whatever the caller's are."""
+    """The SVG of a figure on which ``draw`` draws, under Matplotlib's default settings instead of the caller's."""
     file = io.BytesIO()
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
@@ -133,7 +133,7 @@ def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Ma
     used = {element.attrib[_HREF] for element in root.iter() if _HREF in element.attrib}
     for element in list(root.iter()):
         for rules in element.findall("{*}style"):
-            element.remove(rules)  # they would hold in the whole page
+            element.remove(rules)  # they would apply to the whole page
         _adopt(element, identity, used)
     width, height = (float(number) for number in root.attrib["viewBox"].split()[2:])
     root.attrib = {"viewBox": f"0 0 {width:g} {height:g}", "role": "img", "aria-label": description}
@@ -144,16 +144,16 @@ def _svg(draw, size: tuple[float, float], description: str, identity: str) -> Ma
 
 
 def _adopt(element: ET.Element, identity: str, used: set[str]) -> None:
-    """One element as part of a page of HTML: no namespaces, no names that other figures have, no fonts of its own."""
+    """Adapt one element to an HTML page: no namespaces, unique ids, the page's font."""
     element.tag = element.tag.rpartition("}")[2]
-    own = element.attrib.pop("id", None)
-    if own is not None and (f"#{own}" in used or element.tag == "clipPath"):
-        element.attrib["id"] = f"{identity}-{own}"
+    original_id = element.attrib.pop("id", None)
+    if original_id is not None and (f"#{original_id}" in used or element.tag == "clipPath"):
+        element.attrib["id"] = f"{identity}-{original_id}"
     if _HREF in element.attrib:
         element.attrib["href"] = f"#{identity}-{element.attrib.pop(_HREF)[1:]}"
     if "clip-path" in element.attrib:
         element.attrib["clip-path"] = element.attrib["clip-path"].replace("url(#", f"url(#{identity}-")
     if element.tag == "text":
-        # Matplotlib measures in its own font; the page's is near enough
+        # Matplotlib computes widths in its own font; the page's font is similar enough
         rules = [rule for rule in element.attrib.get("style", "").split(";") if not rule.strip().startswith("font")]
         element.attrib["style"] = ";".join([*rules, "font: 8px var(--font)"])

@@ -1,4 +1,4 @@
-"""Curves of one-dimensional marginals, each where it has its mass and scaled to its own peak.
+"""Curves of one-dimensional marginals, each over the range of its mass and scaled to its own peak.
 
 Positive parameters and probabilities are shown on a logarithmic scale, as densities of t = log x: those have one peak and
 vanish on both sides, also where the density of x itself is infinite at 0.
@@ -14,16 +14,16 @@ from vips.expfam.divergences import Family
 __all__ = ["curve", "is_positive", "with_moments"]
 
 _N_POINTS = 161  # odd: one is at the mean
-_FAR = 14.0  # a millionth of the mean: tails of vague Betas go on for a hundred powers of ten
+_FAR = 14.0  # a millionth of the mean: tails of vague Betas extend over a hundred powers of ten
 
 
 def is_positive(p: Family) -> bool:
-    """Whether the curve wants a logarithmic axis."""
+    """Whether the curve is drawn on a logarithmic axis."""
     return not isinstance(p, DiagonalGaussian)
 
 
 def with_moments(p: Family, mean: float, var: float) -> Family:
-    """The member of the family of a marginal that has this mean and variance."""
+    """The distribution of the family of ``p`` with this mean and variance."""
     if isinstance(p, DiagonalGaussian):
         return DiagonalGaussian(np.array([mean]), np.array([1.0 / var]))
     if isinstance(p, Dirichlet):
@@ -33,7 +33,7 @@ def with_moments(p: Family, mean: float, var: float) -> Family:
 
 
 def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:
-    """x and density ÷ largest density of one marginal, as ``divergences.marginals`` gives them."""
+    """x, and density ÷ largest density, of one marginal from ``divergences.marginals``."""
     if isinstance(p, DiagonalGaussian):
         z = np.linspace(-4.0, 4.0, _N_POINTS)
         return p.mean.item() + z * p.std.item(), np.exp(-0.5 * z**2)
@@ -45,7 +45,7 @@ def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _log_density(p: Family, t: np.ndarray) -> np.ndarray:
-    """Of t = log x, up to a constant."""
+    """Log density of t = log x, up to a constant."""
     if isinstance(p, Dirichlet):  # two categories: x has a Beta
         ours, rest = np.ravel(p.concentration)
         return ours * t + (rest - 1.0) * np.log(-np.expm1(t))

@@ -1,7 +1,7 @@
 """The template engine. It escapes every string that enters a template, unless ``own_markup`` made it.
 
-That function is called for figures that Matplotlib drew of numbers alone (charts.py), and for the page's script and style
-(page.py). Nothing else in the package makes markup of a string; a test holds on to that.
+That function is called for figures that Matplotlib drew from numbers alone (charts.py), and for the page's script and style
+(page.py). Nothing else in the package turns a string into markup; a test checks this.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["own_markup", "render"]
 
 
 def render(template: str, **values: object) -> str:
-    """The text of a template of the folder ``templates``.
+    """Render a template of the folder ``templates``.
 
     Raises
     ------
@@ -31,12 +31,12 @@ def render(template: str, **values: object) -> str:
 
 
 def own_markup(text: str) -> Markup:
-    """A text that templates take as it is. It must not hold anything that came from outside."""
+    """Markup that templates insert unescaped. It must not hold anything from outside."""
     return Markup(text)
 
 
 def _without_control(value: object) -> object:
-    """Strings with control characters as escapes, but for ends of lines; anything else as it is."""
+    """Strings with control characters (except line ends) as escapes; other values unchanged."""
     return "\n".join(printable(line) for line in value.split("\n")) if type(value) is str else value
 
 

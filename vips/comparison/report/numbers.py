@@ -1,4 +1,4 @@
-"""The rows of a comparison, and the curve of scores against ε: what ``numbers.html`` and ``utility.html`` show."""
+"""Values for ``numbers.html`` and ``utility.html``: the rows of a comparison, and the curve of scores against ε."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["summary_view", "utility_view"]
 
 
 def summary_view(comparison: Comparison) -> dict:
-    """All rows: each number with its interval and what it was computed from."""
+    """All rows: each number with its interval and its source."""
     rows = [
         (
             row.quantity,

@@ -1,4 +1,4 @@
-"""The page: what is in which order, and how it becomes a file."""
+"""The page: order of the sections, and the HTML file."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 __all__ = ["write_report"]
 
 _MEANS = {
-    RELEASED: "computed from what private fits released and nothing else: as private as these fits.",
-    X_TEST: "looks at test records, which nothing protects.",
+    RELEASED: "computed only from what private fits released: as private as these fits.",
+    X_TEST: "also computed from test records, which are not protected.",
     PRIVATE: "computed from training records, or from a fit without a guarantee: it can reveal single records.",
     PUBLIC_SCORES: "scores of private fits on public records.",
-    PRIVATE_SCORES: "scores on private records, or of fits without noise: nothing protects them.",
-    NO_GUARANTEE: "scores of fits whose noise comes from a seed, or whose errors depend on records: nothing protects them.",
+    PRIVATE_SCORES: "scores on private records, or of fits without noise: they are not protected.",
+    NO_GUARANTEE: "scores of fits whose noise comes from a seed, or whose errors depend on records: they are not protected.",
 }
 
 
@@ -44,7 +44,7 @@ class _Section(NamedTuple):
         Its id, and the name of its template.
     heading : str
     view : dict
-        What the template shows.
+        Values for the template.
     """
 
     key: str
@@ -53,8 +53,8 @@ class _Section(NamedTuple):
 
 
 def write_report(comparison: Comparison, path: str | os.PathLike, utility: UtilityCurve | None = None) -> None:
-    """Write the report; nothing is left half-written."""
-    page = _page(comparison, utility).encode("utf-8", errors="replace")  # a name may hold half a character
+    """Write the report, whole or not at all."""
+    page = _page(comparison, utility).encode("utf-8", errors="replace")  # a name may hold an unpaired surrogate
     with whole_file(path) as file:
         file.write(page)
 
@@ -78,7 +78,7 @@ def _page(comparison: Comparison, utility: UtilityCurve | None) -> str:
 
 
 def _sections(comparison: Comparison, utility: UtilityCurve | None) -> list[_Section]:
-    """Those that there are."""
+    """The sections that exist for this comparison."""
     ours, theirs = comparison.privacy
     promised = {"private": statement_view(ours), "baseline": statement_view(theirs)}
     views = [
@@ -115,26 +115,26 @@ def _labels(comparison: Comparison) -> set[str]:
 
 
 def _notice(comparison: Comparison, utility: UtilityCurve | None) -> dict:
-    """Whether the file may leave the people who may see the records."""
+    """Whether people who may not see the records may see the file."""
     labels = {comparison.source, *_labels(comparison), *(() if utility is None else (utility.source,))}
-    found = {part for label in labels for part in label.split("; ")}
-    if found <= {RELEASED, PUBLIC_SCORES, ""}:  # a label that is not known, of a curve made by hand, is no good news
+    sources = {part for label in labels for part in label.split("; ")}
+    if sources <= {RELEASED, PUBLIC_SCORES, ""}:  # an unknown label, of a curve made by hand, counts as not protected
         kind, heading = "fine", "All numbers in this report were computed from released values"
         advice = "They are as private as the fits that released them: see the privacy statement."
     else:
         kind, heading = "warning", "This report holds numbers that are not protected"
-        advice = "Keep it as you keep the records. Each number says what it was computed from:"
+        advice = "Protect it as you protect the records. Each number is marked with its source:"
     return {
         "kind": kind,
         "heading": heading,
         "advice": advice,
-        "meanings": [(label, meaning) for label, meaning in _MEANS.items() if label in found],
+        "meanings": [(label, meaning) for label, meaning in _MEANS.items() if label in sources],
         "has_guarantee": comparison.privacy[0].has_guarantee,
     }
 
 
 def _policy(script: str, style: str) -> str:
-    """No network, no script and no style sheet but ours: what came in with a name would be ignored.
+    """The content security policy: no network, and no script or style sheet but ours, even if a name smuggled one in.
 
     Figures set colours in ``style`` attributes, which are allowed. Browsers that do not know the two directives for styles
     use ``style-src``.

@@ -1,6 +1,6 @@
 """Both posteriors side by side: the parameters that moved most, topics by their words, hidden units by their weights.
 
-Each function gives what the template of the section shows, or None where the model has no such section.
+Each function returns the values for the section's template, or None if the model has no such section.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def marginals_view(comparison: Comparison) -> dict:
 
 
 def topics_view(comparison: Comparison) -> dict | None:
-    """Matched topics by their most probable words; None for other models."""
+    """Matched topics, shown by their most probable words; None for other models."""
     topics = _part(comparison, "topics")
     if topics is None or comparison.alignment is None:
         return None
@@ -76,7 +76,7 @@ def topics_view(comparison: Comparison) -> dict | None:
 
 
 def weights_view(comparison: Comparison) -> dict | None:
-    """Weights of matched hidden units as images; None for other models, and where columns make no square."""
+    """Weights of matched hidden units as images; None for other models, and if the number of columns is not a square."""
     weights = _part(comparison, "weights")
     side = 0 if weights is None else math.isqrt(len(weights.private.columns))
     if weights is None or comparison.alignment is None or side < 2 or side**2 != len(weights.private.columns):
@@ -84,7 +84,7 @@ def weights_view(comparison: Comparison) -> dict | None:
     ours, theirs = (part.distribution.mean.T for part in (weights.private, weights.baseline))
     columns, distances = weights.private.columns, comparison.alignment.distances
     chosen = np.argsort(-distances, kind="stable")[:_N_UNITS]
-    # a few extreme weights would leave the rest invisible
+    # otherwise a few extreme weights would make the others invisible
     largest = float(np.quantile(np.abs([ours, theirs]), 0.99))
     units = [
         {
@@ -102,7 +102,7 @@ def weights_view(comparison: Comparison) -> dict | None:
 
 
 def _marginal(comparison: Comparison, movement: Movement, index: int, place: int) -> dict:
-    """One figure: curves of both fits, and of the noise-aware posterior where there is one."""
+    """One figure: curves of both fits, and of the noise-aware posterior if there is one."""
     (mean, other), (std, other_std) = (
         tuple(float(values[index]) for values in pair) for pair in (movement.means, movement.stds)
     )
@@ -120,7 +120,7 @@ def _marginal(comparison: Comparison, movement: Movement, index: int, place: int
 
 
 def _sources(comparison: Comparison) -> dict[str, str]:
-    """Of what is computed from the private fit alone, from the baseline alone, and from both."""
+    """Sources of numbers from the private fit alone, from the baseline alone, and from both."""
     ours, theirs = (RELEASED if report.has_guarantee else PRIVATE for report in comparison.privacy)
     return {"private": ours, "baseline": theirs, "both": comparison.source}
 

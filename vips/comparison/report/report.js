@@ -1,6 +1,6 @@
 
 "use strict";
-// Headings of sortable tables become buttons. Without this script the tables can be read all the same.
+// Headings of sortable tables become buttons. Without this script the tables can still be read.
 for (const table of document.querySelectorAll("table.sortable")) {
   const heads = [...table.tHead.rows[0].cells];
   const body = table.tBodies[0];
@@ -32,7 +32,7 @@ function key(cell) {
 }
 
 function compare(a, b, sign) {
-  if (a === null || b === null) return (a === null) - (b === null); // what is missing comes last, either way
+  if (a === null || b === null) return (a === null) - (b === null); // missing values come last in both directions
   if (typeof a === "number") return sign * (a < b ? -1 : a > b ? 1 : 0);
   return sign * a.localeCompare(b, "en", { numeric: true });
 }

@@ -1,4 +1,4 @@
-"""What was promised to the people in the records: ``statement.html``, ``meaning.html`` and ``curve.html``."""
+"""The promise to the people in the records: values for ``statement.html``, ``meaning.html`` and ``curve.html``."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _DELTAS = np.logspace(-12, -2, 41)
 _IN_TABLE = 4  # every fourth of them
 _BELIEFS = (0.01, 0.1, 0.5, 0.9)
 _RELATIONS = {
-    "add_or_remove": "add or remove one: a data set with the record and one without it look alike; how many records there "
-    "were is protected, too",
-    "replace_one": "replace one: data sets that differ in the values of one record look alike; how many records there were is "
+    "add_or_remove": "add or remove one: a data set with the record and one without it look alike; the number of "
+    "records is protected, too",
+    "replace_one": "replace one: data sets that differ in the values of one record look alike; the number of records is "
     "public",
 }
 _INVALID = {
-    "drop": "drop: a record that cannot be used counts for nothing, and nobody is told",
-    "raise": "raise: the fit stops at a record that cannot be used, which tells that there is one. No guarantee covers that",
+    "drop": "drop: a record that cannot be used is ignored, and this is not reported",
+    "raise": "raise: the fit stops at a record that cannot be used, which reveals that there is one. No guarantee covers this",
 }
 
 
 def statement_view(report: PrivacyReport) -> dict:
-    """All that a report says; for a fit without noise one sentence."""
+    """All facts of a report; for a fit without noise one sentence."""
     if not report.plan.is_private:
         return {"sentence": str(report)}
     facts = report.to_dict()
@@ -56,7 +56,7 @@ def meaning_view(report: PrivacyReport) -> dict | None:
     added = report.plan.relation == "add_or_remove"
     return {
         "unit": report.unit,
-        "question": "was among those that were fitted" if added else "had the values that it had, or others",
+        "question": "was among the fitted records" if added else "had its actual values, or others",
         "epsilon": epsilon,
         "delta": f"{delta:g}",
         "factor": _factor(epsilon),
@@ -69,7 +69,7 @@ def meaning_view(report: PrivacyReport) -> dict | None:
 
 
 def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
-    """ε at other δ, as a chart and a table, of the fits that have a guarantee; None if there are none."""
+    """ε at other δ, as a chart and a table, for the fits with a guarantee; None if there are none."""
     lines, marks = {}, []
     for kind, report in zip(("private", "baseline"), reports, strict=True):
         if not report.has_guarantee:
@@ -93,7 +93,7 @@ def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
 
 
 def _why_none(report: PrivacyReport) -> str:
-    """Why there is no guarantee; nothing if there is one."""
+    """Why there is no guarantee; an empty string if there is one."""
     if report.has_guarantee:
         return ""
     return (

@@ -1,4 +1,4 @@
-"""Numbers in words, and cells of tables: a number with its interval, its label, and what it is sorted by."""
+"""Numbers in words, and cells of tables: a number with its interval, its label and its sort key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _NO_INTERVAL = (math.nan, math.nan)
 
 
 def number(value: float) -> str:
-    """Four digits; a dash where there is no number."""
+    """A number with four digits; a dash if it is missing."""
     return "–" if math.isnan(value) else f"{value:.4g}"
 
 
@@ -28,7 +28,7 @@ class Cell:
     ----------
     value : float
     label : str
-        What it was computed from; shown if there is a number.
+        Source of the number; shown if there is a number.
     interval : (float, float)
         Shown unless it is NaN.
     """
@@ -50,10 +50,10 @@ class Cell:
 
     @property
     def source(self) -> str:
-        """The label, or nothing where there is no number."""
+        """The label, or an empty string if there is no number."""
         return "" if math.isnan(self.value) else self.label
 
     @property
     def key(self) -> str:
-        """What the script sorts by; nothing for a missing number, which comes last."""
+        """Sort key for the script; empty for a missing number, which comes last."""
         return "" if math.isnan(self.value) else repr(float(self.value))

@@ -26,18 +26,18 @@ from vips.statistics import Block
 __all__ = ["BeliefNetwork"]
 
 
-# Scales of the blocks, in units of the weights' gradient: totals that are averaged over steps, and hardly differ between
-# records, need less of a record's norm.
+# Scales of the blocks, in units of the weights' gradient. Totals that are averaged over steps, and hardly differ between
+# records, get a smaller part of a record's norm.
 _SCALES = {
     "count": 8.0, "hidden": 8.0, "visible": 2.0, "visible_precision": 8.0, "weights": 1.0, "precision": 8.0, "outer": 32.0,
 }  # fmt: skip
-# Clip norm in units of √(J K), which norms of records are about proportional to.
+# Clip norm in units of √(J K): norms of records are about proportional to it.
 _CLIP_NORM = 0.02
 _LEAST_STEP = 0.2
 
 
 class BeliefNetwork(ConjugateExponentialModel):
-    """What the engine needs. What the arguments mean: :class:`~vips.SigmoidBeliefNetwork`."""
+    """The methods that the engine calls. :class:`~vips.SigmoidBeliefNetwork` documents the arguments."""
 
     unit = "one row of X"
     exact_rows = True
@@ -52,7 +52,7 @@ class BeliefNetwork(ConjugateExponentialModel):
     dtype: type
 
     def check_parameters(self) -> None:
-        """Everything that can be wrong in the constructor, before the records are touched."""
+        """Check all constructor arguments, before the records are read."""
         for name in ("n_components", "n_sweeps"):
             check_integer(name, getattr(self, name))
         check_choice("covariance", self.covariance, ("diagonal", "full"))
@@ -92,12 +92,12 @@ class BeliefNetwork(ConjugateExponentialModel):
         return blocks
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Nothing, but for random starting weights in the place of the weights' totals."""
+        """Totals of no record, except that random starting weights take the place of the weights' totals."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return initial | {"weights": first_weights(rng, initial["weights"].shape)}
 
     def valid_records(self, records) -> np.ndarray:
-        """Rows all of whose entries are 0 or 1, or finite if they are to be compared with ``binarize``."""
+        """Rows whose entries are all 0 or 1, or all finite with ``binarize``."""
         if not sp.issparse(records):
             return self._valid_entries(records).all(axis=1)
         columns = records.indices  # a column that does not exist would be written beyond the end of an array
@@ -109,7 +109,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         posterior.spread(np.dtype(self.dtype))
 
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
-        # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
+        # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         alone = self._plan().rounds_records
         units = infer(self._binary(records), posterior, self.n_sweeps, alone=alone)
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
@@ -123,10 +123,10 @@ class BeliefNetwork(ConjugateExponentialModel):
         return next_posterior(average, noise_std, previous, plan.is_private, exact)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """Variances with what the noise adds (``noise_aware.py``).
+        """The posterior with variances increased by those of the noise (``noise_aware.py``).
 
-        Intervals of biases hold about as often as those of a fit without noise would, which is less than they say: hidden units
-        are taken to be independent in every record (docs/noise.md).
+        Intervals of biases hold the truth about as often as those of a fit without noise, which is less than their level: the
+        mean field takes hidden units of a record as independent (docs/noise.md).
 
         Warns
         -----
@@ -137,8 +137,8 @@ class BeliefNetwork(ConjugateExponentialModel):
         return noise_aware_network(self.posterior_, self.noisy_totals_.average, self.noisy_totals_.noise_std)
 
     def step_size(self, t: int) -> float | dict[str, float]:
-        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise gradients are not averaged, and
-        the other totals are with max(2/(t + 1), 1/5)."""
+        """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not
+        averaged, and max(2/(t + 1), 1/5) for the other totals."""
         if self.schedule is not None:
             return self.schedule(t)
         plan = self._plan()
@@ -146,14 +146,14 @@ class BeliefNetwork(ConjugateExponentialModel):
         return dict.fromkeys(self.blocks(), recent) | {"weights": 1.0, "visible": 1.0}
 
     def default_clip(self) -> float:
-        """0.02 √(J K): far below the norms of most records, so that all count about as much (docs/sbn.md). Or ``clip_share``
-        of :meth:`max_norm`."""
+        """0.02 √(J K), far below the norms of most records, so that all have about the same weight (docs/sbn.md); or
+        ``clip_share`` times :meth:`max_norm`."""
         if self.clip_share is not None:
             return self.clip_share * self.max_norm()
         return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
 
     def max_norm(self) -> float:
-        """No record of a private fit has a larger norm: residuals are at most 1, ω and v at most ¼, weights at most 6."""
+        """Bound on the norms of a private fit's records: residuals are at most 1, ω and v at most ¼, weights at most 6."""
         n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
         J, K = np.sqrt(n_visible), np.sqrt(n_hidden)
         norms = {
@@ -203,7 +203,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return float(units.bounds(posterior).sum()) - posterior.divergence()
 
     def default_chunk_size(self) -> int:
-        """Whole pieces, few enough to stay in the cache; with a full covariance one, or about 30 MB of pairs of units."""
+        """Whole pieces, few enough to stay in the cache; with a full covariance, one piece or about 30 MB of pairs of units."""
         n_pairs = self.n_components * (self.n_components + 1) // 2 if self.covariance == "full" else 1
         return min(2, max(1, 3_750_000 // n_pairs // PIECE)) * PIECE
 

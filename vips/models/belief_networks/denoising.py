@@ -1,4 +1,4 @@
-"""From noisy totals to parameters of a sigmoid belief network. Public numbers only.
+"""From noisy totals to parameters of a sigmoid belief network, using public numbers only.
 
 ===================  =================================================================================
 symbol               meaning
@@ -17,18 +17,18 @@ import numpy as np
 
 __all__ = ["Totals", "raised", "shrunken"]
 
-# ω lies between 0 and ¼. It is below the first of these where |ψ| > 25, which a noisy total is not believed to show.
+# ω lies between 0 and ¼. It is below the first bound only where |ψ| > 25; a smaller noisy total is attributed to noise.
 _LEAST_OMEGA, _LARGEST_OMEGA = 0.02, 0.25
-# Average activity of a hidden unit, as far as noise lets it be known.
+# Least average activity of a hidden unit.
 _LEAST_ACTIVITY = 0.02
-# Least P_jk, and least Σ ω (z - p)², in units of what independent ω and z would have. The latter is a step's length only and
-# holds without noise, too.
+# Least P_jk and least Σ ω (z - p)², as a share of their values for independent ω and z. The latter affects the length of a step
+# only, and applies without noise, too.
 _LEAST_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Noisy totals, made to agree with what totals can be."""
+    """Noisy totals, moved into the range of possible totals."""
 
     count: float
     activity: np.ndarray  # p, shape (K,)
@@ -38,7 +38,7 @@ class Totals:
 
     @classmethod
     def view(cls, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], centre: float) -> Totals:
-        """Each row of P is pulled towards Ω_j p_k, by the share of noise in their differences."""
+        """Shrink each row of P towards Ω_j p_k, by the share of noise in their differences."""
         noisy = noise_std["count"] > 0.0
         count = max(float(average["count"]), noise_std["count"], 1.0)
         activity = np.clip(average["hidden"] / count + centre, 0.0, 1.0)
@@ -60,7 +60,7 @@ class Totals:
 
 
 def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights less their noise, row by row: w τ/(τ + noise), with τ the row's mean square less what noise has of it.
+    """Weights shrunk row by row: w τ/(τ + noise), with τ the row's mean square less that of the noise.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np
     Returns
     -------
     weights, noise_var : ndarray of shape (J, K)
-        And the variance of the noise that is left in them.
+        The shrunk weights, and the variance of the noise that remains in them.
     """
     signal = np.mean(np.square(weights) - noise_var, axis=1, keepdims=True)
     signal = np.maximum(signal, 1e-4)
@@ -80,8 +80,8 @@ def shrunken(weights: np.ndarray, noise_var: np.ndarray) -> tuple[np.ndarray, np
 def raised(matrices: np.ndarray, noise_std: float) -> np.ndarray:
     """Noisy symmetric matrices (J, K, K), made positive definite by a multiple of the identity.
 
-    Symmetric noise of deviation s has eigenvalues down to -√(2K) s: half as much again is added to all. (To floor eigenvalues
-    instead one has to compute them, J times.) Where that is not enough to rounding, they are.
+    Symmetric noise of deviation s has eigenvalues down to -√(2K) s: 1.5 times that is added to all. (This is cheaper than
+    computing the eigenvalues, J times, and flooring them.) Only where this does not suffice are eigenvalues computed.
     """
     matrices = 0.5 * (matrices + np.swapaxes(matrices, -1, -2))
     if noise_std == 0.0:

@@ -1,4 +1,4 @@
-"""E-step of sigmoid belief networks: hidden units of each record, by itself.
+"""E-step of sigmoid belief networks: hidden units of each record, from that record alone.
 
 ===================  =================================================================================
 symbol               meaning
@@ -28,13 +28,13 @@ from vips.models.belief_networks import kernels
 
 __all__ = ["HiddenUnits", "dense_rows", "infer"]
 
-# Units that are updated between two products with the coupling.
+# Number of units that are updated between two products with the coupling.
 _BLOCK = 16
 
 
 @dataclass(frozen=True)
 class HiddenUnits:
-    """What is known of a chunk of records: arrays of shape (n_records, K) and (n_records, J), as in the table above."""
+    """Hidden units of a chunk of records: arrays of shape (n_records, K) and (n_records, J), as in the table above."""
 
     y: np.ndarray
     mean: np.ndarray
@@ -85,8 +85,8 @@ def infer(
     observed : bool array of shape (n_records, J), optional
         Entries to infer from; all of them by default.
     alone : bool
-        Use kernels in place of BLAS (slower). Each row of the result is a function of that row of ``y`` alone, to the last bit,
-        either way; this way without looking at what BLAS does.
+        Use kernels in place of BLAS (slower). Either way, each row of the result is a function of that row of ``y`` alone, to
+        the last bit; with kernels this does not depend on the behaviour of BLAS.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def infer(
     times = strict_product if alone else rowwise_product
     n_records = len(y)
     observed = None if observed is None else np.ascontiguousarray(observed, dtype=y.dtype)
-    # as many rows at a time as always: what NumPy and BLAS do with them does not tell how many records there are
+    # always the same number of rows at a time: rounding in NumPy and BLAS then does not depend on the number of records
     y, observed = zero_filled(y, PIECE), None if observed is None else zero_filled(observed, PIECE)
     units = HiddenUnits(
         y, np.empty((len(y), posterior.coupling.shape[0]), y.dtype), *(np.empty_like(y) for _ in range(4))
@@ -108,13 +108,13 @@ def infer(
             rows = slice(start, start + PIECE)
             _infer_rows(units.rows(rows), arrays, spread, n_sweeps, None if observed is None else observed[rows], times)
 
-    with at_most_threads(1):  # of BLAS: records are what is shared among threads
+    with at_most_threads(1):  # of BLAS: our threads divide the records
         run_ranges(work, np.arange(-(-len(y) // PIECE) + 1))
     return units.rows(slice(n_records))
 
 
 def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.ndarray | None, times) -> None:
-    """Fill in ``units``, but for its y, in place."""
+    """Fill all arrays of ``units`` but y, in place."""
     weights, bias, log_odds, bias_var, coupling = arrays
     y, z = units.y, units.mean
     share = np.ones(len(y), y.dtype) if observed is None else observed.mean(axis=1, dtype=y.dtype)
@@ -131,17 +131,19 @@ def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.
 
 
 def _sweep(field, coupling, share, z, times) -> None:
-    """One update of every unit, in place: in turn, a block of them at a time."""
+    """One update of every unit, in place: one after the other, a block at a time."""
     n_hidden = z.shape[1]
     for first in range(0, n_hidden, _BLOCK):
-        own, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
-        # copies: the kernel writes into `units`, and z must still hold what they were
-        units, block, inner = (np.array(part, order="C") for part in (z[:, own], field[:, own], coupling[own, own]))
+        current, later = slice(first, first + _BLOCK), slice(first + _BLOCK, n_hidden)
+        # copies: the kernel writes into `units`, and z must keep the old values
+        units, block, inner = (
+            np.array(part, order="C") for part in (z[:, current], field[:, current], coupling[current, current])
+        )
         kernels.sweep(block, inner, share, units)
-        moved = (units - z[:, own]) * share[:, None]
-        z[:, own] = units
+        moved = (units - z[:, current]) * share[:, None]
+        z[:, current] = units
         if later.start < n_hidden:
-            field[:, later] -= times(moved, np.ascontiguousarray(coupling[own, later]))
+            field[:, later] -= times(moved, np.ascontiguousarray(coupling[current, later]))
 
 
 def _log_two_cosh(tilt: np.ndarray) -> np.ndarray:

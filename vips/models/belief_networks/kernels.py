@@ -1,4 +1,4 @@
-"""Kernels of sigmoid belief networks: what lies between the matrix products, and sums of rounded shares."""
+"""Kernels of sigmoid belief networks: the computations between the matrix products, and sums of rounded shares."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
 @numba.njit(inline="always", error_model="numpy")
 def _polya_gamma_mean(square):
-    """tanh(c/2) / (2c) from c²: without branches or calls, so that the compiler works on several at once."""
+    """tanh(c/2) / (2c) from c²: without branches or calls, so that the compiler can vectorise it."""
     c = np.sqrt(square)
-    # e^-c = (e^-x)^128, x = c/128 < 0.32; what is cut off is below 1e-16, rounding grows to 1e-14
+    # e^-c = (e^-x)^128, x = c/128 < 0.32; truncation is below 1e-16, rounding grows to 1e-14
     x = min(c, 40.0) * 0.0078125
     e = 1.0 / 6227020800.0
     for factorial in (479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0, 5040.0, 720.0, 120.0, 24.0, 6.0, 2.0):
@@ -37,7 +37,7 @@ def _polya_gamma_mean(square):
 def residuals(y, mean, var, predictor, variance, observed, omega, residual):
     """ω and r = y - ½ - ω ψ, both 0 where not observed.
 
-    ``mean`` and ``var`` of the bias, shape (J,), are added to those of wᵀz, which makes them those of ψ.
+    ``mean`` and ``var`` of the bias, shape (J,), are added to those of wᵀz, which gives those of ψ.
     """
     for n in range(len(y)):
         for j in range(y.shape[1]):
@@ -57,8 +57,8 @@ def residuals(y, mean, var, predictor, variance, observed, omega, residual):
 def sweep(field, coupling, share, hidden):
     """Update z̄, one unit after the other, from logits at the old z̄.
 
-    Between the exact logits of two sweeps, a unit's change moves those after it by the released ``coupling`` times the row's
-    ``share`` of observed columns. Where nothing changes any more, every z̄ is the sigmoid of its exact logit.
+    Between the exact logits of two sweeps, a change of a unit moves the logits of later units by the released ``coupling``
+    times the row's ``share`` of observed columns. At a fixed point every z̄ is the sigmoid of its exact logit.
     """
     n_hidden = hidden.shape[1]
     for n in range(len(hidden)):
@@ -86,7 +86,7 @@ def unpack(packed, matrices):
 
 @_jit
 def packed_times(packed, vectors, images):
-    """Symmetric matrices, one a row, packed as the rows of their upper triangles, times vectors."""
+    """Symmetric matrices times vectors. Each row holds a matrix, packed as the rows of its upper triangle."""
     n_hidden = vectors.shape[1]
     for n in range(len(vectors)):
         images[n] = 0.0

@@ -1,10 +1,10 @@
 """Posterior of weights and biases given *noisy* totals: post-processing, which costs no budget.
 
-Each law keeps its mean. To the variance that the records leave, that of the noise is added:
+Each distribution keeps its mean. The variance of the noise is added to the variance given the records:
 
-- weights: what is left of the running average's noise after shrinking (``denoising.shrunken``);
+- weights: the noise of the running average that remains after shrinking (``denoising.shrunken``);
 - visible biases: noise of the steps, s²/Ω² each, averaged as the steps shorten; and, since c = c' - W p, that of W and of p;
-- hidden biases: b = logit p, so Var p / (p (1 - p))², and the records leave 1 / (n p (1 - p)).
+- hidden biases: b = logit p, so Var p / (p (1 - p))², added to the variance 1 / (n p (1 - p)) given the records.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ __all__ = ["noise_aware_network"]
 def noise_aware_network(
     posterior: NetworkPosterior, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
 ) -> NetworkPosterior:
-    """That posterior with larger variances.
+    """The posterior with the variances of the noise added.
 
     Parameters
     ----------
     posterior : NetworkPosterior
         Of a private fit.
     average, noise_std : dict
-        The totals that it was made of, and the noise in them.
+        The totals from which the posterior was computed, and the standard deviations of the noise in them.
     """
     totals = Totals.view(average, noise_std, CENTRE)
-    _, left = shrunken(posterior.running, posterior.noise_var)
-    mean, weight_var = posterior.weights.mean, posterior.weight_variances + left
+    _, remaining_var = shrunken(posterior.running, posterior.noise_var)
+    mean, weight_var = posterior.weights.mean, posterior.weight_variances + remaining_var
     if isinstance(posterior.weights, Gaussian):
-        weights = Gaussian(mean, np.linalg.inv(posterior.weights.cov + left[:, :, None] * np.eye(left.shape[1])))
+        weights = Gaussian(
+            mean, np.linalg.inv(posterior.weights.cov + remaining_var[:, :, None] * np.eye(remaining_var.shape[1]))
+        )
     else:
         weights = DiagonalGaussian(mean, 1.0 / weight_var)
 
     activity, count = totals.activity, totals.count
     activity_var = (noise_std["hidden"] ** 2 + (activity - CENTRE) ** 2 * noise_std["count"] ** 2) / count**2
 
-    averaged = 0.0  # share of one step's noise variance that the steps together leave in c'
+    averaged = 0.0  # noise variance in c' after all steps, in units of one step's
     for t in range(1, posterior.step + 1):
         pace = pace_of(t)
         averaged = (1.0 - pace) ** 2 * averaged + pace**2

@@ -46,7 +46,7 @@ def network_parts(posterior: NetworkPosterior, columns: list[str]) -> list[Part]
 
 
 def reordered(posterior: NetworkPosterior, order: np.ndarray) -> NetworkPosterior:
-    """With hidden units in another order; what is not compared stays."""
+    """The posterior with hidden units in another order; fields that are not compared stay as they are."""
     weights, scales = posterior.weights, posterior.shrinkage
     precision = weights.precision[:, order]
     if isinstance(weights, Gaussian):

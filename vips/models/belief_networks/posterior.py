@@ -29,13 +29,13 @@ class NetworkPosterior:
     coupling : ndarray of shape (K, K)
         Σ_j ω̄_j w̄_j w̄_jᵀ with average precisions ω̄: how much hidden units of a record compete.
     running, noise_var : ndarray of shape (J, K)
-        Running average of what steps would have made of the weights, and the variance of the noise in it, as far as a linear
-        step tells. The weights' means are its view: the same without noise.
+        Running average of the unshrunk weights after each step, and the variance of the noise in it, for linear steps. The
+        weights' means are its shrunken view: the same without noise.
     step : int
         Steps that this posterior has seen.
     plug_in : bool
-        Whether E-steps take the weights at their means. So it is in private fits: clipped totals are those of fewer records
-        than there are, nobody knows how many, and variances that follow from them are far too large.
+        Whether E-steps take the weights at their means, as private fits do: clipped totals look like those of fewer records, of
+        unknown number, and variances computed from them are far too large.
     """
 
     weights: DiagonalGaussian | Gaussian
@@ -56,7 +56,7 @@ class NetworkPosterior:
         return tuple(np.ascontiguousarray(array, dtype=dtype) for array in arrays)
 
     def spread(self, dtype: np.dtype) -> _NoSpread | _DiagonalSpread | _FullSpread:
-        """What second moments of the weights do in the E-step."""
+        """Contribution of the weights' second moments to the E-step."""
         dtype = np.dtype(dtype)
         if dtype not in self._spreads:
             kind = _FullSpread if isinstance(self.weights, Gaussian) else _DiagonalSpread
@@ -76,7 +76,7 @@ class NetworkPosterior:
         return {name: part.interval(level) for name, part in parts.items()}
 
     def forget(self) -> None:
-        """Let go of what was computed for the E-step: with a full covariance it is as large as the posterior."""
+        """Free the arrays that were computed for the E-step: with a full covariance they are as large as the posterior."""
         self._spreads.clear()
         self.weights.__dict__.pop("cov", None)
 

@@ -8,8 +8,8 @@ The second is the three-parameter beta normal of Armagan, Clyde and Dunson (2011
     q(ζ) = GIG(0, 2 E ξ, E w²)       q(ξ) = Gamma(1, E φ + E ζ)
     q(φ) = Gamma((J + 1)/2, E ω + Σ_j E ξ)       q(ω) = Gamma((K + 1)/2, 1 + Σ_k E φ)
 
-as in Appendix C of Park et al. (arXiv:1611.00340), which leaves E φ out of the rate of q(ξ); the prior's ξ^(-½) e^(-φ ξ) puts
-it there.
+as in Appendix C of Park et al. (arXiv:1611.00340), except that it omits E φ from the rate of q(ξ), where the prior's
+ξ^(-½) e^(-φ ξ) requires it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PRIORS = ("tpbn", "normal")
 BIAS_PRECISION = 10.0**-2
 # Precision of the weights under the "normal" prior.
 _NORMAL_PRECISION = 1.0
-# E w² of a weight below this is taken for this: E 1/ζ has a pole at 0.
+# Smaller E w² are raised to this: E 1/ζ has a pole at 0.
 _LEAST_SQUARE = 1e-8
 
 
@@ -56,7 +56,7 @@ class Shrinkage:
 
     @classmethod
     def start(cls, prior: str, n_visible: int, n_hidden: int) -> Shrinkage:
-        """Before any weight is known: all scales about 1."""
+        """Start values, before weights are known: all scales about 1."""
         shape = (n_visible, n_hidden)
         if prior == "normal":
             return cls(shape)
@@ -73,7 +73,7 @@ class Shrinkage:
         return self.variance.inverse_mean
 
     def updated(self, mean_squares: np.ndarray) -> Shrinkage:
-        """Given E w², shape (J, K): each scale once, from ζ up."""
+        """Update every scale once, from ζ up, given E w², shape (J, K)."""
         if self.variance is None:
             return self
         squares = np.maximum(mean_squares, _LEAST_SQUARE)
@@ -117,8 +117,10 @@ class Shrinkage:
         """Inverse of ``to_arrays``."""
         parts = {}
         for name, family in _PARTS.items():
-            own = {key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")}
-            parts[name] = family.from_arrays(own) if own else None
+            part_arrays = {
+                key.removeprefix(f"{name}_"): value for key, value in arrays.items() if key.startswith(f"{name}_")
+            }
+            parts[name] = family.from_arrays(part_arrays) if part_arrays else None
         return cls(tuple(int(n) for n in arrays["shape"]), **parts)
 
 

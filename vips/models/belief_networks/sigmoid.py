@@ -35,7 +35,7 @@ from vips.privacy import PrivacyPlan
 __all__ = ["SigmoidBeliefNetwork"]
 
 
-# Updates of each hidden unit where records are looked at once, not in every step.
+# Updates of each hidden unit in predictions, which run once, not in every step.
 _PREDICTION_SWEEPS = 20
 
 
@@ -47,13 +47,13 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     n_components : int
         K, the number of hidden units.
     privacy : PrivacyPlan or None
-        None is a non-private fit. The first step moves biases only, so that a plan needs two steps at least.
+        None is a non-private fit. The first step moves biases only, so a plan needs at least two steps.
     covariance : {"diagonal", "full"}
         Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
     prior : {"tpbn", "normal"}
         Of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
     n_sweeps : int
-        Updates of each hidden unit of a record in every step of a fit. Every record starts anew in every step.
+        Updates of each hidden unit of a record in every step of a fit. Every step starts each record afresh.
     binarize : float or None
         Entries above it are 1, others 0. None: entries must be 0 or 1.
     clip_share : float or None
@@ -61,10 +61,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     schedule : RobbinsMonro, callable or None
         Step sizes of the averages: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
-        What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: that is not finite): count
-        it for nothing, or stop. The latter is outside the guarantee.
+        What a private fit does with a row that has an entry other than 0 and 1 (with ``binarize``: a non-finite entry):
+        ignore it, or stop. The latter is outside the guarantee.
     dtype : {numpy.float64, numpy.float32}
-        Of the E-step; sums are double precision. Single precision is faster. With either, a record's hidden units are a
+        Dtype of the E-step; sums are double precision. Single precision is faster. With either, a record's hidden units are a
         function of that record alone, to the last bit.
     random_state : int, Generator, RandomState or None
         Seeds the starting weights, and the sampling of non-private fits. Noise is never seeded.
@@ -83,10 +83,10 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
     Privacy
     -------
-    Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior; what
-    ``sample`` makes of it. Public by declaration: the number of columns, and all constructor arguments. Not covered:
-    choosing any of them by looking at these records; :meth:`transform`, :meth:`reconstruct` and :meth:`score` look at the
-    records that they are given, and add no noise.
+    Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
+    records that ``sample`` draws. Public by declaration: the number of columns, and all constructor arguments. Not covered:
+    choosing any of them by looking at these records; :meth:`transform`, :meth:`reconstruct` and :meth:`score`, which read
+    the records that they are given, and add no noise.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         self.dtype = dtype
         self.random_state = random_state
 
-    # -- what users call ----------------------------------------------------------------------------------------
+    # -- methods for users --------------------------------------------------------------------------------------
 
     def transform(self, X, observed=None) -> np.ndarray:
         """Probabilities z̄ that hidden units are on, given records.
@@ -138,7 +138,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         Parameters
         ----------
         X : array or CSR matrix of shape (n_records, n_features)
-            Binary. Entries that are not observed may be anything.
+            Binary. Unobserved entries may have any value.
         observed : bool array of shape (n_records, n_features), optional
             Entries to infer from; all of them by default.
 
@@ -168,7 +168,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         return posterior_probabilities(predictor, variance)
 
     def reconstruct(self, X, observed=None) -> np.ndarray:
-        """Probabilities that visible units are on, given what is observed of the same records.
+        """Probabilities that visible units are on, given the observed entries of the same records.
 
         Parameters
         ----------

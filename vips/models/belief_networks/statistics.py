@@ -14,8 +14,8 @@ precision           (J, K)           ω z̄ᵀ                                �
 outer               (J, K, K)        ω_j E z zᵀ                          ‖ω‖² (‖z̄‖⁴ + 2 Σ z̄² v + Σ v²)
 ==================  ===============  ==================================  ==============================================
 
-Those of ``weights`` and ``outer`` are squared norms. The derivative of the bound with respect to W̄ is Σ_n of ``weights`` plus m
-times ``visible``; with respect to c̄ it is ``visible``. ``outer`` belongs to a full covariance only.
+For ``weights`` and ``outer`` the table gives squared norms. The derivative of the bound with respect to W̄ is Σ_n of
+``weights`` plus m times ``visible``; with respect to c̄ it is ``visible``. ``outer`` belongs to a full covariance only.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class NetworkStatistics(RecordStatistics):
     full : bool
         Whether the covariance is full.
     alone : bool
-        Whether products are those of kernels that treat each row by itself, whatever BLAS does.
+        Whether products are computed by kernels that treat each row by itself, instead of BLAS.
     """
 
     def __init__(self, units: HiddenUnits, weights: np.ndarray, centre: float, full: bool, alone: bool) -> None:
@@ -96,7 +96,7 @@ class NetworkStatistics(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         weights, omega, residual, z, centred, var = self._present(weights)
-        column, n_hidden = weights[:, None], z.shape[1]  # it is the narrower factors that are multiplied by weights
+        column, n_hidden = weights[:, None], z.shape[1]  # the narrower factors are multiplied by the weights
         both = product(omega.T, np.hstack([z, var]) * column)
         sums = {
             "count": weights.sum(),
@@ -113,7 +113,7 @@ class NetworkStatistics(RecordStatistics):
         return sums | {"outer": unpacked(product((omega * column).T, packed), n_hidden)}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        """As in the base class, and fast with a diagonal covariance."""
+        """As in the base class, but faster with a diagonal covariance."""
         if self._full:
             return super().rounded_sum(weights, blocks, lattice)
         weights, omega, residual, z, centred, var = self._present(weights)
@@ -146,7 +146,7 @@ class NetworkStatistics(RecordStatistics):
 
 
 def _diagonal_places(n_hidden: int) -> np.ndarray:
-    """Where z_k z_k lies in packed pairs."""
+    """Indices of z_k z_k in packed pairs."""
     return np.concatenate([[0], np.cumsum(np.arange(n_hidden, 1, -1))])
 
 

@@ -5,9 +5,10 @@ Derivatives of the bound, with p the average z̄, in coordinates in which ψ = w
     by w_jk:   Σ_n r_nj (z̄_nk - p_k) - ω_nj v_nk w̄_jk  -  w̄_jk E 1/ζ_jk  +  p_k c̄_j / 10²
     by c'_j:   Σ_n r_nj  -  c̄_j / 10²
 
-A diagonal covariance divides them by Σ_n ω E (z_k - p_k)² + E 1/ζ and Σ_n ω + 10⁻², and takes half of that step: all weights of
-a row move at once, each as if the others stood still. A full one solves for the rows of W exactly, and then for c. Either way
-nothing moves where the derivatives are 0: the fixed points are those of coordinate ascent.
+With a diagonal covariance, the derivatives are divided by Σ_n ω E (z_k - p_k)² + E 1/ζ and Σ_n ω + 10⁻², and half of that step
+is taken, because all weights of a row move at once, each as if the others were fixed. With a full covariance, the rows of W are
+solved for exactly, and then c. Either way nothing moves where the derivatives are 0: the fixed points are those of coordinate
+ascent.
 """
 
 from __future__ import annotations
@@ -25,28 +26,28 @@ from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
 
 __all__ = ["CENTRE", "LARGEST_WEIGHT", "first_posterior", "first_weights", "next_posterior", "pace_of"]
 
-# Activity of hidden units at the start, and what their statistics are centred at.
+# Activity of hidden units at the start, at which their statistics are centred.
 CENTRE = 0.25
-# Starting weights are N(0, 2²/J), so that a unit starts with the same say whatever J.
+# Starting weights are N(0, 2²/J), so that a unit's initial influence does not depend on J.
 _FIRST_STD, _FIRST_PRECISION = 2.0, 1e3
-# Weights of a private fit are not believed to be larger, nor a visible bias to move further in one step.
+# Bounds of a private fit: on a weight, on its running average, and on the move of a visible bias in one step.
 LARGEST_WEIGHT, _LARGEST_RUNNING, _LARGEST_MOVE = 6.0, 12.0, 3.0
 # Least precision of a visible bias in a step, in units of the noise in its gradient.
 _BIAS_TO_NOISE = 2.0
-# Precision that is added to that of a weight's prior, in units of the noise in its gradient.
+# Precision that is added to a weight's prior precision, in units of the noise in its gradient.
 _RIDGE = 0.5
-# Share of the step that is taken with a diagonal covariance; from step _FULL_STEPS on, steps on samples or under noise shorten
-# as 1/t.
+# Share of the step that is taken with a diagonal covariance; from step _FULL_STEPS on, steps on samples or with noise are
+# shortened as 1/t.
 _DAMPING, _FULL_STEPS = 0.5, 10
 
 
 def first_weights(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
-    """Random, without structure: what breaks the symmetry between hidden units."""
+    """Random start weights, which break the symmetry between hidden units."""
     return _FIRST_STD / np.sqrt(shape[0]) * rng.standard_normal(shape)
 
 
 def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPosterior:
-    """Before any record."""
+    """The posterior before any record."""
     n_visible, n_hidden = weights.shape
     precision = np.full(weights.shape, _FIRST_PRECISION)
     weights = np.clip(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)
@@ -61,7 +62,7 @@ def first_posterior(weights: np.ndarray, prior: str, full: bool) -> NetworkPoste
 
 @dataclass(frozen=True)
 class _Step:
-    """What a step makes of weights and visible biases."""
+    """Weights and visible biases after a step."""
 
     running: np.ndarray
     bias: np.ndarray
@@ -70,7 +71,7 @@ class _Step:
 
 
 def pace_of(t: int) -> float:
-    """Share of its length that step ``t`` keeps, on samples or under noise."""
+    """Share of its length that step ``t`` keeps, on samples or with noise."""
     return min(1.0, _FULL_STEPS / t)
 
 
@@ -86,11 +87,11 @@ def next_posterior(
     Parameters
     ----------
     average, noise_std : dict
-        Of the totals in ``statistics.py``, and of the noise in them.
+        Averages of the totals in ``statistics.py``, and standard deviations of the noise in them.
     previous : NetworkPosterior
-        That of the E-step.
+        The posterior of the E-step.
     private : bool
-        Whether the fit is: then weights are bounded.
+        Whether the fit is private: then weights are bounded.
     exact : bool
         Whether the totals are those of all records, without noise: then no step is shortened.
     """
@@ -133,7 +134,7 @@ def _diagonal_step(average, noise_std, previous: NetworkPosterior, totals: Total
     curvature = totals.centred + prior
     centred_bias = bias + product(weights, totals.activity[:, None])[:, 0]
     lift = _lift(average["visible"] - pull, totals, noise_std)
-    if previous.step == 0:  # weights that see what the columns' averages would do all learn that
+    if previous.step == 0:  # biases only: otherwise all weights would learn the columns' averages
         return _Step(previous.running, centred_bias + lift, totals.precision + prior, previous.noise_var)
     pace *= _DAMPING
     running = (1.0 - pace) * previous.running + pace * (weights + rise / curvature)
@@ -159,7 +160,7 @@ def _full_step(average, noise_std, previous: NetworkPosterior, totals: Totals, p
 
 
 def _lift(rise: np.ndarray, totals: Totals, noise_std: Mapping[str, float]) -> np.ndarray:
-    """Full steps of visible biases; where there is noise, no longer than it allows."""
+    """Full steps of visible biases; with noise, shortened as far as the noise requires."""
     noise = noise_std["visible"]
     curvature = np.maximum(totals.omega + BIAS_PRECISION, _BIAS_TO_NOISE * noise)
     return np.clip(rise / curvature, -_LARGEST_MOVE, _LARGEST_MOVE) if noise > 0.0 else rise / curvature

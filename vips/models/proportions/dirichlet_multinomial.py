@@ -2,7 +2,7 @@
 
     θ ~ Dirichlet(α, …, α),   x_n | θ ~ Multinomial(θ)        (one category per record, or a few)
 
-A histogram with a posterior: the simplest member of the class, with the exact posterior beside it.
+A histogram with a posterior: the simplest model of the class, whose exact posterior is known.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
         Public bound on the L2 norm of a row: 1 where each record is in one category. Longer rows are scaled down to it by the
         clip of a private fit.
     privacy : PrivacyPlan or None
-        None is a non-private fit. One full-batch step says all there is to say; further steps are averaged.
+        None is a non-private fit. One full-batch step is enough; further steps are averaged.
     on_invalid : {"drop", "raise"}
-        What a private fit does with a row with negative or infinite entries: count it for nothing, or stop. The latter is
+        What a private fit does with a row with negative or infinite entries: ignore it, or stop. The latter is
         outside the guarantee.
     random_state : int, Generator, RandomState or None
         Seeds the sampling of non-private fits. Noise is never seeded.
@@ -46,9 +46,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
     Attributes
     ----------
     posterior_ : Dirichlet
-        With noisy counts taken at face value, negative ones as 0.
+        Takes noisy counts at face value, negative ones as 0.
     noise_aware_posterior_ : Draws
-        Of the proportions, given the noisy counts.
+        Draws of the proportions given the noisy counts.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -89,7 +89,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         self.random_state = random_state
 
     def check_parameters(self) -> None:
-        """Everything that can be wrong in the constructor, before the records are touched."""
+        """Check all constructor arguments, before the records are read."""
         for name in ("prior", "largest_total"):
             check_number(name, getattr(self, name), 1e-6, 1e12, "a number between 1e-6 and 1e12")
 
@@ -162,7 +162,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         }
 
     def to_noise_aware_posterior(self) -> Draws:
-        """Mixture over the counts that the noisy ones may have been: ``noisy_counts.py``."""
+        """Mixture over the possible true counts: ``noisy_counts.py``."""
         totals = self.noisy_totals_
         counts, noise_std = totals.average["counts"], totals.noise_std["counts"]
         rates = draw_rates(counts, noise_std, float(self.prior), _N_DRAWS, np.random.default_rng(0))

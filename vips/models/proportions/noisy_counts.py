@@ -1,8 +1,8 @@
-"""True counts given noisy ones: what noise-aware posteriors of count models are mixed over.
+"""Draws of true counts given noisy ones, over which noise-aware posteriors of count models are mixed.
 
-A count S ≥ 0 was released with Gaussian noise of known deviation s. Before that it was a Poisson count, whose rate has a
+A count S ≥ 0 is released with Gaussian noise of known deviation s. S itself is a Poisson count, whose rate has a
 Gamma(α, 0) prior, so that  p(S | noisy) ∝ Γ(S + α) / Γ(S + 1) · exp(-(noisy - S)² / 2s²)  and, given S, the rate is
-Gamma(α + S, 1): rates divided by their sum are the Dirichlet posterior of proportions, however many records there are.
+Gamma(α + S, 1). Rates divided by their sum have the Dirichlet posterior of proportions, for any number of records.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from scipy.special import gammaln
 __all__ = ["draw_rates"]
 
 _N_GRID = 1024
-# Deviations of noise beyond which a count is not looked for.
+# Counts further than this many standard deviations of the noise from the noisy count are neglected.
 _REACH = 8.0
-# Entries that are worked on at once.
+# Entries that are processed at once.
 _PIECE = 4096
 
 
@@ -39,7 +39,7 @@ def draw_rates(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, 
 
 
 def _counts(noisy: np.ndarray, noise_std: float, prior: float, n_draws: int, rng: np.random.Generator) -> np.ndarray:
-    """Draws of S, from a grid of cells whose weights are taken at their middles."""
+    """Draws of S from a grid of cells; the weight of a cell is the density at its midpoint."""
     least = np.maximum(noisy - _REACH * noise_std, 0.0)
     # far below 0 the noise's density falls like an exponential of mean s² / |noisy|
     tail = np.minimum(_REACH * noise_std, 40.0 * noise_std**2 / np.maximum(-noisy, 1e-300))

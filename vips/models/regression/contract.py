@@ -3,12 +3,12 @@
     likelihood of a record    Π_j  exp(κ_j ψ_j) / (2 cosh(ψ_j/2))^b_j,   ψ_j = x'w_j + intercept_j        (b, κ: of y)
     w_j | α_j ~ N(0, I/α_j),  α_j ~ Gamma(a₀, b₀),  intercept_j ~ N(0, 10²)
 
-    E exp(-ω ψ²/2) = cosh(ψ/2)^-b, ω ~ PG(b, 0), makes it conjugate:
+    The identity E exp(-ω ψ²/2) = cosh(ψ/2)^-b for ω ~ PG(b, 0) makes the model conjugate:
     Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
 
 Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
 ``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
-μ = m + (P + E[α])⁻¹ (ḡ - E[α] m): the textbook update without noise; with it, noise in P slows the iteration down but does not
+μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update; noise in P slows the iteration down but does not
 move its fixed point.
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
@@ -54,23 +54,23 @@ __all__ = ["POWER", "AugmentedRegression"]
 
 # Share of `feature_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
-# Clip norm and block scales, in units in which a row has norm at most 1; how they were chosen: docs/logistic.md.
+# Clip norm and block scales, in units in which a row has norm at most 1. docs/logistic.md says how they were chosen.
 _CLIP_NORM = 0.3
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
 POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
-# Steps that are taken in full, where they are noisy; from then on a step is shortened as 1/t.
+# Noisy steps up to this number have full length; later ones are shortened as 1/t.
 _FULL_STEPS = 20
-# Steps whose residuals are kept for the noise-aware posterior.
+# Maximum number of steps whose residuals are kept for the noise-aware posterior.
 _MOST_KEPT = 64
-# Least step size of the residuals: what is averaged is about the last five.
+# Least step size of the residuals: about the last five totals are averaged.
 _LEAST_STEP = 0.2
 
 
 class AugmentedRegression(ConjugateExponentialModel):
-    """What the engine needs. A subclass says what b and κ are for a label, and how many outputs there are.
+    """The methods that the engine calls. A subclass defines b and κ of a label, and the number of outputs.
 
-    What the arguments mean: :class:`~vips.BayesianLogisticRegression`.
+    :class:`~vips.BayesianLogisticRegression` documents the arguments.
     """
 
     unit = "one row of X with its label"
@@ -104,7 +104,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         self.dtype = dtype
         self.random_state = random_state
 
-    # -- what a subclass says -----------------------------------------------------------------------------------
+    # -- what a subclass defines --------------------------------------------------------------------------------
 
     @property
     def _n_outputs(self) -> int:
@@ -125,13 +125,13 @@ class AugmentedRegression(ConjugateExponentialModel):
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
-        """Everything that can be wrong in the constructor, before the data are touched."""
+        """Check all constructor arguments, before the data are read."""
         if self.feature_norm is not None:
             check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
         if self.feature_norm is None and self.is_private:
             raise ValueError(
                 "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
-                "reveal the largest. Declare one, e.g. feature_norm=1.0 for rows that vips.preprocessing.TableEncoder made; "
+                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
                 "longer rows are scaled down to it."
             )
         CoefficientPrior.check(self.prior)
@@ -159,9 +159,9 @@ class AugmentedRegression(ConjugateExponentialModel):
         }
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No record: the first posterior is the prior. But where that is wide (the intercept's is), a first step that is not
-        the textbook's would be far too long: every record would be taken to be nearly certain. There Σ starts with a variance
-        of 1 for a row of norm ``feature_norm``."""
+        """Totals of no record: the first posterior is the prior. But under a wide prior (the intercept's) every record would
+        look nearly certain, and a first step other than the textbook's would be far too long. There Σ starts with a variance of
+        1 for a row of norm ``feature_norm``."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         if self._is_textbook():
             return initial
@@ -183,7 +183,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         X, terms = records.X, self._terms(records.y)
         if sp.issparse(X):
             return self._statistics(X, terms, posterior)
-        # hardened noise needs an E-step that is a function of a record to the last bit, which BLAS does not promise
+        # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
         second = better_as_csr(n_stored, X.shape[1]) | self._plan().rounds_records
         if second.all():
@@ -205,7 +205,7 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def to_posterior(self, average, noise_std, previous):
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
-        ball, scale = self._ball(), self._units() * self._ball()  # what follows is in units in which rows have norm 1
+        ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
         prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
         alpha, step = prior.initial_alpha(self._n_outputs), 0
@@ -214,43 +214,45 @@ class AugmentedRegression(ConjugateExponentialModel):
             step = previous.step + 1
         steps = []
         for j in range(self._n_outputs):
-            own = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
-            own = own if self._n_outputs == 1 else {name: value[j] for name, value in own.items()}
-            steps.append(self._step(own, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step))
+            averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
+            averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
+            steps.append(
+                self._step(averages, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step)
+            )
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
-            looked, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
+            coefficients, total = np.atleast_2d(previous.mean) * self._units(), np.atleast_2d(average["linear"])
             posterior.path, posterior.totals = (
                 np.concatenate([kept[:, 1:], new[:, None]], axis=1)
-                for kept, new in ((previous.path, looked), (previous.totals, total))
+                for kept, new in ((previous.path, coefficients), (previous.totals, total))
             )
         return posterior
 
-    def _step(self, own, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int) -> tuple[np.ndarray, ...]:
-        """Of one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
+    def _step(
+        self, averages, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int
+    ) -> tuple[np.ndarray, ...]:
+        """For one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
         if self.covariance == "full":
-            view = precision_view(own["precision"], noise["precision"], noise["linear"], alpha)
+            view = precision_view(averages["precision"], noise["precision"], noise["linear"], alpha)
             precision = positive_definite(view + np.diag(prior))
-            seen, viewed = np.diagonal(own["precision"]), np.diagonal(precision)
+            released, viewed = np.diagonal(averages["precision"]), np.diagonal(precision)
         else:
-            precision = prior + diagonal_view(own["precision"], noise["linear"], alpha)
-            seen, viewed = own["precision"], precision
-        share, variance = noise_aware_moments(seen, prior, noise["linear"])
+            precision = prior + diagonal_view(averages["precision"], noise["linear"], alpha)
+            released, viewed = averages["precision"], precision
+        share, variance = noise_aware_moments(released, prior, noise["linear"])
         unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
         if self.statistics == "paper":
-            return _solve(precision, own["linear"]), precision, share, unknown
-        gradient = own["linear"] - prior * old
+            return _solve(precision, averages["linear"]), precision, share, unknown
+        gradient = averages["linear"] - prior * old
         if self.covariance == "full":
             step = _solve(precision, gradient)
         else:
-            step = diagonal_step(gradient, precision, own["cross"], own["weight"], noise["weight"])
-        if (
-            self.is_private or self._plan().sampling_rate < 1.0
-        ):  # many steps on samples average what samples and noise do
+            step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
+        if self.is_private or self._plan().sampling_rate < 1.0:  # shortened steps average over samples and noise
             step *= min(1.0, _FULL_STEPS / max(t, 1))
         return old + step, precision, share, unknown
 
@@ -272,7 +274,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         return _CLIP_NORM
 
     def max_norm(self) -> float:
-        """Of a row of norm ``feature_norm`` (and the intercept's constant) in every output; ``inf`` without a ``feature_norm``.
+        """Norm of a row of norm ``feature_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
+        ``feature_norm``.
 
         At c, |ω ψ| ≤ ω c = b tanh(c/2) / 2, so |r| ≤ |κ| + b tanh(c/2) / 2: the largest joint norm over c.
         """
@@ -293,7 +296,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """Coefficients by name, and their prior precision where that is learnt."""
+        """Coefficients by name, and their prior precision if it is learnt."""
         if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):
             return super().posterior_parts(posterior)
         return coefficient_parts(self, posterior, self.column_names())
@@ -321,7 +324,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def default_chunk_size(self) -> int:
-        """Enough for the sum of a chunk, d × d numbers, to cost little beside its records."""
+        """So many records that the sum of a chunk, d × d numbers, costs little in comparison."""
         return max(4096, 4 * self.__dict__.get("n_features_in_", 0))
 
     def _design(self, X, n_stored: np.ndarray | None = None):
@@ -342,7 +345,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return 1.0 if self.feature_norm is None else float(self.feature_norm)
 
     def _intercept_constant(self) -> float:
-        """The constant column that stands for the intercept in the sum; it takes part in the norm of a record."""
+        """Value of the constant column, which represents the intercept in the sum and counts in a record's norm."""
         if not self.fit_intercept:
             return 0.0
         return 1.0 if self.feature_norm is None else _INTERCEPT_SHARE * float(self.feature_norm)
@@ -379,7 +382,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         return mean, posterior.inverse_factor.reshape(-1, len(units), len(units)) * units
 
     def _posterior(self, mean: np.ndarray, precision: np.ndarray, share: np.ndarray, unknown: np.ndarray):
-        """From the coordinates of the design to natural ones, and q(α) updated; the last two are for that."""
+        """The posterior in natural coordinates, from those of the design, with q(α) updated from ``share`` and ``unknown``."""
         units, one = self._units(), self._n_outputs == 1
         outer = units**2 if self.covariance == "diagonal" else units[:, None] * units
         mean, precision = mean / units, precision * outer

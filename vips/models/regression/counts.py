@@ -25,12 +25,12 @@ from vips.privacy import PrivacyPlan
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
 
-# Trials of a record, and the largest count.
+# Upper limit of `n_trials` and `max_count`.
 _MOST = 1_000_000
 
 
 class _CountRegression(RegressorMixin, PolyaGammaRegression):
-    """What the two share: counts are whole numbers from 0 to a public bound."""
+    """Base of the two regressions: counts are whole numbers from 0 to a public bound."""
 
     def score(self, X, y, sample_weight=None) -> float:
         """Coefficient of determination R² of :meth:`predict`."""
@@ -58,7 +58,7 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
             raise ValueError(f"y must hold whole numbers from 0 to {self._largest_count()}.")
 
     def _counts(self, y: np.ndarray) -> np.ndarray:
-        """As floats; NaN for what is no count. Shape (n_records, 1)."""
+        """Counts as floats, NaN for invalid ones; shape (n_records, 1)."""
         y = np.asarray(y, dtype=np.float64)
         return np.where((y >= 0.0) & (y == np.floor(y)) & np.isfinite(y), y, np.nan)[:, None]
 
@@ -77,7 +77,7 @@ class BayesianBinomialRegression(_CountRegression):
     Attributes
     ----------
     posterior_, coef_, intercept_, alpha_, bound_, privacy_
-        As there.
+        See :class:`BayesianLogisticRegression`.
 
     Privacy
     -------
@@ -145,14 +145,14 @@ class BayesianNegativeBinomialRegression(_CountRegression):
     dispersion : float
         r: the variance of a count of mean m is m + m²/r. Public.
     max_count : int or None
-        Larger counts are taken as this one. Required by a private fit.
+        Larger counts are reduced to it. Required by a private fit.
     privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
     Attributes
     ----------
     posterior_, coef_, intercept_, alpha_, bound_, privacy_
-        As there.
+        See :class:`BayesianLogisticRegression`.
 
     Privacy
     -------
@@ -198,7 +198,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         elif self.is_private:
             raise ValueError(
                 "`max_count` is required for a private fit: a record's share in the sum grows with its count, and a bound that "
-                "is learnt from the counts would reveal the largest. Larger counts are taken as this one."
+                "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
             )
 
     def max_norm(self) -> float:

@@ -1,4 +1,4 @@
-"""What users call of the regressions with a Pólya-Gamma augmentation: fits, coefficients, the exact posterior's curvature."""
+"""Methods for users of the Pólya-Gamma regressions: fits, coefficients, the exact posterior's curvature."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PolyaGammaRegression"]
 
-# Most coefficients whose noise-aware posterior is computed where the fit itself has no d × d matrix.
+# Largest number of coefficients for a noise-aware posterior of a diagonal fit, which itself needs no d × d matrix.
 _MOST_DENSE = 2048
 
 
 class PolyaGammaRegression(AugmentedRegression):
-    """Base of the regressions."""
+    """Base class of the regressions."""
 
     def fit(
         self,
@@ -74,7 +74,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
 
         Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
-        that of the likelihood. These were within 10 % of those of exact posteriors (docs/logistic.md).
+        that of the likelihood. The deviations of this posterior were within 10 % of exact ones (docs/logistic.md).
 
         Parameters
         ----------
@@ -91,7 +91,7 @@ class PolyaGammaRegression(AugmentedRegression):
         check_is_fitted(self)
         if self.privacy_.plan.is_private:
             raise ValueError(
-                "The fit is private, and a curvature that is computed from its records would be released without noise. Use "
+                "The fit is private, and a curvature computed from its records would be released without noise. Use "
                 "`posterior_`."
             )
         X, y = self._validated(X, y, reset=False)
@@ -117,9 +117,9 @@ class PolyaGammaRegression(AugmentedRegression):
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
         """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``noise_aware.py``.
 
-        Its intervals hold for a fit whose clip binds for no record, ``clip_norm=model.max_norm()``; they are those of the exact
-        posterior where noise vanishes. A clip that binds makes slopes steeper than the truth, whatever the noise. With
-        ``covariance="diagonal"`` features are taken to be independent but for their averages, as that fit does.
+        Its intervals hold if the clip binds for no record, ``clip_norm=model.max_norm()``. As noise vanishes they tend to those
+        of the exact posterior. A clip that binds makes slopes steeper than the truth, whatever the noise. With
+        ``covariance="diagonal"`` it assumes, as the fit does, that features are independent but for their averages.
 
         Warns
         -----
@@ -137,29 +137,30 @@ class PolyaGammaRegression(AugmentedRegression):
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
         constant = self._intercept_constant() / ball
         alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
-        found = []
+        moments = []
         for j in outputs:
-            looked, totals = self._last_steps(j)
+            means, totals = self._last_steps(j)
             prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
-            own = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
-            own = own if len(outputs) == 1 else {name: value[j] for name, value in own.items()}
+            averages = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
+            averages = averages if len(outputs) == 1 else {name: value[j] for name, value in averages.items()}
             if self.covariance == "full":
-                precisions = precision_draws(own["precision"], noise_std["precision"], self.fit_intercept, rng)
+                precisions = precision_draws(averages["precision"], noise_std["precision"], self.fit_intercept, rng)
             else:
-                precisions = structured_precision_draws(own, noise_std, rng)
+                precisions = structured_precision_draws(averages, noise_std, rng)
             steps = NoisySteps(
-                looked * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
+                means * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
             )
             mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
             scale = units * ball
-            found.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
-        mean, precision = (np.stack(parts) if len(found) > 1 else parts[0] for parts in zip(*found, strict=True))
+            moments.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
+        mean, precision = (np.stack(parts) if len(moments) > 1 else parts[0] for parts in zip(*moments, strict=True))
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
     def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
-        """Where the later three quarters of the steps looked, and their own noisy totals, from the averages that they left.
+        """Coefficients at which the last three quarters of the steps were computed, and the noisy totals of these steps.
 
-        With a diagonal covariance the later half: early steps are far off, and their way back is known less well.
+        The totals are recovered from their running averages. With a diagonal covariance only the last half is used: early steps
+        are far from the solution, and the approximate curvature carries them less well to it.
         """
         averages, path, last = self.posterior_.totals[output], self.posterior_.path[output], self.privacy_.plan.n_steps
         n_steps = (3 * last + 2) // 4 if self.covariance == "full" else (last + 1) // 2

@@ -1,6 +1,6 @@
 """Kernels of the regression models for CSR rows: quadratic forms and weighted outer products over stored entries only.
 
-A row's results are a function of that row alone, to the last bit, which BLAS does not promise.
+A row's results are a function of that row alone, to the last bit. BLAS does not promise this.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 def fill_rows(X, indptr, indices, data):
     """Entries of an array that are not 0, row by row: columns and values of its CSR form, from ``indptr[n]`` on.
 
-    Without a branch: what is 0 is overwritten by the next entry. So both need one place more than there are entries.
+    There is no branch: the next entry overwrites a 0. So both arrays need one place more than the number of entries.
     """
     for n in range(X.shape[0]):
         k = indptr[n]
@@ -39,9 +39,10 @@ def copy_rows(source_indptr, source_indices, source_data, indptr, indices, data)
 
 @_jit
 def finish_rows(indptr, indices, data, feature_norm, intercept, n_features, lengths):
-    """Scale rows into the ball, and write the intercept's constant in their last place if it is not 0; norms of the rows.
+    """Scale rows into the ball, write the intercept's constant in their last place if it is not 0, and fill in their norms.
 
-    L2 norms are taken by the largest entry, so that squares neither overflow nor vanish. A row whose norm is not finite is NaN.
+    Entries are divided by the largest one before squaring, so that squares neither overflow nor vanish. A row whose norm is not
+    finite becomes NaN.
     """
     for n in range(len(indptr) - 1):
         first, last = indptr[n], indptr[n + 1] - (intercept != 0.0)
@@ -72,7 +73,7 @@ def finish_rows(indptr, indices, data, feature_norm, intercept, n_features, leng
 
 @_jit
 def row_sums(indptr, values, sums):
-    """Of CSR data, from left to right: a row's sum is a function of that row alone, to the last bit."""
+    """Row sums of CSR data, added from left to right: a row's sum is a function of that row alone, to the last bit."""
     for n in range(len(indptr) - 1):
         total = 0.0
         for k in range(indptr[n], indptr[n + 1]):

@@ -50,18 +50,18 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
-        The labels there are. None: those of y in a non-private fit; 0 and 1 in a private one, which may not look. A record
-        with another label is defective. More than two: stick-breaking in the order of the sorted labels.
+        The possible labels. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which must not look at y. A
+        record with another label is defective. More than two: stick-breaking in the order of the sorted labels.
     statistics : {"centred", "paper"}
-        Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with it the second
-        lets noise in the precision move the coefficients.
+        Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
+        precision, the second moves the coefficients.
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
-        What a private fit does with a defective record (NaN, infinite, undeclared label): count it for nothing, or stop. The
+        What a private fit does with a defective record (NaN, infinite, undeclared label): ignore it, or stop. The
         latter is outside the guarantee.
     dtype : {numpy.float32, numpy.float64}
-        Of the quadratic forms x'Σx over CSR rows and rows of mostly zeros; everything else is double precision.
+        Dtype of the quadratic forms x'Σx over CSR rows and rows of mostly zeros; everything else is double precision.
     random_state : int, Generator, RandomState or None
         Seeds the sampling of non-private fits. Noise is never seeded.
 
@@ -121,7 +121,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         )  # fmt: skip
         self.classes = classes
 
-    # -- what users call ----------------------------------------------------------------------------------------
+    # -- methods for users --------------------------------------------------------------------------------------
 
     def predict_proba(self, X, noise_aware: bool = False) -> np.ndarray:
         """Posterior-averaged probabilities ∫ σ(a) N(a | x'μ, x'Σx) da, by Gauss-Hermite quadrature.
@@ -176,7 +176,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
             _check_classes(self.classes)
             if self.is_private and np.asarray(self.classes).dtype.kind in "US":
                 raise ValueError(
-                    "`classes` of a private fit must be numbers or booleans, as its y must: what strings are converted to "
+                    "`classes` of a private fit must be numbers or booleans, and so must y: the conversion of strings "
                     'would depend on the records. Write e.g. fit(X, y == "yes").'
                 )
 
@@ -190,7 +190,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         self.classes_ = np.unique(y if self.classes is None else self.classes)
         if len(self.classes_) < 2:
             raise ValueError(
-                f"y holds one class only, {self.classes_[0]!r}. Declare the classes there are, e.g. classes=[0, 1]."
+                f"y holds one class only, {self.classes_[0]!r}. Declare all possible classes, e.g. classes=[0, 1]."
             )
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
@@ -201,7 +201,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return len(self._labels()) - 1
 
     def _labels(self) -> np.ndarray:
-        """Sorted; before the labels of a non-private fit are known, and in a private one, those that are declared."""
+        """Sorted labels: the declared ones in a private fit, and in a non-private fit that has not seen its labels yet."""
         if hasattr(self, "classes_"):
             return self.classes_
         return np.array([0, 1]) if self.classes is None else np.unique(self.classes)

@@ -3,24 +3,24 @@
 =====================  ================================================================================
 symbol                 meaning
 =====================  ================================================================================
-m_i, g_i               where step i looked, and its noisy total of residuals there; noise of variance s²
+m_i, g_i               coefficients at step i, and the noisy total of residuals there; noise of variance s²
 H                      Σ_n b σ'(ψ_n) x_n x_nᵀ, the likelihood's curvature at the posterior mean
 P̂                      averaged noisy total of ω x xᵀ; noise of known variance
 A                      prior precision, diagonal
 =====================  ================================================================================
 
-The totals of the last k steps, carried from m_i to one μ along the curvature, g_i + H (m_i - μ), are draws of one Gaussian
-about the total at μ. Their average ḡ has noise s²/k. Records of coefficients w would give, at μ, a total near H (w - μ), of
-variance H. So
+The totals of the last k steps, shifted from m_i to one μ by the curvature, g_i + H (m_i - μ), are Gaussian draws around the
+total at μ. Their average ḡ has noise of variance s²/k. If the true coefficients are w, the total at μ has mean H (w - μ) and
+variance H, approximately. So
 
     ḡ | w ~ N(H (w - μ), H + I s²/k),      w ~ N(0, A⁻¹),
 
-is a linear model with a closed form, repeated until μ is its mean. As s → 0 it is the Gaussian with the posterior's own
-curvature, not the variational one, whose variances are too small. H is not known: matrices that P̂ may be the noisy version of
-are drawn, made positive, and the posteriors under them mixed.
+is a linear model whose posterior has a closed form; it is recomputed until μ is the posterior mean. As s → 0 it becomes the
+Gaussian with the curvature of the exact posterior, not the variational one, whose variances are too small. H is unknown:
+matrices P are drawn given P̂ and made positive definite, and the posteriors under them are mixed.
 
-From ω to σ': ψ is taken as Gaussian over records, its mean and variance such that ω-weighted moments of (1, ψ) are those that
-P̂ shows; then H = r P + a correction in the two directions that matter, the constant's and that of ψ.
+From ω to σ': ψ is approximated as Gaussian over records, with the mean and variance for which the ω-weighted moments of (1, ψ)
+equal those in P̂. Then H = r P + a correction in two directions, the constant's and that of ψ.
 
 After Bernstein and Sheldon (2019), who treat linear regression; Kulkarni et al. (2021) treat generalised linear models by
 sampling.
@@ -51,7 +51,7 @@ _MOST_ROUNDS, _TOLERANCE = 8, 1e-3
 
 @dataclass(frozen=True)
 class NoisySteps:
-    """What the steps of a fit released of one output, in coordinates of the design.
+    """Released values of a fit's steps for one output, in coordinates of the design.
 
     Parameters
     ----------
@@ -60,9 +60,9 @@ class NoisySteps:
     noise_std : float
         s.
     sampling_rate : float
-        q. Totals of samples, ÷ q, vary by (1 - q)/q Σ r² x xᵀ more, which is (1 - q)/q H on average.
+        q. Sampling adds the variance (1 - q)/q Σ r² x xᵀ to totals ÷ q, which is (1 - q)/q H on average.
     precisions : iterable of ndarray of shape (d, d)
-        Positive definite matrices that the noisy precision may have come from.
+        Positive definite draws of the precision without noise.
     prior : ndarray of shape (d,)
         Diagonal of A.
     constant : float
@@ -92,17 +92,17 @@ def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.nda
 def precision_draws(
     noisy: np.ndarray, noise_std: float, has_intercept: bool, rng: np.random.Generator
 ) -> Iterator[np.ndarray]:
-    """Positive definite matrices that a noisy symmetric one may have come from.
+    """Positive definite draws of a symmetric matrix P, given P with noise.
 
-    Empirical Bayes: P is a multiple of the identity (the intercept's entry apart) and deviations from it of a size that is
-    estimated, so that noise alone is not taken for directions of which nothing is known.
+    Empirical Bayes: P is a multiple of the identity (except the intercept's entry) plus deviations, whose size is estimated.
+    So the draws do not mistake noise for directions without information.
 
     Parameters
     ----------
     noisy : ndarray of shape (d, d)
         P̂.
     noise_std : float
-        On its diagonal; ÷ √2 elsewhere.
+        Of the noise on the diagonal; ÷ √2 elsewhere.
     has_intercept : bool
         Whether the last coordinate is the intercept's.
     """
@@ -111,14 +111,14 @@ def precision_draws(
     level = np.diagonal(noisy).copy()
     level[:n_features] = level[:n_features].mean()
     deviations = noisy - np.diag(level)
-    n_free = d * (d + 1) // 2 - 1 - has_intercept  # deviations that the levels leave
+    n_free = d * (d + 1) // 2 - 1 - has_intercept  # degrees of freedom of the deviations
     level_std = np.full(d, noise_std)
     level_std[:n_features] /= np.sqrt(n_features)
     for _ in range(_N_DRAWS if noise_std > 0.0 else 1):
         upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
         noise = noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
         shifts = level_std * np.append(np.full(n_features, rng.standard_normal()), rng.standard_normal(d - n_features))
-        # variance of deviations and noise together, as far as so few numbers tell
+        # draw of the variance of deviations and noise together, which few numbers determine only roughly
         total = (deviations**2).sum() / rng.chisquare(n_free) if n_free > 0 else np.inf
         share = max(0.0, 1.0 - noise_std**2 / total) if noise_std > 0.0 else 1.0
         drawn = np.diag(level + (1.0 - share) * shifts) + share * deviations + np.sqrt(share) * noise
@@ -177,7 +177,7 @@ class _Curvature:
             directions = np.stack([np.eye(d)[-1] / constant, mu], axis=1)  # xᵀU = (1, ψ)
             images = precision @ directions
             seen = directions.T @ images  # Σ ω (1, ψ)(1, ψ)ᵀ
-        else:  # without a constant Σ ω is taken from rows of norm 1, and E ψ as 0
+        else:  # without a constant, assume rows of norm 1 for Σ ω, and E ψ = 0
             images = np.stack([np.zeros(d), precision @ mu], axis=1)
             seen = np.diag([np.trace(precision), mu @ images[:, 1]])
         total = max(seen[0, 0], 1e-300)
@@ -218,7 +218,7 @@ def _unweighted(mean: float, square: float) -> tuple[float, float]:
 
 
 def _positive(matrix: np.ndarray, least: float) -> np.ndarray:
-    """With eigenvalues of at least this share of the largest."""
+    """The matrix with eigenvalues raised to at least the share ``least`` of the largest."""
     values, vectors = eigh(0.5 * (matrix + matrix.T))
     values = np.maximum(values, max(least * values.max(), 1e-12))
     return (vectors * values) @ vectors.T

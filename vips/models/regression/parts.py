@@ -15,7 +15,7 @@ __all__ = ["classification_scores", "coefficient_parts", "count_scores"]
 
 
 def coefficient_parts(model, posterior, columns: list[str]) -> list[Part]:
-    """Coefficients, and their prior precision where that is learnt."""
+    """Coefficients, and their prior precision if it is learnt."""
     parts = [Part("coefficients", posterior, _coefficient_label(model, columns), columns)]
     if isinstance(model.prior, tuple):
         alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
@@ -71,7 +71,7 @@ class _Ranking:
         self._starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1]))  # of groups of equal scores
 
     def auc(self, counts: np.ndarray) -> np.ndarray:
-        """Share of pairs of a positive and a negative record in the right order, ties for half."""
+        """Share of pairs of a positive and a negative record that are in the right order; ties count half."""
         counts = counts[:, self._order]
         positive, negative = (
             np.add.reduceat(counts * own, self._starts, axis=1) for own in (self._positive, ~self._positive)
@@ -82,5 +82,5 @@ class _Ranking:
 
 
 def _r_squared(counts: np.ndarray, truth: np.ndarray, errors: np.ndarray) -> np.ndarray:
-    truth = truth - truth.mean()  # what is squared is then small
+    truth = truth - truth.mean()  # keeps the squares small
     return 1.0 - divided(average(counts, errors), average(counts, truth**2) - average(counts, truth) ** 2)

@@ -1,4 +1,4 @@
-"""Coefficients of a regression: their prior, their posterior, and the probabilities that it predicts.
+"""Coefficients of a regression: their prior and their posterior.
 
 w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output.
 """
@@ -21,11 +21,11 @@ _LOG_2PI = np.log(2.0 * np.pi)
 
 
 class _Learnt:
-    """What a step hands to the next one beside the coefficients; all of it released.
+    """Values that a step passes to the next one besides the coefficients; all of them released.
 
-    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: steps that this posterior has seen; ``path``,
-    ``totals``: where the last of them looked, and the averages of noisy totals of residuals after them, shape (n_outputs,
-    n_kept, d), in coordinates of the design.
+    ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``path``,
+    ``totals``: coefficients at which the last steps were computed, and the averages of noisy totals of residuals after them,
+    shape (n_outputs, n_kept, d), in coordinates of the design.
     """
 
     alpha_shape: np.ndarray
@@ -61,7 +61,7 @@ class CoefficientPosterior(_Learnt, Gaussian):
     step : int
         Steps that this posterior has seen.
     path, totals : array of shape (n_outputs, n_kept, d), optional
-        Where the last steps looked, and the averaged noisy totals of residuals after them.
+        Coefficients at which the last steps were computed, and the averaged noisy totals of residuals after them.
     """
 
     def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None) -> None:
@@ -70,7 +70,7 @@ class CoefficientPosterior(_Learnt, Gaussian):
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
-    """As :class:`CoefficientPosterior`, with independent coefficients: precision of the shape of the mean."""
+    """As :class:`CoefficientPosterior`, with independent coefficients: ``precision`` has the shape of the mean."""
 
     def __init__(self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None) -> None:
         super().__init__(mean, precision)
@@ -107,8 +107,8 @@ class CoefficientPrior:
         """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept.
 
         ``share`` and ``unknown``, both of shape (n_outputs, d), correct E w² for noise: the share of the mean that is signal,
-        and a variance that a view leaves out. Without noise they are 1 and 0. A coefficient that noise hides tells nothing
-        about α, neither by what noise makes of it nor by the short steps that keep it near 0.
+        and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
+        information about α, although noise moves it and short steps keep it near 0.
         """
         means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.var)
         squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)

@@ -10,8 +10,8 @@ b_nj, κ_nj           Pólya-Gamma shape and linear coefficient of the likelihoo
 r_nj                 κ - ω ψ, the residual (κ itself with statistics as in the paper)
 ===================  =================================================================================
 
-Squared norm of a record: ‖x‖² Σ_j r_j² + ‖x xᵀ‖² Σ_j ω_j², where ‖x xᵀ‖ is ‖x‖², or √Σ_i x_i⁴ for a diagonal precision. A
-diagonal one has two more blocks, ω x and ω: (‖x‖² + 1) Σ_j ω_j².
+Squared norm of a record: ‖x‖² Σ_j r_j² + ‖x xᵀ‖² Σ_j ω_j², where ‖x xᵀ‖ is ‖x‖², or √Σ_i x_i⁴ for a diagonal precision. With a
+diagonal precision there are two more blocks, ω x and ω, which add (‖x‖² + 1) Σ_j ω_j².
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from vips.statistics import Block, RecordStatistics
 
 __all__ = ["PartedStatistics", "RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "outer_sums"]
 
-# A row of an array with a smaller share of entries that are not 0 is worked on as CSR. Each row decides for itself: rounding
-# differs between the two ways, and must not depend on other rows.
+# A row of an array with a smaller share of non-zero entries is handled as CSR. This is decided row by row: the two ways round
+# differently, and the rounding of a row must not depend on other rows.
 _SPARSE_BELOW = 0.25
-# Stored entries for which a second thread is worth its start.
+# Least number of stored entries for which a second thread saves time.
 _LEAST_WORK = 200_000
-# Norms are float64 sums of positive terms; a row that was scaled to norm F has it up to a few roundings.
+# Norms are float64 sums of positive terms; a row that was scaled to norm F has that norm up to a few roundings.
 _ROUNDING = 1.0 + 4e-9
 
 
@@ -49,7 +49,7 @@ def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray |
     feature_norm, intercept : float
         Public.
     n_stored : ndarray of shape (n_records,), optional
-        Entries of each row of an array that are not 0, from :func:`count_entries`: then CSR is given for the array.
+        Number of non-zero entries of each row of an array, from :func:`count_entries`: the result is then CSR.
 
     Returns
     -------
@@ -74,14 +74,14 @@ def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray |
 
 
 def count_entries(X: np.ndarray) -> np.ndarray:
-    """Entries of each row of an array that are not 0."""
+    """Number of non-zero entries of each row of an array."""
     counts = np.empty(len(X), np.int64)
     kernels.count_stored(X, counts)
     return counts
 
 
 def better_as_csr(n_stored: np.ndarray, n_features: int) -> np.ndarray:
-    """Which rows are better worked on as CSR, one boolean each."""
+    """Whether each row is handled faster as CSR."""
     return n_stored < _SPARSE_BELOW * n_features
 
 
@@ -116,7 +116,7 @@ class PartedStatistics(RecordStatistics):
         return self._scattered([part.norms(blocks) for _, part in self._parts])
 
     def bounds(self) -> np.ndarray:
-        """As of the parts."""
+        """Bounds of the records, from their parts."""
         return self._scattered([part.bounds() for _, part in self._parts])
 
     def _scattered(self, values: list[np.ndarray]) -> np.ndarray:
@@ -192,7 +192,7 @@ class RegressionStatistics(RecordStatistics):
         return norms * _ROUNDING
 
     def _outer_norms(self) -> np.ndarray:
-        """‖x xᵀ‖, of its diagonal if only that is summed."""
+        """‖x xᵀ‖, or the norm of its diagonal if only the diagonal is summed."""
         if not self._diagonal:
             return np.square(self._lengths)
         if not sp.issparse(self._rows):
@@ -211,7 +211,7 @@ class RegressionStatistics(RecordStatistics):
         return self._shaped({"linear": linear, "precision": outer_sums(rows, weighted)})
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        """As in the base class; fast for CSR rows, whose E-step is a function of each record alone, to the last bit."""
+        """As in the base class, but faster for CSR rows, whose E-step is a function of each record alone, to the last bit."""
         if not sp.issparse(self._rows):
             return super().rounded_sum(weights, blocks, lattice)
         rows, weights, residual, precision = self._present(weights)
@@ -241,7 +241,7 @@ class RegressionStatistics(RecordStatistics):
         return (self._linear * self.predictor - self._shape * log_two_cosh).sum(axis=1)
 
     def _shaped(self, sums: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """One output has no axis for it."""
+        """Sums of one output without the axis of outputs."""
         return {name: value[0] if self.residual.shape[1] == 1 else value for name, value in sums.items()}
 
     def _present(self, weights: np.ndarray):
@@ -259,7 +259,7 @@ def outer_sums(rows, weights: np.ndarray) -> np.ndarray:
 
 
 def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:
-    """Σ_n w_n x_n x_nᵀ; with a ``unit`` each record's share in whole units: numbers far below 2⁵³, so exact."""
+    """Σ_n w_n x_n x_nᵀ; with a ``unit``, each record's share in whole units: sums far below 2⁵³ are exact."""
     d = rows.shape[1]
     total = np.zeros((d, d))
     arguments = (rows.indptr, rows.indices, rows.data, np.ascontiguousarray(weights))
@@ -273,7 +273,7 @@ def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = Non
 
 
 def _times_rowwise(matrix, other: np.ndarray) -> np.ndarray:
-    """Each row a function of that row alone, to the last bit; SciPy sums a row's entries in their order."""
+    """Product whose rows depend on that row of ``matrix`` alone, to the last bit; SciPy adds a row's entries in order."""
     return matrix @ other if sp.issparse(matrix) else rowwise_product(matrix, other)
 
 

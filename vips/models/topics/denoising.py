@@ -1,11 +1,11 @@
-"""What private LDA does about the noise: denoise the counts, and scale words before they are clipped.
+"""How private LDA reduces the effect of noise: it denoises the counts, and scales words before the clip.
 
-Both use public numbers only: the noisy average, and the exact standard deviation of the noise in it. How well they do,
-and how their constants were chosen, is in docs/lda.md.
+Both use public numbers only: the noisy average, and the exact standard deviation of the noise in it. docs/lda.md shows how well
+they work, and how their constants were chosen.
 
-Denoising is empirical Bayes. A noisy count is ``c = μ + N(0, s²)``; the true count μ is exponential around the value
-``m`` that independence of topic and word would give, times 0.1 (the word is not the topic's), 1, or 10 (it is typical of
-the topic). The shares of the three are fitted to the noisy counts.
+Denoising is empirical Bayes. A noisy count is ``c = μ + N(0, s²)``. With ``m`` the count under independence of topic and word,
+the true count μ is exponential with mean 0.1 m (the topic does not use the word), m, or 10 m (the word is typical of the
+topic). The shares of the three are fitted to the noisy counts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["LARGEST_SCALE", "denoise_counts", "scale_words"]
 _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
 _LEAST = 1e-3  # m is at least this many standard deviations of the noise
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
-_CELLS = 50_000  # as many cells as the common shares are fitted on
+_CELLS = 50_000  # number of cells on which the common shares are fitted
 _WORDS_AT_A_TIME = 128
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 3.0  # public bound on c_v; words reach it only in vocabularies that are nearly all rare
@@ -36,7 +36,7 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contra
 def _mills_polynomial() -> np.ndarray:
     """Mills' ratio M(u) = (1 - Φ(u))/φ(u), u ≥ 0, is (1.25 + u)⁻¹ times this polynomial of (u - 5)/(u + 5), to 1e-14.
 
-    From the highest power on. SciPy's ``erfcx`` is called for each number; this is vectorised, and a step needs millions.
+    Highest power first. A step needs millions of values: this is vectorised, whereas SciPy calls ``erfcx`` for each number.
     """
 
     def smooth(t):
@@ -79,7 +79,7 @@ def scale_words(words: np.ndarray) -> np.ndarray:
     """Scale c_v of each word's column in the sum, from denoised totals: frequency^(-¼).
 
     A document's norm is dominated by its frequent words, which noise hardly hurts. Scaled down, they leave more of the
-    clip norm to the others. The mean of c² over words as they occur is 1, so that the clip norm keeps its meaning.
+    clip norm to the others. The mean of c², weighted by frequency, is 1, so that the clip norm keeps its meaning.
     """
     frequency = np.maximum(words / words.mean(), _RAREST)
     scale = frequency**-0.25
@@ -115,7 +115,7 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
 def _components(noisy, prior_mean) -> tuple[np.ndarray, np.ndarray]:
     """Posterior mean under each exponential, and the likelihood of c under it, up to a factor common to all.
 
-    Everything in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
+    Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
     μ ≥ 0, with z = c - 1/m. Its mean is z + φ(z)/Φ(z), and the likelihood of c is Φ(z)/φ(z)/m up to a factor that does not
     depend on m.
     """
@@ -129,7 +129,7 @@ def _components(noisy, prior_mean) -> tuple[np.ndarray, np.ndarray]:
 
 @_jit
 def _fill_exponents(noisy, prior_mean, z, decay, share):
-    """z, the exponent of √(2π) φ(z) for positive z, and that of its inverse, with the largest one taken off."""
+    """z, the exponent of √(2π) φ(z) for positive z, and that of its inverse, minus the largest one."""
     for i in range(len(noisy)):
         largest = 0.0
         for j in range(len(_MEANS)):

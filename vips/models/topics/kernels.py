@@ -19,13 +19,13 @@ c_v          ``word_scale``              public scale of a word's column in the 
 The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_v s_kv``; it is never stored.
 Dividing a word's weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
 
-A document's words are handled in tiles of ``TILE``, stored topic by topic. Its topics are looked up in a list of those that
-are active, and the words of a tile are in registers (``vips._compute.lanes``) while their topics are gone through.
+A document's words are handled in tiles of ``TILE``, stored topic by topic. A kernel loops over a list of the active topics, and
+keeps the words of a tile in registers (``vips._compute.lanes``) meanwhile.
 """
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of lanes.py and digamma.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version d8ed1574
 import numpy as np
 
 from vips._compute.lanes import WIDTH, add_products, divide, load, multiply_add, spread, store, total, widen, zeros
@@ -57,13 +57,13 @@ def fill_word_weights(concentration, totals, start, stop, word_weights, log_scal
 
 @inline
 def _place(j, n_topics):
-    """Where word j of the first topic is in the tiles; that of topic k is k · TILE further on."""
+    """Index in the tiles of word j of the first topic; that of topic k is k · TILE larger."""
     return (j - j % TILE) * n_topics + j % TILE
 
 
 @inline
 def _fill_tiles(words, n, word_weights, tiles, eight):
-    """The weights of a document's words. What is left of its last tile is filled with its own words, or with ones."""
+    """The weights of a document's words. The rest of its last tile is filled with its own words, or with ones."""
     n_topics, ends = word_weights.shape[1], (n + TILE - 1) // TILE * TILE
     for j in range(0, n, WIDTH):
         last = n - 1 - j
@@ -148,8 +148,8 @@ def _rough_log(ratio):
 def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first, second):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
-    A step along the direction in which the updates creep; it only chooses where the next plain update starts,
-    so fixed points and the stopping rule are those of the plain iteration, and rough logarithms do.
+    A long step along the direction of slow updates. It only chooses where the next plain update starts, so fixed points and the
+    stopping rule are those of the plain iteration, and rough logarithms suffice.
     """
     tiny = 1e-300
     for i in range(n_active):
@@ -165,7 +165,7 @@ def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first,
         first_square += mass * first[i] ** 2
         second_square += mass * second[i] ** 2
     if not (first_square > second_square > 0.0):
-        return  # the iterates do not creep: nothing to gain (and NaN ends here)
+        return  # the updates are not slow: nothing to gain (NaN returns here, too)
     length = min(np.sqrt(first_square / second_square), 8.0)
     for i in range(n_active):
         step = 2.0 * (length - 1.0) * first[i] + (length * length - 1.0) * second[i]
@@ -189,7 +189,7 @@ def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first,
 def _finish(tiles, n, counts, words, word_scale, weights, ratios, some_ratios, some_squares):
     """Ratios of a document's words, and the square of the norm of its statistic.
 
-    Both are from the very numbers that ``sum_weighted`` sums, the square in double precision.
+    Both are computed from exactly the numbers that ``sum_weighted`` sums, the square in double precision.
     """
     n_topics = len(weights)
     square = 0.0
@@ -216,8 +216,8 @@ def infer_documents(
 ):  # fmt: skip
     """E-step of the documents ``start`` to ``stop``; fills the last four arguments.
 
-    Topics that a document has left (γ_k - α below a tenth of ``tol``) are skipped while the others settle. Convergence
-    is declared only after an update over all topics that moves γ by less than ``tol`` on average.
+    Topics that a document no longer uses (γ_k - α below a tenth of ``tol``) are skipped while the others converge. A document
+    has converged only after an update over all topics that moves γ by less than ``tol`` on average.
 
     ``norms[d]`` is ``sqrt(Σ_v c_v² Σ_k s_kv²)`` with c = ``word_scale``.
     """
@@ -273,8 +273,10 @@ def infer_documents(
                         kept += 1
                 n_active = kept
 
-        own = ratios[indptr[d] : indptr[d + 1]]
-        norms[d] = np.sqrt(_finish(tiles, n, padded_counts, words, word_scale, weights, own, some_ratios, some_squares))
+        document_ratios = ratios[indptr[d] : indptr[d + 1]]
+        norms[d] = np.sqrt(
+            _finish(tiles, n, padded_counts, words, word_scale, weights, document_ratios, some_ratios, some_squares)
+        )
         for k in range(n_topics):
             doc_topic[d, k] = gamma[k]
             topic_weights[d, k] = weights[k]

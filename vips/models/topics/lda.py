@@ -60,18 +60,18 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     document_length : int or None
-        If given, every training document is brought to this many words. None leaves documents as they are.
+        If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}
-        How: by drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
+        By drawing words with replacement (as in the paper; the draws are a fixed function of the document), or by
         multiplying counts.
     max_doc_update_iter : int
-        Most updates of one document's topic shares in an E-step. They are accelerated, and more of them did not improve
-        held-out perplexity (docs/lda.md).
+        Maximum number of updates of one document's topic shares in an E-step. They are accelerated; a larger maximum did not
+        improve held-out perplexity (docs/lda.md).
     mean_change_tol : float
         A document has converged when an update moves γ by less than this on average. With 0, ``max_doc_update_iter`` updates.
     on_invalid : {"drop", "raise"}
-        What a private fit does with a defective document (NaN, infinite, negative or fractional counts): count it for
-        nothing, or stop. The latter is outside the guarantee. Non-private fits refuse negative and non-finite counts.
+        What a private fit does with a defective document (NaN, infinite, negative or fractional counts): ignore it,
+        or stop. The latter is outside the guarantee. Non-private fits refuse negative and non-finite counts.
     dtype : {numpy.float32, numpy.float64}
         Of the E-step's iteration; sums are always double precision.
     random_state : int, Generator, RandomState or None
@@ -144,7 +144,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
-        """Everything that can be wrong in the constructor, before the documents are touched."""
+        """Check all constructor arguments, before the documents are read."""
         check_integer("n_components", self.n_components)
         check_integer("max_doc_update_iter", self.max_doc_update_iter)
         if self.document_length is not None:
@@ -274,8 +274,8 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         return 7.0
 
     def max_norm(self) -> float:
-        """``document_length`` (all words of a document equal, in one topic) times the largest scale of a word in a private
-        fit; ``inf`` without a document length."""
+        """``document_length`` times the largest scale of a word in a private fit: the norm of a document that repeats one word
+        of one topic. ``inf`` without a document length."""
         if self.document_length is None:
             return np.inf
         return self.document_length * (LARGEST_SCALE if self.is_private else 1.0)
@@ -289,7 +289,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         prior = Dirichlet(np.full(posterior.concentration.shape, self._topic_word_prior()))
         return float(documents - posterior.kl(prior).sum())
 
-    # -- what users call ----------------------------------------------------------------------------------------
+    # -- methods for users --------------------------------------------------------------------------------------
 
     def transform(self, X) -> np.ndarray:
         """Expected topic shares E[θ] of documents, shape (n_documents, n_components); rows sum to 1."""
@@ -307,7 +307,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ``"bound"``: ``exp(-Σ_d L_d / Σ_dv n_dv)`` with ``L_d ≤ log p(document | λ)`` the evidence lower bound of a
             document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26.
         random_state : int or Generator
-            Of the halves.
+            Seeds the choice of the halves.
 
         Returns
         -------

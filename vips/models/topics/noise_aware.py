@@ -6,13 +6,13 @@ symbol     meaning
 ĉ          averaged noisy totals of expected counts, noise of known deviation s_v in word v
 c          the totals without noise
 φ_dvk      share of topic k in word v of document d, ∝ θ_dk β_kv
-I_v        Σ_d n_dv φ_dv φ_dvᵀ, K × K: what documents tell of log β_v once it is not known which topic a word is from
+I_v        Σ_d n_dv φ_dv φ_dvᵀ, K × K: information of the documents about log β_v when the topics of words are unknown
 =========  ==================================================================================================
 
-Totals are computed from noisy topics: where topics share a word, an error in one moves words of the next step's totals to it,
-and comes back. At the fixed point noise ε_v has moved the totals by C_v I_v⁻¹ ε_v with C_v = diag(c_v): for a word of one
-topic I_v = C_v and nothing is amplified. The same matrix says how much less is known than if words had their topics
-written on them: Cov c_v = C_v I_v⁻¹ C_v in place of C_v (Louis 1982). Shares θ of documents are drawn from their prior.
+Totals are computed from noisy topics: if topics share a word, an error in its probability changes how the next step assigns the
+word to topics, and so feeds back. At the fixed point noise ε_v has moved the totals by C_v I_v⁻¹ ε_v with C_v = diag(c_v): for
+a word of one topic I_v = C_v and nothing is amplified. The same matrix gives the uncertainty that remains because the topics of
+words are unknown: Cov c_v = C_v I_v⁻¹ C_v in place of C_v (Louis 1982). Shares θ of documents are drawn from their prior.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["noise_aware_topics"]
 
 _N_DOCUMENTS = 128
 _WORDS_AT_A_TIME = 64
-# Counts that a word is taken to have beyond those seen, so that I_v can be inverted.
+# Pseudo-counts that are added for each word, so that I_v can be inverted.
 _LEAST_COUNT = 1.0
-# Deviations of noise up to which moments are tabulated.
+# Moments are tabulated up to this many standard deviations of the noise.
 _FAR = 25.0
 
 
@@ -47,7 +47,7 @@ def noise_aware_topics(
         Denoised ĉ, where C and φ are taken.
     """
     shares = np.random.default_rng(0).dirichlet(np.full(len(noisy), max(doc_topic_prior, 1e-3)), _N_DOCUMENTS)
-    # what is left of the noise in a count that cannot be below 0
+    # share of the noise variance that remains in a count that cannot be below 0
     believed = np.minimum(_count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2, 1.0)
     known = counts + _LEAST_COUNT
     probabilities = known / known.sum(axis=1, keepdims=True)
@@ -65,7 +65,7 @@ def _count_moments(noisy: np.ndarray, noise_std: np.ndarray, prior: float) -> tu
     z = noisy / noise_std
     grid = np.linspace(-_FAR, _FAR, 2001)
     mean, var = (np.interp(z, grid, values) for values in _standard_moments(grid, prior))
-    # further off, to leading order in 1/z: Gamma(η, |z|) on the left, N(z - (1 - η)/z, 1) on the right
+    # outside the table, to leading order in 1/z: Gamma(η, |z|) on the left, N(z - (1 - η)/z, 1) on the right
     near, left = np.abs(z) <= _FAR, z < 0.0
     off = np.where(near, np.inf, np.abs(z))
     mean = np.where(near, mean, np.where(left, prior / off, z - (1.0 - prior) / off))

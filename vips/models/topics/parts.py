@@ -24,7 +24,7 @@ def _word_of_topic(words: list[str], index: tuple[int, ...]) -> str:
 
 
 def topics_in_order(posterior, order: np.ndarray):
-    """Of whatever kind the posterior is."""
+    """The posterior, of either kind, with its topics in another order."""
     if isinstance(posterior, Draws):
         return Draws(posterior.draws[:, order])
     if isinstance(posterior, ScaledDirichlet):

@@ -21,7 +21,7 @@ _ROUNDING = 1.0 + 1e-7
 
 
 class TopicPosterior(Dirichlet):
-    """Posterior of the topics, and how the next E-step scales what it releases. All of it is public.
+    """Posterior of the topics, and the scales of the next E-step's statistics. All of it is public.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class TopicPosterior(Dirichlet):
     word_scale : array of shape (n_words,), optional
         c: the next E-step sums ``c_v s_kv`` instead of ``s_kv``. Default 1.
     average_scale : array of shape (n_words,), optional
-        The running average of the scales that were used so far: what the running average of totals is to be divided by.
+        The running average of the scales that were used so far. The running average of totals is divided by it.
     step : int
         Steps that this posterior has seen.
     """
@@ -86,7 +86,7 @@ def canonical(documents) -> sp.csr_array:
 def without_zeros(indptr, words, counts) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Row pointers, words and counts of the words that occur.
 
-    A stored zero is no word: its ratio could be 0/0, where the only topic of the word is one that the document has left.
+    Stored zeros are removed: their ratio r_v could be 0/0, if the document does not use the word's only topic.
     """
     if counts.all():
         return indptr, words, counts
@@ -113,7 +113,7 @@ def valid_documents(documents, n_words: int, integers: bool) -> np.ndarray:
 
 
 def _within(values: np.ndarray, end: float) -> bool:
-    """Whether all of them are at least 0 and below ``end``. Extremes are NaN if one of them is."""
+    """Whether all values are at least 0 and below ``end``; False if one is NaN, because then the extremes are NaN."""
     return len(values) == 0 or bool(values.min() >= 0 and values.max() < end)
 
 
@@ -125,9 +125,9 @@ class DocumentStatistics(RecordStatistics):
     documents : CSR of shape (n_documents, n_words), in canonical format
     posterior : TopicPosterior
     prior, tol, max_iter : float, float, int
-        Doc-topic concentration α; mean change of γ at which a document has converged; most updates of one document.
+        Doc-topic concentration α; mean change of γ at which a document has converged; maximum number of updates of a document.
     dtype : float32 or float64
-        Of the iteration. Norms and sums are float64.
+        Dtype of the iteration. Norms and sums are float64.
 
     Attributes
     ----------
@@ -188,7 +188,7 @@ class DocumentStatistics(RecordStatistics):
         return {"topic_word": total.T.astype(np.int64)}
 
     def _work_by_word(self) -> np.ndarray:
-        """Cumulative; counted on a sample of the words, which is enough to share the work fairly."""
+        """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
         work = np.bincount(self._indices[::64], minlength=len(self._word_weights))
         return np.concatenate([[0], np.cumsum(work)])
 
@@ -207,7 +207,7 @@ class DocumentStatistics(RecordStatistics):
         from_words = np.asarray(documents.sum(axis=1)).ravel()
         n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
         theta = Dirichlet(gamma)
-        # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ is still to come, once per word
+        # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ must be added, once per word
         constant = -psi(gamma.sum(axis=1))
         prior = Dirichlet(np.full(gamma.shape, self._prior))
         return from_words + n_words * constant - theta.kl(prior)

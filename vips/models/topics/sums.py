@@ -1,8 +1,8 @@
-"""Numba kernels of what LDA does to documents before its E-step, and of its sums over them. Names as in ``kernels.py``."""
+"""Numba kernels of LDA: preparation of documents before the E-step, and sums over documents. Names as in ``kernels.py``."""
 
 from __future__ import annotations
 
-# numba looks for changes in this file only, and not in what it inlines of lanes.py and digamma.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py and digamma.py: version d8ed1574
 import numpy as np
 
 from vips.models.topics.digamma import inline, jit
@@ -14,7 +14,9 @@ CACHED = 32_768  # entries of a sum that are added to at a time: 256 KiB
 def find_canonical(indptr, indices, is_canonical):
     """Whether the words of each document are sorted, none of them twice."""
     for d in range(len(is_canonical)):
-        words = indices[indptr[d] : indptr[d + 1]]  # of a slice, unlike of places in the whole, this is vectorised
+        words = indices[
+            indptr[d] : indptr[d + 1]
+        ]  # the compiler vectorises over a slice, not over indices of the whole
         later, earlier = words[1:], words[: len(words) - 1]
         is_sorted = True
         for j in range(len(later)):
@@ -24,7 +26,7 @@ def find_canonical(indptr, indices, is_canonical):
 
 @inline
 def _first_entries(indptr, indices, first_word):
-    """Where each document's entries of words from ``first_word`` on begin. Its words are sorted."""
+    """Position of each document's first entry with a word from ``first_word`` on. Words of a document are sorted."""
     entries = np.empty(len(indptr) - 1, indptr.dtype)
     for d in range(len(entries)):
         entries[d] = indptr[d] + np.searchsorted(indices[indptr[d] : indptr[d + 1]], first_word)
@@ -38,7 +40,7 @@ def sum_weighted(
     """``total[k, v] = c_v B_kv Σ_d w_d r_dv θ̃_dk`` for the words ``first_word <= v < last_word``.
 
     A record of weight 0 is skipped, not multiplied. Each entry is summed in the order of the documents, so that the
-    result does not depend on how the words are divided, among threads or so that their sums stay in the cache.
+    result does not depend on how words are divided among threads and blocks that fit the cache.
     """
     n_topics = topic_weights.shape[1]
     entries, n_words = _first_entries(indptr, indices, first_word), max(1, CACHED // n_topics)
@@ -87,7 +89,7 @@ def resample_counts(indptr, indices, counts, length, resampled):
     """Draw ``length`` words with replacement from each document's bag of words, keeping its sparsity pattern.
 
     The draws come from a splitmix64 stream seeded by the document itself, so that they are a function of this record
-    alone: not of its neighbours, its position, or how often it has been looked at.
+    alone: not of its neighbours, its position, or the number of earlier calls.
     """
     golden = np.uint64(0x9E3779B97F4A7C15)
     first_mix, second_mix = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
