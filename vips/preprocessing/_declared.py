@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-__all__ = ["DeclaredTransformer", "column", "columns_of", "is_frame", "shortened"]
+__all__ = ["DeclaredTransformer", "column", "columns_of", "each_checked", "is_frame", "shortened"]
+
+T = TypeVar("T")
 
 
 class DeclaredTransformer(TransformerMixin, BaseEstimator):
@@ -116,6 +119,15 @@ def columns_of(X, declared: Mapping | Sequence) -> list:
         if names.count(name) != 1:
             raise ValueError(f"Column {name!r} is declared, but X has {names.count(name)} columns of that name.")
     return wanted
+
+
+def each_checked(declared, check: Callable[[object, str], T]) -> dict[object, T] | list[T] | None:
+    """``check(value, where)`` of every column, declared by name or by position; None if ``declared`` is neither."""
+    if isinstance(declared, Mapping) and declared:
+        return {name: check(value, f"column {name!r}") for name, value in declared.items()}
+    if isinstance(declared, Sequence | np.ndarray) and not isinstance(declared, str) and len(declared):
+        return [check(value, f"column {i}") for i, value in enumerate(declared)]
+    return None
 
 
 def column(X, key):

@@ -11,7 +11,7 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
-from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, shortened
+from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, shortened
 
 __all__ = ["PublicOneHotEncoder", "checked_categories"]
 
@@ -134,10 +134,9 @@ def _lists(categories: Mapping | Sequence) -> list[Sequence]:
 
 def checked_categories(categories) -> dict | list:
     """Categories by name or position, each list checked."""
-    if isinstance(categories, Mapping) and categories:
-        return {name: _checked_list(values, f"column {name!r}") for name, values in categories.items()}
-    if isinstance(categories, Sequence | np.ndarray) and not isinstance(categories, str) and len(categories):
-        return [_checked_list(values, f"column {i}") for i, values in enumerate(categories)]
+    checked = each_checked(categories, _checked_list)
+    if checked is not None:
+        return checked
     raise TypeError(
         "`categories` must be a mapping of column names to lists of categories, or a list with one list per column, got "
         f"{categories!r}."

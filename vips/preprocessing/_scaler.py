@@ -8,7 +8,7 @@ from numbers import Real
 
 import numpy as np
 
-from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, is_frame, shortened
+from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, is_frame, shortened
 
 __all__ = ["PublicScaler", "checked_bounds", "is_pair"]
 
@@ -103,10 +103,9 @@ def checked_bounds(bounds) -> dict[str, tuple[float, float]] | list[tuple[float,
     """Bounds as pairs of floats: by name, by position, or one for all columns."""
     if is_pair(bounds):
         return _checked_pair(bounds, "all columns")
-    if isinstance(bounds, Mapping) and bounds:
-        return {name: _checked_pair(pair, f"column {name!r}") for name, pair in bounds.items()}
-    if isinstance(bounds, Sequence | np.ndarray) and not isinstance(bounds, str) and len(bounds):
-        return [_checked_pair(pair, f"column {i}") for i, pair in enumerate(bounds)]
+    checked = each_checked(bounds, _checked_pair)
+    if checked is not None:
+        return checked
     raise TypeError(
         "`bounds` must be a mapping of column names to (low, high), a list with one pair per column, or one pair for all "
         f"columns, got {bounds!r}."
