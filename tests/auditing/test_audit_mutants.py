@@ -65,7 +65,11 @@ def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
     assert findings <= {finding.name for finding in report.failed}, str(report)
 
 
-@pytest.mark.parametrize("mutant", [mutants.noise_halved, mutants.noise_over_root_two], ids=lambda each: each.__name__)
+@pytest.mark.parametrize(
+    "mutant",
+    [pytest.param(mutants.noise_halved, marks=pytest.mark.slow), mutants.noise_over_root_two],
+    ids=lambda each: each.__name__,
+)
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
 def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation, monkeypatch):
     mutant(monkeypatch)

@@ -425,18 +425,12 @@ SCENARIOS = {
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork and kill -9")
 @pytest.mark.parametrize(
-    ("scenario", "number"),
+    "numbers",
     [
-        ("kills", 8),
-        ("exact_kills", 1),
-        ("races", 4),
-        ("full_disk", 4),
-        ("interrupts", 10),
-        ("double_interrupts", 10),
-        ("injected", 7),
-        ("forks", 3),
+        {"kills": 8, "exact_kills": 1, "full_disk": 4, "forks": 3},
+        {"interrupts": 10, "double_interrupts": 10, "injected": 7, "races": 4},
         *[
-            pytest.param(scenario, number, marks=pytest.mark.slow)
+            pytest.param({scenario: number}, marks=pytest.mark.slow)
             for scenario, number in [
                 ("kills", 200),
                 ("exact_kills", 2),
@@ -448,22 +442,29 @@ SCENARIOS = {
             ]
         ],
     ],
+    ids=" ".join,
 )
-def test_survives(scenario, number, tmp_path):
+def test_survives(numbers, tmp_path):
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.execution.test_fault_injection", scenario, str(number), str(tmp_path)],
+        [sys.executable, "-m", "tests.execution.test_fault_injection", json.dumps(numbers), str(tmp_path)],
         capture_output=True, text=True, cwd=ROOT, env=environment, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    result = json.loads(done.stdout)
-    if scenario == "kills":
-        assert result["kills"] == number
-        assert result["runs"] >= 1
-    if scenario == "interrupts":
-        assert result["stuck"] == 0
-        assert result["closed"] > number / 2
+    results = json.loads(done.stdout)
+    assert results.keys() == numbers.keys()
+    if "kills" in numbers:
+        assert results["kills"]["kills"] == numbers["kills"]
+        assert results["kills"]["runs"] >= 1
+    if "interrupts" in numbers:
+        assert results["interrupts"]["stuck"] == 0
+        assert results["interrupts"]["closed"] > numbers["interrupts"] / 2
 
 
 if __name__ == "__main__":
-    print(json.dumps(SCENARIOS[sys.argv[1]](int(sys.argv[2]), Path(sys.argv[3]))))
+    results = {}
+    for name, number in json.loads(sys.argv[1]).items():
+        folder = Path(sys.argv[2]) / name
+        folder.mkdir()
+        results[name] = SCENARIOS[name](number, folder)
+    print(json.dumps(results))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vips
-from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.persistence.stopping import Stop, arrays_of, stopped_after
 from vips import (
     LatentDirichletAllocation,
@@ -24,7 +24,11 @@ PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=6, clip_norm
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=() if case.name in REPRESENTATIVES else pytest.mark.slow) for case in CASES],
+    ids=lambda case: case.name,
+)
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible(case, noise, tmp_path):
     plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True, noise=noise)
