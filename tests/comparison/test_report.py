@@ -422,7 +422,7 @@ def test_numbers_sort_by_value_and_missing_ones_are_said():
 )
 def test_curves_have_the_mean_and_the_width_of_the_marginal(p):
     x, y = curve(marginals(p) if isinstance(p, DiagonalGaussian) else p)
-    density = y if isinstance(p, DiagonalGaussian) else y / x  # of x, from that of log x
+    density = y if isinstance(p, DiagonalGaussian) else y / x  # the density of x, from that of log x
     mass = np.trapezoid(density, x)
     mean = np.trapezoid(density * x, x) / mass
     assert y.max() == 1.0

@@ -297,7 +297,7 @@ def test_letters_and_lines_stand_out_in_light_and_dark(visit, scheme):
         assert contrast(report.style(line, "borderTopColor"), back) >= 3.0
 
 
-def test_prints_light_whatever_the_screen_and_without_what_is_for_the_screen(visit):
+def test_prints_light_on_every_screen_and_without_parts_for_the_screen(visit):
     report = visit("regression", color_scheme="dark")
     assert luminance(report.style("body", "backgroundColor")) < 0.1
     report.page.emulate_media(media="print", color_scheme="dark")

@@ -150,7 +150,7 @@ def _(printed, folder):
 def _(printed, folder):
     patients = stand_ins.generated_patients()
     test = split(QUICK_RECORDS, 0)[1]
-    best = best_auc(expit(patients.data @ patients.coef), patients.target, test)  # of all features; fitted are 100
+    best = best_auc(expit(patients.data @ patients.coef), patients.target, test)  # from all features; the fits use 100
     rows = rows_of(folder)
     assert {"non-private, diagonal", "non-private, full", "ours, diagonal", "ours, full", "DP-SGD"} < set(rows)
     assert all(0.1 < row["auc"][0] < best + 0.1 for row in rows.values())
@@ -171,7 +171,7 @@ def _(printed, folder):
 @check("blr_posterior")
 def _(printed, folder):
     (row,) = read_json(folder / "results.json")
-    assert row["mean"] < 0.3  # of draws with an error of 1/√n deviations
+    assert row["mean"] < 0.3  # the error of the draws is 1/√n deviations
     assert row["draws"] > 100
     assert all(
         0.75 < ratio < 1.1 for ratio in row["variational"]
@@ -233,7 +233,7 @@ def _(printed, folder):
     rows = {row["model"]: row for row in read_json(folder / "results.json")}
     assert len(rows) == 5
     proportions = rows["proportions"]
-    # of 48 intervals at 95 %, eight of each fit
+    # over 48 intervals at 95 %, eight of each fit
     assert proportions["coverage"]["noise-aware"][-1] > 0.75
     assert 0.7 < proportions["width"]["noise-aware ÷ oracle"] < 1.4
     for row in rows.values():

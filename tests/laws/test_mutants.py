@@ -401,7 +401,7 @@ MUTANTS = [
     (noise_stored_on_the_model, "noise_is_never_shared", "lda", "a noise draw was used twice"),
     (two_statistics_as_two_sampled_steps, "one_event_per_step", "beta-bernoulli", "not one event per step"),
     (full_batches_accounted_as_sampled, "one_event_per_step", "beta-bernoulli", "not one event per step"),
-    # which of the two messages comes depends on the samples, whose coins are not seeded
+    # the samples, whose coins are not seeded, decide which of the two messages comes
     (
         stops_on_a_private_quantity,
         "everything_else_is_public",

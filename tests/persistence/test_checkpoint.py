@@ -91,7 +91,7 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
     assert header["step"] == 6
     assert header["parameters"] == {"random_state": 5, "on_invalid": "drop"}
     assert "key" not in json.dumps(header)
-    assert "60" not in json.dumps(header)  # nor the number of records
+    assert "60" not in json.dumps(header)  # the number of records is not in it either
     np.testing.assert_array_equal(
         model.posterior_["a"],
         1.0 + np.maximum(vips.persistence.archive.read_archive(path, "checkpoint")[1]["average/heads"], 0),

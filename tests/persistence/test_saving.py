@@ -269,7 +269,7 @@ BOMBS = {
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a file without an end")
-def test_what_is_no_file_is_not_read():
+def test_devices_are_not_read():
     with pytest.raises(ValueError, match="device or a pipe"):
         vips.load("/dev/zero")
 

@@ -337,7 +337,7 @@ def in_thread(function):
 # -- models that come back from a worker ------------------------------------------------------------------------
 
 
-def test_what_comes_back_is_charged_here(ledger, elsewhere):
+def test_models_that_come_back_are_charged_here(ledger, elsewhere):
     with ledger:
         model = elsewhere(fit_model, BetaBernoulli(privacy=PLAN))
         assert model.privacy_.ledger["run"] == ledger.runs()[0].run

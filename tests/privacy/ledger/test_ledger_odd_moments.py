@@ -26,7 +26,7 @@ def fit_received():
 
 
 @needs_fork
-def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
+def test_a_forked_child_is_inside_the_block_also_for_plans_pickled_outside(ledger):
     """Like the process that forked it."""
     with ledger:
         with multiprocessing.get_context("fork").Pool(1) as pool:
@@ -36,7 +36,7 @@ def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
 
 
 @needs_fork
-def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside(ledger, other):
+def test_a_worker_that_outlives_its_block_is_outside_for_plans_from_outside(ledger, other):
     with ledger:
         pool = multiprocessing.get_context("fork").Pool(1)
     with pool:

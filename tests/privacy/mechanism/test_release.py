@@ -59,7 +59,7 @@ class Undoing(Mechanism):
         for name, block in self.blocks.items():
             rho, before = step_size[name], self.weights[name]
             self.weights[name] = np.append(before * (1.0 - rho), rho)
-            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # of z_t
+            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # weights of z_t
             found[name] = float(np.linalg.norm(own) * self.plan.noise_std() * block.scale / self.plan.sampling_rate)
         return found
 

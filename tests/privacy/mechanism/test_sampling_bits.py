@@ -265,7 +265,7 @@ def test_rounding_can_move_a_record_by_all_that_is_allowed():
         record = np.full(size, entry * lattice.unit)
         units = lattice.rounded(record, block)
         assert np.linalg.norm(record - units * lattice.unit) == pytest.approx(2.0**-10, rel=1e-12)
-    grown = norm(lattice, units)  # of a record of norm 1023/1024
+    grown = norm(lattice, units)  # the record has norm 1023/1024
     assert np.linalg.norm(record) == pytest.approx(1.0 - 2.0**-10, rel=1e-12)
     assert grown == pytest.approx(1.0, rel=1e-12)
     worst = np.full(size, np.nextafter(512.5, 513.0) * lattice.unit)
