@@ -1,3 +1,3 @@
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]  # of the project
+ROOT = Path(__file__).parents[1]  # the project's root

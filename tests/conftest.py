@@ -1,4 +1,4 @@
-"""Fixtures of the tests of audits, and of blocks of ledgers."""
+"""Fixtures for the tests of audits and of blocks of ledgers."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from vips import PrivacyLedger
 
 @pytest.fixture(scope="module")
 def one_thread():
-    """A pool of threads for ten records takes longer than the fits."""
+    """One thread only: for ten records a pool of threads takes longer than the fits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips._compute.threads.n_threads", lambda: 1)
         yield

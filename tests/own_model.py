@@ -1,4 +1,4 @@
-"""A model that is no part of vips: the mean of a normal distribution whose variance is known to be 1."""
+"""A model outside of vips: the mean of a normal distribution with known variance 1."""
 
 import numpy as np
 

@@ -33,7 +33,7 @@ def test_the_guarantee_names_a_test_for_every_assumption():
 
 
 def test_the_house_is_drawn_as_it_stands():
-    """Every folder and every public file of the package stands in the drawing, and nothing else does."""
+    """Every folder and every public file of the package is in the drawing, and nothing else is."""
     drawing = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("vips/\n")[1].split("experiments/")[0]
     drawn = re.findall(r"^ {2}(?: {2})?([a-z_]+(?:\.py|/))", drawing, flags=re.MULTILINE)
     rooms = [path for path in (ROOT / "vips").rglob("*") if path.is_dir() and (path / "__init__.py").exists()]
@@ -46,7 +46,7 @@ MODEL_METHODS = {"blocks", "initial", "valid_records", "expected_statistics", "t
 
 
 def lines_of_code(node) -> set[int]:
-    """Of a definition, without docstrings."""
+    """Lines of a definition, without docstrings."""
     lines = {
         number for inner in ast.walk(node) if hasattr(inner, "lineno") for number in (inner.lineno, inner.end_lineno)
     }
@@ -57,7 +57,7 @@ def lines_of_code(node) -> set[int]:
 
 
 def test_the_privacy_of_one_model_is_read_in_fewer_than_300_lines():
-    """Those of the classes' methods that the guarantee names: the plan's by name, the contract's of model and statistics."""
+    """Only some methods of a class count: for the plan those that the guarantee names, for the others the contract's."""
     text = (ROOT / "docs/guarantee.md").read_text(encoding="utf-8")
     section = text.split("## Reading the proof in the code")[1].split("##")[0]
     of_plan = set(re.findall(r"`(\w+)`[,)]", section))

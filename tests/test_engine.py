@@ -141,7 +141,7 @@ def test_only_public_facts_are_checked_before_a_private_fit():
 
 
 class Quoting:
-    """A column of numbers that cannot be read, and says why."""
+    """A column of numbers whose conversion fails with an error that quotes a value."""
 
     dtype = np.dtype(float)
 
@@ -150,7 +150,7 @@ class Quoting:
 
 
 @pytest.mark.parametrize("arguments", [(Quoting(),), (np.eye(3), Quoting())], ids=["X", "y"])
-def test_what_a_container_says_is_not_carried_along(arguments):
+def test_the_original_error_of_a_container_is_not_attached(arguments):
     with pytest.raises(TypeError, match="cannot be read as an array") as raised:
         check_data(*arguments)
     assert raised.value.__cause__ is None
@@ -168,7 +168,7 @@ def test_whether_a_dtype_is_refused_does_not_depend_on_the_records(n, container,
             pytest.skip("scipy has no such matrix")
     else:
         X = np.ones((n, 3), dtype)
-    error = ValueError if dtype is complex else TypeError  # as scikit-learn has it
+    error = ValueError if dtype is complex else TypeError  # as in scikit-learn
     with pytest.raises(error, match="X has dtype"):
         check_data(X)
     with pytest.raises(error, match="y has dtype"):
@@ -221,7 +221,7 @@ def test_pandas_types_whose_conversion_depends_on_values_are_refused():
 
 
 class SparseSums(BetaBernoulli):
-    """As one would write it for CSR, without a thought for columns that do not exist."""
+    """A naive model for CSR, which does not check for columns that do not exist."""
 
     valid_records = ConjugateExponentialModel.valid_records
 
@@ -232,7 +232,7 @@ class SparseSums(BetaBernoulli):
 @pytest.mark.parametrize("column", [4, 7, -1, 2**40])
 @pytest.mark.parametrize("dtype", [float, int])
 def test_a_column_that_does_not_exist_makes_its_record_defective(column, dtype):
-    """Its entry would end up in another record's row, or anywhere."""
+    """Otherwise its entry would be added to another record's row, or anywhere in memory."""
     X = sp.csr_array((np.ones(4, dtype), np.array([0, column, 1, 2]), np.arange(5)), shape=(4, 4))
     rows = np.eye(4)[[0, 1, 2]]
     plan = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1, clip_norm=10.0, reproducible_noise=True)

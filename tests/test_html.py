@@ -1,4 +1,4 @@
-"""What notebooks show: well-formed, labelled, and nothing of a name is taken for markup."""
+"""The HTML for notebooks is well-formed and labelled, and no text in it is taken for markup."""
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
@@ -33,7 +33,7 @@ def test_all_arguments_are_text():
 
 @pytest.mark.parametrize("name", KINDS)
 def test_privacy_reports(name):
-    """The same elements and attributes, whatever a report holds."""
+    """Text in a report changes no element and no attribute."""
     hostile = '<meta http-equiv="refresh" content="0;url=http://localhost:9/">'
     report, pages = KINDS[name], []
     for text in ("harmless", hostile):

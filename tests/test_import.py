@@ -1,4 +1,4 @@
-"""What ``import vips`` does, and what it leaves for later."""
+"""What ``import vips`` imports at once, and what it imports only on use."""
 
 import ast
 import subprocess
@@ -39,7 +39,7 @@ print(sum(kernel.stats.cache_misses.total() for kernel in kernels))
 
 
 def test_a_second_process_compiles_nothing():
-    in_a_new_process(FITS)  # fills the cache on disk where it is not filled yet
+    in_a_new_process(FITS)  # fills the cache on disk if needed
     hits, misses = map(int, in_a_new_process(FITS).split())
     assert hits > 0
     assert misses == 0
@@ -53,7 +53,7 @@ def test_every_name_is_there(name):
 
 @pytest.mark.parametrize("package", [vips, vips.models, vips.privacy.ledger], ids=lambda package: package.__name__)
 def test_type_checkers_see_the_same_names(package):
-    """What is imported in a stub is what it says is public."""
+    """A stub imports exactly the names in its ``__all__``."""
     tree = ast.parse(Path(package.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
     imported = [alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names]
     (names,) = [ast.literal_eval(node.value) for node in tree.body if isinstance(node, ast.Assign)]

@@ -1,4 +1,7 @@
-"""What may import what: read from the source, imports inside of functions included, those for type checkers left out."""
+"""Which modules may import which, read from the source.
+
+Imports inside functions count; imports for type checkers do not.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 import vips
 
 PACKAGE = Path(vips.__file__).parent
-# From below to above: a part imports parts that stand before it, of its own row none but itself.
+# From the lowest to the highest row. A part may import parts of lower rows, but no other part of its own row.
 LAYERS = [
     {"_compute", "_files", "_html", "_printable", "_unquoted", "_validation", "exceptions", "step_size"},
     {"data", "datasets", "expfam", "privacy"},
@@ -36,7 +39,7 @@ def sources() -> dict[str, ast.Module]:
 
 
 def imported(tree: ast.Module, modules) -> set[str]:
-    """Modules of vips that another one imports."""
+    """Modules of vips that a module imports."""
     ignored = {
         id(inner)
         for node in ast.walk(tree)
@@ -63,7 +66,7 @@ def imports_of_all() -> dict[str, set[str]]:
 
 
 def part_of(module: str) -> str:
-    """The room of the house: what follows ``vips.``"""
+    """The part of the package: the first name after ``vips.``"""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -84,7 +87,7 @@ def check_layers(imports) -> None:
 
 
 def check_families(imports) -> None:
-    """A family of models imports no other one; who works on models imports none of them."""
+    """A family of models imports no other family; other parts of the package import no family."""
     families = {path.name for path in (PACKAGE / "models").iterdir() if path.is_dir() and not path.name.startswith("_")}
     assert {"topics", "regression", "belief_networks", "proportions"} <= families
     for module, others in imports.items():

@@ -1,4 +1,4 @@
-"""A model from outside the package does what those inside do, and writes nothing for it but its contract."""
+"""A model outside the package can do what the package's models do; its author writes only the contract."""
 
 from pathlib import Path
 
@@ -63,7 +63,7 @@ def test_it_is_audited():
     assert report.passed, str(report)
 
 
-def test_a_posterior_that_nobody_knows_says_what_to_write(fitted):
+def test_the_error_for_an_unknown_posterior_says_what_to_write(fitted):
     class Odd(GaussianMean):
         def to_posterior(self, average, noise_std, previous):
             return {"total": average["total"], "count": average["count"]}

@@ -1,7 +1,7 @@
 """scikit-learn's own conformance suite, on every public estimator, without noise and private.
 
-The suite feeds tables of many widths, and labels of any kind. Where an estimator needs to know these beforehand, a subclass
-below says what is declared for the table at hand, and changes nothing else.
+The suite uses tables of many widths, and labels of any kind. Where an estimator needs these declared beforehand, a subclass
+below declares them for each table, and changes nothing else.
 """
 
 import numpy as np
@@ -24,15 +24,15 @@ from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder, 
 
 
 class AnyVocabulary(LatentDirichletAllocation):
-    """As many words as there are columns, though the fit is private."""
+    """The vocabulary is the number of columns, although the fit is private."""
 
     def check_parameters(self):
-        with pytest.raises(ValueError, match="`vocabulary` is required"):  # the last thing that is checked
+        with pytest.raises(ValueError, match="`vocabulary` is required"):  # the last check
             super().check_parameters()
 
 
 class AnyClasses(BayesianLogisticRegression):
-    """The classes are those of y, though the fit is private."""
+    """The classes are those of y, although the fit is private."""
 
     def _private_data(self, X, y):
         data = super()._private_data(X, y)
@@ -43,7 +43,7 @@ class AnyClasses(BayesianLogisticRegression):
 
 
 class OfCounts:
-    """Takes the labels of the suite, which are of any size, as small counts."""
+    """Turns the suite's labels, of any size, into small counts."""
 
     def fit(self, X, y=None, **arguments):
         return super().fit(X, _counts(y), **arguments)
@@ -70,7 +70,7 @@ def _counts(y):
 
 
 class OneHot(PublicOneHotEncoder):
-    """The same list for every column of the table."""
+    """The same list of categories for every column of the table."""
 
     def _of(self, X):
         return PublicOneHotEncoder(self.categories * X.shape[1])
@@ -102,7 +102,7 @@ NO_NOISE = PrivacyPlan.non_private(n_steps=3)
 
 
 def plan(n_steps=3):
-    """Little noise, the same each time, so that checks can compare two fits."""
+    """A plan with little noise, the same each time, so that checks can compare two fits."""
     return PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=n_steps, reproducible_noise=True)
 
 
@@ -110,12 +110,12 @@ def logistic(**settings):
     return AnyClasses(privacy=plan(), feature_norm=10.0, random_state=0, **settings)
 
 
-# Why a check cannot hold -> what it says then. A check that holds after all is a failure, too.
+# Why a check cannot hold -> what its error says. If a listed check holds after all, its test fails.
 NO_VALUE_RAISES = "no value of a record raises: the record counts for nothing"
 NO_ROWS = "zero rows are ordinary input: whether there is a record is private"
 NO_LISTS = "lists are refused: their dtype depends on their values"
-NO_OBJECTS = "object dtype is refused: what it is converted to depends on the values"
-NO_STRINGS = "labels that are strings are refused: what these are converted to depends on them"
+NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
+NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
 WORDS = {
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
@@ -149,7 +149,7 @@ PRIVATE_REGRESSOR = PRIVATE | {
 }
 OF_TABLES = {"check_estimators_empty_data_messages": NO_ROWS, "check_transformer_data_not_an_array": NO_LISTS}
 OF_NUMBERS = OF_TABLES | {"check_dtype_object": NO_OBJECTS}
-OF_ANYTHING = OF_TABLES | {"check_complex_data": NO_VALUE_RAISES}  # a value that is not declared gives zeros
+OF_ANYTHING = OF_TABLES | {"check_complex_data": NO_VALUE_RAISES}  # an undeclared value gives zeros
 
 # Estimators, and the checks that they are expected to fail.
 WITHOUT_NOISE = [
@@ -189,7 +189,7 @@ CASES = WITHOUT_NOISE + WITH_NOISE
 
 
 def _names():
-    """Number, whether there is noise, class, and of pipelines the classes of the steps."""
+    """Names of the cases: number, whether private, class, and the classes of a pipeline's steps."""
     for number, (estimator, _) in enumerate(CASES):
         steps = [step for _, step in getattr(estimator, "steps", [])]
         inner = "".join(f" {step if isinstance(step, str) else type(step).__name__}" for step in steps)

@@ -1,4 +1,4 @@
-"""Models of coins that do something more, and quick replays of them."""
+"""Models of coins that may leak something, and quick replays of their fits."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from vips.auditing.records import Table
 from vips.auditing.report import Finding
 from vips.auditing.surroundings import Surroundings
 
-# The log of the test run, say, in which other processes write while one of our audits watches.
+# Such as the log of the test run, to which other processes write while an audit of these tests watches.
 OPEN_BEFORE = files._open_for_writing().keys()
 
 
 class Coins(ConjugateExponentialModel):
-    """Sound. It is not that of the laws: audits compare everything in the module of a model."""
+    """A sound model. It is defined here, apart from the laws, because audits compare everything in a model's module."""
 
     def __init__(self, privacy=None, random_state=None):
         self.privacy = privacy
@@ -37,8 +37,8 @@ class Coins(ConjugateExponentialModel):
         return {"heads": np.maximum(average["heads"], 0.0)}
 
 
-def told(records) -> str:
-    """Something about the records; not their number, which is that of a filled chunk."""
+def summary_of(records) -> str:
+    """A text that depends on the records, but not on their number, because the engine fills up chunks."""
     return f"{records.sum():.6g}"
 
 

@@ -1,4 +1,4 @@
-"""Audits pass what is sound."""
+"""Audits pass sound models."""
 
 from __future__ import annotations
 

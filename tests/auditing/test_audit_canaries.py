@@ -39,7 +39,7 @@ DISCRETE = [
     ids=lambda plan: f"{plan.noise}, {plan.relation}, q = {plan.sampling_rate:g}, T = {plan.n_steps}",
 )
 def test_a_million_canaries_come_near_the_claim(plan):
-    """The claims for discrete noise are by Rényi divergences of whole orders, about a fifth above the truth."""
+    """The claims for discrete noise use Rényi divergences of integer orders, and are about a fifth above the truth."""
     bound = canary_bound(plan, 1_000_000, np.random.default_rng(0), CONFIDENCE)
     assert not bound.exceeded
     assert bound.ratio >= (0.68 if plan.noise == "discrete" else 0.85), f"{bound.bound:.3f} of {bound.claim:.3f}"
@@ -53,7 +53,7 @@ def test_one_canary_in_a_run_gives_the_same_bound_as_many():
 
 
 def test_scores_are_likelihood_ratios():
-    """E_B[L > threshold of e^L] = P_A: the ratio integrates to the other world's probabilities."""
+    """Scores are the log ratio of the densities of an outcome in the two worlds."""
     from scipy import stats
 
     plan = PrivacyPlan(noise_multiplier=1.3, sampling_rate=0.3, n_steps=1, clip_norm=1.0)

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class CentredInLargeChunks(BetaBernoulli):
-    """Fast code for many rows computes something else. ``exact_rows`` keeps the engine from filling up chunks."""
+    """A faster path for many rows gives another result. ``exact_rows`` keeps the engine from filling up chunks."""
 
     exact_rows = True
     threshold = 450

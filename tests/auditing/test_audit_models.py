@@ -1,4 +1,4 @@
-"""Audits reject models that break their promises, by the finding that names the fault."""
+"""Audits reject models that break their promises, with a finding that names the fault."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class NormsOnePercentTooSmall(BetaBernoulli):
 
 
 class CarriesLatentVariables(BetaBernoulli):
-    """A warm start: the E-step of a row begins where the row in its place ended, a batch ago."""
+    """A warm start: the E-step of a row begins where the row at its place in the last batch ended."""
 
     def expected_statistics(self, records, posterior):
         latent = 0.5 * records
@@ -59,7 +59,7 @@ class CountsRecords(BetaBernoulli):
 
 
 class VocabularyFromTheData(BetaBernoulli):
-    """Sums only the columns that somebody used."""
+    """Sums only as many columns as the records use."""
 
     def fit(self, X, y=None, **arguments):
         self.vocabulary_size = max(1, int(np.nansum((X != 0).any(axis=0))))
@@ -97,7 +97,7 @@ class Chatty(BetaBernoulli):
 
 
 class RoundsInTheChunk(BetaBernoulli):
-    """Rounds the sum instead of each record, which is no exact sum of anything."""
+    """Rounds the sum instead of each record, so that the sum is not exact."""
 
     class Statistics(DenseStatistics):
         def rounded_sum(self, weights, blocks, lattice):
@@ -136,7 +136,7 @@ def test_rounding_the_sum_matters_only_to_plans_that_round():
 
 
 def test_half_the_noise_is_too_little_for_neighbours_even_if_the_plan_is_replaced():
-    """A plan of one's own that adds less noise than it accounts for."""
+    """A user's plan that adds less noise than it accounts for."""
 
     class Generous(PrivacyPlan):
         def noise_std(self):

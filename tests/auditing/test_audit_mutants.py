@@ -1,4 +1,4 @@
-"""Audits reject broken copies of the library, by the finding that names the fault."""
+"""Audits reject broken copies of the library, with a finding that names the fault."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ MUTANTS = [
     ("mutant", "case", "plan", "findings"), MUTANTS, ids=[f"{mutant.__name__}-{case}" for mutant, case, _, _ in MUTANTS]
 )
 def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
-    """``plan`` is None where nothing statistical is needed."""
+    """``plan`` is None if no statistical check is needed."""
     look_only_for(findings, monkeypatch)
     mutant(monkeypatch)
     report = audited(BY_NAME[case], plan or SAMPLED, 0 if plan is None else 2000)
@@ -74,7 +74,7 @@ def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
 def test_too_little_noise_is_noticed_by_every_statistical_check(mutant, relation, monkeypatch):
     mutant(monkeypatch)
     plan = replace(FULL, relation=relation, noise_multiplier=1.0 if relation == "add_or_remove" else 2.0)
-    case = "beta-bernoulli" if relation == "add_or_remove" else "second moments"  # where opposites exist
+    case = "beta-bernoulli" if relation == "add_or_remove" else "second moments"  # where opposite records exist
     report = audited(BY_NAME[case], plan, n_runs=60_000)
     expected = {"noise: size", "one step of the model", "canary, one step", "canary, all steps"}
     assert expected <= {finding.name for finding in report.failed}, str(report)

@@ -1,4 +1,4 @@
-"""Audits find what a fit writes to streams, loggers, files and processes, where it depends on the records."""
+"""Audits find output to streams, loggers, files and processes that depends on the records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.auditing.leaky import Coins, replayed, told, with_e_step, with_step
+from tests.auditing.leaky import Coins, replayed, summary_of, with_e_step, with_step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -31,26 +31,28 @@ OWN_HANDLER.addHandler(logging.StreamHandler(sys.__stderr__))
 
 
 def in_a_thread(records):
-    thread = threading.Thread(target=print, args=(told(records),))
+    thread = threading.Thread(target=print, args=(summary_of(records),))
     thread.start()
     thread.join()
 
 
 SAYS = {
-    "print": lambda records: print(told(records)),
+    "print": lambda records: print(summary_of(records)),
     "a value": lambda records: print("large" if records.sum() > 70 else "small"),
-    "stderr": lambda records: sys.stderr.write(f"{told(records)}\n"),
-    "the first stderr": lambda records: sys.__stderr__.write(f"{told(records)}\n"),
-    "descriptor 1": lambda records: os.write(1, told(records).encode()),
-    "descriptor 2": lambda records: os.write(2, told(records).encode()),
-    "C": lambda records: C_LIBRARY.puts(told(records).encode()),
+    "stderr": lambda records: sys.stderr.write(f"{summary_of(records)}\n"),
+    "the first stderr": lambda records: sys.__stderr__.write(f"{summary_of(records)}\n"),
+    "descriptor 1": lambda records: os.write(1, summary_of(records).encode()),
+    "descriptor 2": lambda records: os.write(2, summary_of(records).encode()),
+    "C": lambda records: C_LIBRARY.puts(summary_of(records).encode()),
     "a thread": in_a_thread,
-    "a child process": lambda records: subprocess.run(["head", "-c", "5"], input=told(records).encode(), check=False),
-    "logging, root": lambda records: logging.warning("%s ones", told(records)),
-    "logging, debug": lambda records: logging.getLogger("tests.debug").debug("%s ones", told(records)),
-    "logging, not propagated": lambda records: QUIET.info("%s ones", told(records)),
-    "logging, own handler": lambda records: OWN_HANDLER.error("%s ones", told(records)),
-    "logging, extra": lambda records: logging.getLogger("tests.extra").debug("", extra={"n": told(records)}),
+    "a child process": lambda records: subprocess.run(
+        ["head", "-c", "5"], input=summary_of(records).encode(), check=False
+    ),
+    "logging, root": lambda records: logging.warning("%s ones", summary_of(records)),
+    "logging, debug": lambda records: logging.getLogger("tests.debug").debug("%s ones", summary_of(records)),
+    "logging, not propagated": lambda records: QUIET.info("%s ones", summary_of(records)),
+    "logging, own handler": lambda records: OWN_HANDLER.error("%s ones", summary_of(records)),
+    "logging, extra": lambda records: logging.getLogger("tests.extra").debug("", extra={"n": summary_of(records)}),
 }
 
 
@@ -61,7 +63,7 @@ def test_output_that_depends_on_the_records_is_found(say):
 
 
 def test_warnings_that_depend_on_the_records_are_found():
-    findings = replayed(with_e_step(lambda records: warnings.warn(f"{told(records)}", stacklevel=2)))
+    findings = replayed(with_e_step(lambda records: warnings.warn(f"{summary_of(records)}", stacklevel=2)))
     assert findings["errors and warnings"].passed is False
 
 
@@ -71,7 +73,7 @@ def test_output_of_any_method_is_heard(hook):
         pass
 
     def loud(self, records, *arguments, **options):
-        logging.getLogger("tests.hook").debug("%s", told(records))
+        logging.getLogger("tests.hook").debug("%s", summary_of(records))
         return getattr(Coins, hook)(self, records, *arguments, **options)
 
     setattr(Loud, hook, loud)
@@ -83,28 +85,28 @@ def test_output_of_any_method_is_heard(hook):
 
 def opened(records):
     with open("leak", "w") as file:
-        file.write(told(records))
+        file.write(summary_of(records))
 
 
 def with_os_open(records):
     descriptor = os.open("leak", os.O_WRONLY | os.O_CREAT)
-    os.write(descriptor, told(records).encode())
+    os.write(descriptor, summary_of(records).encode())
     os.close(descriptor)
 
 
 def appended(records):
     with open("leak", "a") as file:
-        file.write(f"{told(records)}\n")
+        file.write(f"{summary_of(records)}\n")
 
 
 def renamed(records):
-    Path("leak.tmp").write_text(told(records))
+    Path("leak.tmp").write_text(summary_of(records))
     os.replace("leak.tmp", "leak")
 
 
 def temporary(records):
     with tempfile.NamedTemporaryFile("w", dir=".", delete=False) as file:
-        file.write(told(records))
+        file.write(summary_of(records))
 
 
 FILES = {
@@ -115,9 +117,9 @@ FILES = {
     "appended": appended,
     "renamed": renamed,
     "a temporary file": temporary,
-    "a name": lambda records: Path(f"leak {told(records)}").touch(),
-    "a folder": lambda records: Path(f"folder {told(records)}").mkdir(exist_ok=True),
-    "a process": lambda records: subprocess.run(["true", told(records)], check=False),
+    "a name": lambda records: Path(f"leak {summary_of(records)}").touch(),
+    "a folder": lambda records: Path(f"folder {summary_of(records)}").mkdir(exist_ok=True),
+    "a process": lambda records: subprocess.run(["true", summary_of(records)], check=False),
 }
 
 
@@ -132,7 +134,7 @@ def test_files_that_were_open_before_are_read(tmp_path):
     with open(tmp_path / "log", "w") as file:
 
         def write(records):
-            file.write(f"{told(records)}\n")
+            file.write(f"{summary_of(records)}\n")
             file.flush()
 
         findings = replayed(with_e_step(write))
@@ -143,7 +145,7 @@ def test_a_file_that_was_open_before_does_not_hide_another(tmp_path):
     with open(tmp_path / "times", "w") as times, open(tmp_path / "log", "w") as file:
 
         def write(records):
-            for log, text in ((times, "." * (time.time_ns() // 1000 % 100)), (file, told(records))):
+            for log, text in ((times, "." * (time.time_ns() // 1000 % 100)), (file, summary_of(records))):
                 log.write(text)
                 log.flush()
 
@@ -151,7 +153,7 @@ def test_a_file_that_was_open_before_does_not_hide_another(tmp_path):
     assert findings["files and processes"].passed is False
 
 
-# -- what says nothing about the records ----------------------------------------------------------
+# -- output that tells nothing about the records --------------------------------------------------
 
 
 def write_a_public_file():
@@ -203,5 +205,5 @@ def test_output_that_changes_now_and_then_passes():
 
 
 def test_a_count_among_times_is_found():
-    findings = replayed(with_e_step(lambda records: print(f"{time.time_ns()}\n{told(records)}")))
+    findings = replayed(with_e_step(lambda records: print(f"{time.time_ns()}\n{summary_of(records)}")))
     assert findings["output"].passed is False

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import vips
-from tests.auditing.leaky import Coins, replayed, told, with_e_step
+from tests.auditing.leaky import Coins, replayed, summary_of, with_e_step
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -79,7 +79,7 @@ def set_default(records):
 
 
 def start_thread(records):
-    threading.Thread(target=threading.Event().wait, args=(0.3,), name=told(records)).start()
+    threading.Thread(target=threading.Event().wait, args=(0.3,), name=summary_of(records)).start()
 
 
 def make_module(records):
@@ -107,9 +107,9 @@ LEAKS = {
     "a generator": lambda records: GENERATOR.normal(size=int((records > 0).sum())),
     "another module": lambda records: setattr(np, "n_seen", records.sum()),
     "sys.modules": make_module,
-    "the environment": lambda records: os.environ.__setitem__("N_SEEN", told(records)),
+    "the environment": lambda records: os.environ.__setitem__("N_SEEN", summary_of(records)),
     "NumPy's generator": lambda records: np.random.normal(size=int((records > 0).sum())),  # noqa: NPY002
-    "Python's generator": lambda records: random.seed(told(records)),
+    "Python's generator": lambda records: random.seed(summary_of(records)),
     "a context variable": lambda records: VARIABLE.set(records.sum()),
     "a thread": start_thread,
 }
@@ -188,7 +188,7 @@ def test_modules_that_the_model_imports_are_compared(tmp_path, monkeypatch):
 
 
 class KeepsAView(Coins):
-    """No row of a larger array: whoever has it has the array."""
+    """Keeps an empty view, whose base is the whole array."""
 
     def fit(self, X, y=None, **options):
         super().fit(X, **options)
@@ -240,7 +240,7 @@ def test_whatever_the_model_holds_is_compared(model):
 
 
 def test_records_that_stay_in_memory_are_found():
-    """Even in an object that is not looked into."""
+    """Even in an object that the audit cannot look into."""
     import queue
 
     kept = queue.SimpleQueue()
@@ -248,7 +248,7 @@ def test_records_that_stay_in_memory_are_found():
     assert findings["kept in memory"].passed is False
 
 
-# -- what says nothing about the records ----------------------------------------------------------
+# -- state that tells nothing about the records ---------------------------------------------------
 
 
 @functools.lru_cache

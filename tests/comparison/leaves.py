@@ -14,7 +14,7 @@ Path = tuple[tuple[str, object], ...]
 
 
 def leaves(value: object, path: Path = ()) -> Iterator[tuple[Path, object]]:
-    """(path, value) of all that is not a container; keys of dicts count, too. Arrays of numbers are left out."""
+    """(path, value) of everything that is not a container, including keys of dicts but not arrays of numbers."""
     if isinstance(value, dict):
         for key in value:
             yield (*path, ("key", key)), key
@@ -37,7 +37,7 @@ def _parts(value: object) -> Iterator[tuple[tuple[str, object], object]]:
 
 
 def with_leaf(value: object, path: Path, new: object) -> object:
-    """A copy in which something else stands at ``path``. No constructor is asked, so that no check is made."""
+    """A copy with ``new`` at ``path``. No constructor is called, so that no check is made."""
     if not path:
         return new
     (kind, key), *rest = path

@@ -34,13 +34,13 @@ def logistic(plan):
 
 @cache
 def regression():
-    """With test records."""
+    """A comparison with test records."""
     return compare(logistic(PLAN), logistic(None), *labelled(200, seed=1), n_bootstrap=20)
 
 
 @cache
 def released():
-    """Of two private fits: nothing in it is unprotected."""
+    """A comparison of two private fits: nothing in it is unprotected."""
     return compare(logistic(PLAN), logistic(PLAN))
 
 

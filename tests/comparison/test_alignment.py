@@ -1,4 +1,4 @@
-"""Matching finds the permutation that was hidden."""
+"""Matching recovers a known permutation."""
 
 import numpy as np
 import pytest

@@ -95,7 +95,7 @@ def test_every_class_has_rows_a_table_a_figure_and_words(models, name):
     )
     assert comparison.movers(1)[0].name in text
     forward, backward = compare(private, baseline), compare(baseline, private)
-    assert str(forward) == str(backward)  # which of the two is private is not a matter of their order
+    assert str(forward) == str(backward)  # the order of the two does not decide which is private
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -292,11 +292,11 @@ def test_words_and_classes_name_parameters(models):
 def test_the_noise_aware_posterior_is_compared_beside_the_naive_one(models):
     private, baseline, data = models["logistic"]
     with warnings.catch_warnings():
-        warnings.simplefilter("error", PrivacyWarning)  # a note of the comparison takes its place
+        warnings.simplefilter("error", PrivacyWarning)  # a note of the comparison replaces it
         comparison = compare(clone(private).fit(*data), baseline, *data, n_bootstrap=10)
     assert any("clipping biases the parameters" in note for note in comparison.notes)
     naive, aware = (comparison.divergences[f"coefficients{suffix}"] for suffix in ("", ", noise-aware"))
-    assert aware.kl_baseline_private < naive.kl_baseline_private  # it is wider
+    assert aware.kl_baseline_private < naive.kl_baseline_private  # the noise-aware one is wider
     assert f"{LOG_LOSS}, noise-aware" in [row.quantity for row in comparison.rows]
 
 
@@ -323,7 +323,7 @@ def test_a_tight_clip_is_told_from_noise_and_noise_from_a_clip():
     little, much = (replace(PLAN, noise_multiplier=sigma, n_steps=20) for sigma in (0.01, 60.0))
     clip, noise = arms(little, 0.05), arms(much, 10.0)
     assert clip[SHARE.format("clipping")].value > 0.95
-    assert noise[SHARE.format("noise")].value == pytest.approx(1.0, abs=1e-4)  # a clip of 10 binds for nobody
+    assert noise[SHARE.format("noise")].value == pytest.approx(1.0, abs=1e-4)  # a clip of 10 binds for no record
     for comparison in (clip, noise):
         for what in ("parameters", "predictions"):
             shares = [comparison[f"share of {cause} in the shift of {what}"].value for cause in ("clipping", "noise")]
@@ -343,7 +343,7 @@ def test_numbers_of_the_arms_are_private_data():
     ]
     assert len(own) >= 10
     assert all(row.source.startswith("private data") for row in own)
-    assert comparison.source == "released"  # of the divergences
+    assert comparison.source == "released"  # the source of the divergences
     assert f"{LOG_LOSS}, change by clipping" in [row.quantity for row in own]
 
 
@@ -353,7 +353,9 @@ def test_every_class_has_arms(models, name):
     X, y = (*data, None)[:2]
     comparison = compare(private, baseline, X=X, y=y, may_use_private_data=True)
     assert 0.0 <= comparison["shift of parameters by noise, root mean square"].value < np.inf
-    assert private.privacy_.plan.noise_multiplier == PLAN.noise_multiplier  # it was not fitted again itself
+    assert (
+        private.privacy_.plan.noise_multiplier == PLAN.noise_multiplier
+    )  # the private model itself was not fitted again
 
 
 def test_arms_differ_from_the_private_fit_in_clip_and_noise_only():

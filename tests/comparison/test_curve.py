@@ -1,4 +1,4 @@
-"""Scores against ε: what is charged, what needs permission, and what is said of each number."""
+"""Scores against ε: what is charged, what needs permission, and the label of each number."""
 
 from dataclasses import replace
 
@@ -36,7 +36,7 @@ def test_scores_rise_with_epsilon_and_are_labelled(data):
     frame = curve.to_frame()
     assert len(frame) == 6
     assert set(frame["source"]) == {curve.source}
-    assert len(set(curve.scores.ravel())) > 3  # noise of its own in every fit
+    assert len(set(curve.scores.ravel())) > 3  # every fit has its own noise
     assert "ε" in curve.plot().get_xlabel()
 
 

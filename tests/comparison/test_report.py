@@ -1,4 +1,4 @@
-"""The HTML report: complete, labelled, well-formed, and nothing of a name is taken for markup."""
+"""The HTML report is complete, labelled and well-formed, and no text in it is taken for markup."""
 
 import builtins
 import io
@@ -38,7 +38,7 @@ class Page(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
-        assert len(attributes) == len(dict(attributes)), "an attribute is there twice"
+        assert len(attributes) == len(dict(attributes)), "an attribute occurs twice"
         if tag not in VOID:
             self.open.append(tag)
 
@@ -87,7 +87,7 @@ def test_is_one_well_formed_file_that_names_no_other(pages, name):
     assert len(page.all("script")) == 1
     identities = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
     assert len(identities) == len(set(identities))
-    for _, attributes in page.elements:  # whatever is referred to exists
+    for _, attributes in page.elements:  # every reference has a target
         for reference in (attributes.get("aria-labelledby"), attributes.get("href", "")[1:]):
             assert not reference or reference in identities
         for reference in re.findall(r"url\(#([^)]+)\)", " ".join(filter(None, attributes.values()))):
@@ -148,7 +148,7 @@ def test_the_statement_is_that_of_the_fit(pages):
     assert "1e-05 (1 in 100,000)" in page
     assert "No privacy: no noise was added" in page  # the baseline
     assert "none: no ledger counts this fit" in page
-    assert "The headings sort" not in page  # says the script, where there is one
+    assert "The headings sort" not in page  # only the script adds this
 
 
 def test_what_epsilon_means_is_said_in_numbers(pages):
@@ -186,7 +186,7 @@ def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
     assert "The private fit has no guarantee." in page.text
     assert "None : sampling and noise come from a seed" in page.text
     assert not {"What ε and δ mean", "ε against δ"} & set(page.headings)
-    assert "released" not in set(page.words)  # no number is labelled so
+    assert "released" not in set(page.words)  # no number has this label
 
 
 def test_a_report_of_errors_that_depend_on_records_has_no_guarantee(tmp_path):
@@ -312,7 +312,7 @@ def test_dollars_in_names_are_dollars():
     assert cases.HOSTILE[3] in [label.get_text() for label in cases.regression().plot().axes[0].get_yticklabels()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Matplotlib's font lacks one of the letters
-        cases.regression().plot().savefig(io.BytesIO())  # drawing is what would fail
+        cases.regression().plot().savefig(io.BytesIO())  # drawing would fail
 
 
 def test_names_are_never_read_by_tex():
@@ -339,7 +339,7 @@ def test_names_do_not_act_on_a_terminal():
     assert all(character.isprintable() or character == "\n" for character in "".join(said))
     assert len(str(changed).splitlines()) == len(str(replace(changed, notes=("note",))).splitlines())
     assert r"\x1b[2J\u202e\n" in str(changed)
-    assert r"\u202eevil \x00" in "".join(said)  # a feature is called so
+    assert r"\u202eevil \x00" in "".join(said)  # the name of a feature
 
 
 # -- the file ------------------------------------------------------------------------------------------------------
@@ -422,7 +422,7 @@ def test_numbers_sort_by_value_and_missing_ones_are_said():
 )
 def test_curves_have_the_mean_and_the_width_of_the_marginal(p):
     x, y = curve(marginals(p) if isinstance(p, DiagonalGaussian) else p)
-    density = y if isinstance(p, DiagonalGaussian) else y / x  # of x, from that of log x
+    density = y if isinstance(p, DiagonalGaussian) else y / x  # the density of x, from that of log x
     mass = np.trapezoid(density, x)
     mean = np.trapezoid(density * x, x) / mass
     assert y.max() == 1.0

@@ -41,21 +41,21 @@ def browser():
 
 
 class Visit:
-    """A report in a page of its own, and what the browser has to say about it."""
+    """A report in its own page, with the browser's messages and requests."""
 
     def __init__(self, browser, path, **more):
         self.page = browser.new_page(**more)
-        self.said, self.requested = [], []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
+        self.messages, self.requested = [], []
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
         self.page.on("request", lambda request: self.requested.append(request.url))
         start = time.perf_counter()
         self.page.goto(Path(path).as_uri(), wait_until="load")
         self.seconds = time.perf_counter() - start
 
     def asked_for(self):
-        """Everything but the file and the images that are in it."""
+        """Requests for anything but the file and the images in it."""
         return [url for url in self.requested if not url.startswith("data:image/png")][1:]
 
     def style(self, selector, name):
@@ -73,7 +73,7 @@ def reports(tmp_path_factory):
 
 @pytest.fixture
 def visit(browser, reports):
-    """Opens one, and closes it after the test."""
+    """Opens reports, and closes them after the test."""
     opened = []
 
     def go(name, **more):
@@ -88,7 +88,7 @@ def visit(browser, reports):
 @pytest.mark.parametrize("name", COMPARISONS)
 def test_opens_without_a_complaint_and_without_a_network(visit, name):
     report = visit(name)
-    assert report.said == []
+    assert report.messages == []
     assert report.asked_for() == []
     assert report.seconds < 2.0
     assert report.page.title().startswith("Privacy report: ")
@@ -100,8 +100,8 @@ def test_complaints_are_noticed_where_names_are_not_escaped(visit, reports, tmp_
     path = tmp_path / "broken.html"
     path.write_text(broken, encoding="utf-8")
     report = visit(path)
-    assert report.said  # the policy of the page refuses to run what came in with a name
-    assert not any(said in ("1", "2") for said in report.said)
+    assert report.messages  # the page's policy refuses to run scripts in names
+    assert not any(message in ("1", "2") for message in report.messages)
 
 
 def test_complaints_are_noticed_where_something_is_fetched(visit, reports, tmp_path):
@@ -109,12 +109,12 @@ def test_complaints_are_noticed_where_something_is_fetched(visit, reports, tmp_p
     path = tmp_path / "broken.html"
     path.write_text(page.replace("<main", '<img src="https://example.org/x.png" alt=""><main', 1), encoding="utf-8")
     report = visit(path)
-    assert any("Content Security Policy" in said for said in report.said)
+    assert any("Content Security Policy" in message for message in report.messages)
 
 
 @pytest.fixture
 def server():
-    """A server on this machine that notes what it is asked for; its address is ``server.address``."""
+    """A local server that records requests; its address is ``server.address``."""
     asked = []
 
     class Noting(BaseHTTPRequestHandler):
@@ -137,7 +137,7 @@ def server():
 
 
 def forged(server, path, escaped=True):
-    """A report whose number of steps sends browsers elsewhere and hides the warning, as far as it is not escaped."""
+    """A report whose texts would send browsers elsewhere and hide the warning, if they were not escaped."""
     attack = (
         f'7<meta http-equiv="refresh" content="0;url={server.address}/moved"><style>.notice {{ display: none }}</style>'
         f'<link rel="prefetch" href="{server.address}/linked"><img src="{server.address}/image" alt="">'
@@ -163,7 +163,7 @@ def test_a_forged_report_contacts_no_server_and_shows_its_warning(visit, server,
     report.page.wait_for_timeout(1000)
     assert server.asked == []
     assert report.asked_for() == []
-    assert report.said == []
+    assert report.messages == []
     assert report.page.url.startswith("file:")
     assert report.page.locator(".notice").is_visible()
     assert report.page.get_by_text("The private fit has no guarantee.").is_visible()
@@ -171,7 +171,7 @@ def test_a_forged_report_contacts_no_server_and_shows_its_warning(visit, server,
 
 
 def test_the_server_notices_a_report_that_is_not_escaped(visit, server, tmp_path):
-    """So that the test above can fail; what the policy of the page can forbid, it forbids all the same."""
+    """Shows that the test above can fail. The page's policy still forbids everything that a policy can forbid."""
     forged(server, tmp_path / "broken.html", escaped=False)
     report = visit(tmp_path / "broken.html")
     report.page.wait_for_timeout(1000)
@@ -179,13 +179,13 @@ def test_the_server_notices_a_report_that_is_not_escaped(visit, server, tmp_path
     assert not {"/linked", "/image", "/script"} & set(server.asked)
 
 
-def test_the_policy_refuses_styles_that_came_in_with_a_name(visit, reports, tmp_path):
+def test_the_policy_refuses_styles_in_names(visit, reports, tmp_path):
     page = reports["regression"].read_text(encoding="utf-8")
     path = tmp_path / "broken.html"
     path.write_text(page.replace("<main", "<style>.notice { display: none }</style><main", 1), encoding="utf-8")
     report = visit(path)
     assert report.page.locator(".notice").is_visible()
-    assert any("Content Security Policy" in said for said in report.said)
+    assert any("Content Security Policy" in message for message in report.messages)
 
 
 def column(report, table, place):
@@ -216,7 +216,7 @@ def test_tables_are_sorted_by_mouse_and_by_keyboard(visit):
     numbers = list(map(float, column(report, "movers-table", 3)))
     assert numbers == sorted(numbers)
     assert sorts(report, "movers-table") == [None, None, None, "ascending", None, None, None, None]
-    assert report.said == []
+    assert report.messages == []
 
 
 def test_missing_numbers_come_last_and_names_are_sorted_as_text(visit):
@@ -272,7 +272,7 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_report(visit):
 
 
 def luminance(colour):
-    """Of "rgb(r, g, b)", as WCAG 2.2 defines relative luminance."""
+    """The relative luminance of "rgb(r, g, b)", as WCAG 2.2 defines it."""
     channels = np.array([float(number) for number in colour.split("(")[1].rstrip(")").split(",")[:3]]) / 255.0
     linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
     return float(linear @ [0.2126, 0.7152, 0.0722])
@@ -297,7 +297,7 @@ def test_letters_and_lines_stand_out_in_light_and_dark(visit, scheme):
         assert contrast(report.style(line, "borderTopColor"), back) >= 3.0
 
 
-def test_prints_light_whatever_the_screen_and_without_what_is_for_the_screen(visit):
+def test_prints_light_on_every_screen_and_without_parts_for_the_screen(visit):
     report = visit("regression", color_scheme="dark")
     assert luminance(report.style("body", "backgroundColor")) < 0.1
     report.page.emulate_media(media="print", color_scheme="dark")
@@ -321,7 +321,7 @@ def test_the_page_itself_never_scrolls_sideways(visit, name, width):
 def _check_size_and_speed(visit, path):
     assert path.stat().st_size < 3e6
     report = visit(path)
-    assert report.said == []
+    assert report.messages == []
     assert report.asked_for() == []
     assert report.seconds < 2.0
     return report

@@ -1,6 +1,6 @@
-"""Whatever a field of a comparison holds, it is text in the report: no element, no attribute and no other text changes.
+"""Every field of a comparison is text in the report: whatever it holds, no element, no attribute and no other text changes.
 
-Pages are read with an HTML parser. The fields are found by walking over the dataclasses, so that a new one is tried, too.
+An HTML parser reads the pages. A walk over the dataclasses finds the fields, so that new ones are tried, too.
 """
 
 import ast
@@ -31,7 +31,7 @@ HOSTILE = (
 
 
 class Skeleton(HTMLParser):
-    """Elements with their attributes, comments and texts of a page, with a sign in place of each string that was put in."""
+    """Elements with their attributes, comments and texts of a page, with § in place of each inserted string."""
 
     def __init__(self, page, *put_in):
         super().__init__()
@@ -71,7 +71,7 @@ def page_of(comparison, curve, folder):
 
 
 def charged():
-    """With everything that a report may say."""
+    """A comparison with every optional part of a report."""
     comparison = cases.regression()
     ours, theirs = comparison.privacy
     ours = replace(
@@ -89,7 +89,7 @@ def without_guarantee():
 
 
 def general(path, value):
-    """A path with one name for all places of a list, and whether there is anything at its end."""
+    """A path with one name for all places of a list, and whether its value is empty or NaN."""
     steps = (path[0], *((kind, "any") if kind == "place" else (kind, key) for kind, key in path[1:]))
     return steps, value == "" or value != value
 
@@ -114,12 +114,12 @@ def subjects():
 
 @pytest.fixture
 def _without_figures(monkeypatch):
-    """They hold numbers alone, and take most of the time."""
+    """Leaves out figures, which hold only numbers and take most of the time."""
     monkeypatch.setattr(charts, "_svg", lambda *arguments: Markup("<svg></svg>"))
 
 
 def test_all_fields_are_found():
-    """Of every class that a comparison is made of."""
+    """The walk finds the fields of every class in a comparison."""
     found = {key for _, path in subjects() for kind, key in path if kind == "field"}
     for each in (Comparison, Row, Movement, Part, PrivacyReport, PrivacyPlan, UtilityCurve):
         arrays = {"distribution", "scores", "baseline"} if each in (Part, UtilityCurve) else set()
@@ -165,7 +165,7 @@ def test_all_texts_together_are_text(case, tmp_path):
     for put_in in (HARMLESS, "".join(HOSTILE)):
         changed = comparison
         for path, value in leaves(comparison):
-            if isinstance(value, str) and _is_said(path):
+            if isinstance(value, str) and _is_shown(path):
                 changed = with_leaf(changed, path, put_in)
         pages.append(Skeleton(page_of(changed, replace(cases.PRIVATE_CURVE, source=put_in), tmp_path), put_in))
     harmless, hostile = pages
@@ -173,7 +173,7 @@ def test_all_texts_together_are_text(case, tmp_path):
     assert hostile.found == harmless.found > 20
 
 
-def _is_said(path):
+def _is_shown(path):
     """Whether a text is shown, and does not decide what is shown or which numbers are computed."""
     names = [key for kind, key in path if kind == "field"]
     is_name_in_ledger = path[-1][0] == "key" and names[-1] == "ledger"

@@ -1,4 +1,4 @@
-"""Matrix products against NumPy's, in every memory order; what other threads can do meanwhile; how many threads BLAS has."""
+"""Matrix products against NumPy's, in every memory order; threads beside them; the number of threads of BLAS."""
 
 import gc
 import itertools
@@ -21,7 +21,7 @@ from vips._compute.rowwise import rowwise_product, rowwise_squares, strict_produ
 
 
 def in_order(array, order):
-    """As asked, "S" being every second column of a wider array."""
+    """The array in that memory order; "S" is every second column of a wider array."""
     if order == "S":
         return np.repeat(array, 2, axis=1)[:, ::2]
     return np.array(array, order=order)
@@ -52,7 +52,7 @@ def test_gram_matrix_and_images(n, d, order):
 
 
 def test_other_dtypes_are_converted_and_other_shapes_refused():
-    """BLAS would take their memory for something else."""
+    """BLAS would misread their memory."""
     a, b = np.ones((4, 3), np.float32), np.ones((3, 2))
     assert blas.product(a, b).dtype == np.float32
     assert blas.product(b.T, a.T).dtype == np.float64
@@ -102,7 +102,7 @@ def test_inputs_stay_as_they_are():
 
 @pytest.mark.parametrize("routine", ["product", "gram", "rowwise_squares", "rowwise_product", "strict_product"])
 def test_other_threads_go_on(routine):
-    """The sums of `executor="threads"` would else be computed in turn."""
+    """Otherwise the sums of `executor="threads"` would be computed one after the other."""
     rows = np.ones((6000, 1500))
     arguments = {"gram": (rows,), "rowwise_squares": (np.eye(1500), rows)}.get(routine, (rows, rows[:1500]))
     home = rowwise if hasattr(rowwise, routine) else blas
@@ -126,7 +126,7 @@ def in_another_thread(function):
 
 @pytest.fixture
 def two_threads():
-    """Of BLAS, whatever the environment says."""
+    """BLAS has two threads, whatever the environment says."""
     with threadpool_limits(2, user_api="blas"):
         if blas_threads() != {2}:
             pytest.skip("this BLAS has one thread")
@@ -138,14 +138,14 @@ def test_the_fewest_threads_that_anybody_asks_for(two_threads):
     first.__enter__()
     second.__enter__()
     assert blas_threads() == {1}
-    first.__exit__(None, None, None)  # who asked first leaves first, as threads do
+    first.__exit__(None, None, None)  # the first to ask leaves first, as can happen with threads
     assert blas_threads() == {1}
     second.__exit__(None, None, None)
     assert blas_threads() == {2}
 
 
 def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
-    """threadpoolctl would obey the first of them only."""
+    """threadpoolctl would obey only the first of them."""
     blas.product(np.ones((300, 2)), np.ones((2, 3)))
 
     def inside():
@@ -176,7 +176,7 @@ def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
     assert in_another_thread(limited_by_its_user) == {1}
 
 
-def test_who_is_interrupted_while_leaving_is_not_asked_for_ever(two_threads, monkeypatch):
+def test_an_interrupt_on_leaving_does_not_keep_the_limit(two_threads, monkeypatch):
     with monkeypatch.context() as patch:
 
         def interrupt(limit, default):
@@ -245,7 +245,7 @@ os._exit(0)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_forks_while_another_thread_multiplies():
-    """OpenBLAS ends its threads before a fork, and would wait for ever for those that multiply."""
+    """OpenBLAS ends its threads before a fork, and would wait forever for those that multiply."""
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
     command = [sys.executable, "-W", "ignore", "-c", FORKS]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

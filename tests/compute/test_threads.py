@@ -1,4 +1,4 @@
-"""Threads for kernels: all of the work, once, whoever does it."""
+"""Threads for kernels do all of the work exactly once."""
 
 import multiprocessing
 import os
@@ -80,8 +80,8 @@ def test_an_error_is_raised_after_all_have_stopped(who):
     np.testing.assert_array_equal(counted(np.arange(50)), 1)
 
 
-def test_nobody_is_warned_in_other_threads_of_what_nobody_is_warned_of_here():
-    """A warning would tell that some record overflows."""
+def test_other_threads_inherit_the_settings_for_floating_point_warnings():
+    """A warning would reveal that some record overflows."""
 
     def kernel(*_):
         time.sleep(0.01)
@@ -96,7 +96,7 @@ def test_nobody_is_warned_in_other_threads_of_what_nobody_is_warned_of_here():
         assert caught
 
 
-def test_an_interruption_waits_for_those_who_write(monkeypatch):
+def test_an_interruption_waits_for_running_threads(monkeypatch):
     running, wait = [], threads.Future.exception
 
     def interrupt(helper):
@@ -130,7 +130,7 @@ def test_those_threads_that_could_be_started_help(monkeypatch):
     assert len(workers_of()) == 2
 
 
-def test_who_is_busy_is_not_waited_for():
+def test_busy_threads_are_not_waited_for():
     release = threading.Event()
     for _ in range(threads._pool.started(2)):
         threads._pool.tasks.put((Future(), copy_context(), release.wait))
@@ -138,8 +138,8 @@ def test_who_is_busy_is_not_waited_for():
     release.set()
 
 
-def test_who_begins_late_is_waited_for(monkeypatch):
-    """The only thread has other things to do at first."""
+def test_threads_that_begin_late_are_waited_for(monkeypatch):
+    """The only thread is busy at first."""
     assert threads._pool.started(1) == 1
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     threads._pool.tasks.put((Future(), copy_context(), partial(time.sleep, 0.05)))
@@ -169,7 +169,7 @@ def test_threads_that_wait_for_work_keep_nothing():
 
 
 def test_many_callers_at_once():
-    """More of them than there are threads: each gets on with its own work."""
+    """With more callers than threads, each caller does its own work."""
     with ThreadPoolExecutor(8) as pool:
         for seen in pool.map(lambda _: counted(np.arange(200)), range(50)):
             np.testing.assert_array_equal(seen, 1)
@@ -211,7 +211,7 @@ def test_results_come_in_order_and_are_not_heaped_up(n):
 
 
 @pytest.mark.parametrize("ending", ["error", "left", "interrupted"])
-def test_nobody_works_on_after_the_end(ending, monkeypatch):
+def test_no_call_runs_after_the_end(ending, monkeypatch):
     log = []
 
     def call(i):
@@ -236,7 +236,7 @@ def test_nobody_works_on_after_the_end(ending, monkeypatch):
     assert len(log) == done
 
 
-def test_calls_that_nobody_began_are_not_waited_for():
+def test_calls_that_have_not_begun_are_not_waited_for():
     log = []
 
     def call(i):
@@ -258,4 +258,4 @@ def test_calls_are_made_here_where_no_thread_can_be_started(monkeypatch):
 def test_kernels_of_calls_are_shared_among_all():
     for workers in side_by_side((workers_of for _ in range(10)), 3):
         assert 1 <= len(workers) <= 3
-    assert len(workers) == 3  # the last one had all of them
+    assert len(workers) == 3  # the last call had all threads

@@ -37,7 +37,7 @@ def test_data_frames_name_their_columns():
     found = regression().fit(frame[["a", "b", "c"]], frame["y"])
     assert found.feature_names_in_.tolist() == ["a", "b", "c"]
     source = as_source(frame[["a", "b", "c"]], frame["y"])
-    assert source.sizes == (20, 20, 20)  # counted: Dask does not know
+    assert source.sizes == (20, 20, 20)  # counted, because Dask does not know
     np.testing.assert_array_equal(
         found.posterior_.mean, regression().fit(InMemoryData(X, Y, partition_size=20)).posterior_.mean
     )
@@ -66,7 +66,7 @@ def test_chunks_of_another_kind_are_named():
 
 
 def test_a_handle_takes_no_other_chunks_along():
-    """By pickle, as they go to other processes."""
+    """Pickled, as handles go to other processes."""
     rows = np.random.default_rng(0).random((2000, 50))
     frame = dd.from_pandas(pd.DataFrame(rows), npartitions=20)
     for source in (DaskSource(da.from_array(rows, chunks=(100, 50))), DaskSource(frame)):

@@ -1,4 +1,4 @@
-"""Parquet: declared columns, nulls, lists of words; whatever is in a record, only public facts raise."""
+"""Parquet: declared columns, nulls, lists of words. Only public facts raise, whatever a record holds."""
 
 from __future__ import annotations
 

@@ -78,17 +78,17 @@ def test_labels_may_be_in_the_files(make, tmp_path):
     np.testing.assert_array_equal(found.posterior_.mean, expected.posterior_.mean)
     with pytest.raises(TypeError, match="its own labels"):
         regression().fit(source, LABELS)
-    # and a model without labels leaves them alone
+    # and a model without labels ignores them
     np.testing.assert_array_equal(topics().fit(source).components_, topics().fit(memory).components_)
 
 
 @pytest.mark.parametrize("dtype", [object, "U5", ">f8", np.float16])
 def test_arrays_in_a_source_are_checked_as_without_it(dtype):
-    """Else whether a fit fails depends on an entry, or on who is in the sample."""
+    """Otherwise an entry, or the sample, would decide whether a fit fails."""
     for data in (InMemoryData(COINS.astype(dtype)), InMemoryData(COINS, LABELS.astype(dtype))):
         with pytest.raises(TypeError, match="A private fit needs numbers"):
             regression().fit(data) if data.has_labels else coins().fit(data)
-    topics().fit(InMemoryData(COINS, LABELS.astype(dtype)))  # labels that a model leaves alone
+    topics().fit(InMemoryData(COINS, LABELS.astype(dtype)))  # labels that the model ignores
 
 
 def test_other_containers_in_a_source():
@@ -178,7 +178,7 @@ def test_a_mapped_partition_is_not_copied(tmp_path):
 
 
 def test_ranges_of_csr_rows_keep_columns_that_do_not_exist():
-    """So that such a record is found to be defective, and not repaired."""
+    """Such a record must be found defective, and not be repaired."""
     X = sp.csr_array(COINS)
     X.indices = X.indices.copy()
     X.indices[-1] = 4
@@ -237,7 +237,7 @@ def test_empty_shards_and_files_are_ordinary(tmp_path):
 
 
 def spoil(folder, how):
-    """Make the third shard useless; what the error says."""
+    """Break the third shard; returns the text of the error."""
     path = folder / "part_040.npz"
     if how == "width":
         write_shard(path, np.ones((2, 5)))
@@ -298,7 +298,7 @@ def test_a_broken_shard_stops_the_fit_before_noise_is_drawn(how, executor, tmp_p
 
 
 def stored_plainly(path, arrays):
-    """As an archive that another program could have written: headers of other lengths than NumPy's."""
+    """Write an archive as another program might, with headers of other lengths than NumPy's."""
     with zipfile.ZipFile(path, "w") as archive:
         for name, array in arrays.items():
             np.save(path.with_suffix(".npy"), array)
@@ -344,7 +344,7 @@ def test_a_wrong_checksum_is_found(write, tmp_path):
 
 
 def test_a_copy_with_the_same_size_and_time_is_checked_anew(tmp_path):
-    """As tar and rsync make them: what was said of one file is not said of another."""
+    """tar and rsync make such copies. The check of one file does not count for another."""
     path = tmp_path / "shard.npz"
     np.savez(path, format=b"csr", shape=(1, 1000), data=np.arange(1000), indices=np.arange(1000), indptr=[0, 1000])
     for _ in range(2):
@@ -360,7 +360,7 @@ def test_a_copy_with_the_same_size_and_time_is_checked_anew(tmp_path):
 
 
 def test_a_checksum_is_that_of_all_of_a_member(tmp_path):
-    """NumPy reads an array and not what is behind it, the zip library compares at the end."""
+    """NumPy stops reading at the end of the array, but the zip library compares checksums at the end of the member."""
     path, array = tmp_path / "shard.npz", tmp_path / "array.npy"
     with zipfile.ZipFile(path, "w") as archive:
         for name, value in {
@@ -436,10 +436,10 @@ def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1, clip_norm=1.0)
     X = np.random.default_rng(0).integers(0, 2, (300_000, 8)).astype(float)  # 19 MB
     np.save(tmp_path / "X.npy", X)
-    coins(privacy=plan).fit(NpySource(tmp_path / "X.npy"))  # whatever is loaded once
+    coins(privacy=plan).fit(NpySource(tmp_path / "X.npy"))  # load now what is loaded only once
     mapped = peak_of(lambda: coins(privacy=plan).fit(NpySource(tmp_path / "X.npy")))
     assert mapped < 2e6
-    assert peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy"))) > 19e6  # what would be seen
+    assert peak_of(lambda: coins(privacy=plan).fit(np.load(tmp_path / "X.npy"))) > 19e6  # a copy in memory is noticed
     for i in range(10):
         write_shard(tmp_path / f"{i}.npz", X[i * 30_000 : (i + 1) * 30_000])
     proportions = DirichletMultinomial(privacy=plan)
@@ -448,4 +448,4 @@ def test_memory_is_bounded_by_a_chunk_or_a_shard(tmp_path):
     size = shard.data.nbytes + shard.indices.nbytes + shard.indptr.nbytes
     del shard
     proportions.chunk_size = 1000
-    assert peak_of(lambda: proportions.fit(source)) < 3.5 * size  # one while it is read and checked, of ten
+    assert peak_of(lambda: proportions.fit(source)) < 3.5 * size  # one shard of ten, while it is read and checked

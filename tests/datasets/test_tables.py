@@ -46,7 +46,7 @@ def test_adult():
         if isinstance(declared, tuple):
             assert (values.min(), values.max()) == declared
         else:
-            assert declared == sorted(set(values)), name  # the lists that are written down miss nothing
+            assert declared == sorted(set(values)), name  # the declared lists are complete
     encoder = TableEncoder(adult.columns)
     features = encoder.fit_transform(adult.data)
     assert features.shape == (48842, 108)

@@ -1,4 +1,4 @@
-"""Who computes changes nothing: the same posterior from every executor, workers and coordinators that die, and no leaks."""
+"""Every executor gives the same posterior, also when workers or coordinators die, and no error quotes a record."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_fixed_batches_and_non_private_fits(executor):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_whatever_joblib_reaches(client):
+def test_every_backend_of_joblib_gives_the_same_posterior(client):
     expected = coins().fit(in_parts(COINS)).posterior_["a"]
     for settings in ({"backend": "threading", "n_jobs": 2}, {"n_jobs": 1}, {"backend": "dask", "client": client}):
         with joblib.parallel_config(**settings):
@@ -164,7 +164,7 @@ def test_floating_point_warnings_are_off_in_workers(executor):
 
 
 class Dies(BetaBernoulli):
-    """Kills the process of its E-step, as often as there are files in a folder."""
+    """Kills the process of its E-step, once for each file in a folder."""
 
     def __init__(self, folder=None, privacy=None, random_state=None):
         super().__init__(privacy, random_state)
@@ -174,7 +174,7 @@ class Dies(BetaBernoulli):
         for file in Path(self.folder).glob("die*"):
             try:
                 file.unlink()
-            except FileNotFoundError:  # another one takes it
+            except FileNotFoundError:  # another process took it
                 continue
             os.kill(os.getpid(), signal.SIGKILL)
         return super().expected_statistics(records, posterior)
@@ -244,12 +244,12 @@ def test_a_cluster_without_workers_is_refused_before_anything_is_charged(tmp_pat
     plan = replace(PLAN, reproducible_noise=False, noise_multiplier=20.0)
     with (
         LocalCluster(processes=False, n_workers=0, dashboard_address=":0") as cluster,
-        Client(cluster) as nobody,
+        Client(cluster) as without_workers,
         pytest.raises(ValueError, match="has no workers"),
     ):
-        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=nobody)
+        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=without_workers)
     with pytest.raises(ValueError, match="client is closed"):
-        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=nobody)
+        coins(privacy=plan).fit(in_parts(COINS), ledger=ledger, executor=without_workers)
     assert ledger.runs() == []
 
 
@@ -280,7 +280,7 @@ def test_a_step_is_given_up_when_all_workers_have_left(tmp_path):
 
 
 @pytest.mark.parametrize("executor", ["threads", "dask"], indirect=True)
-def test_an_invalid_record_stops_who_asked_for_that(executor):
+def test_an_invalid_record_stops_a_fit_that_asked_for_it(executor):
     bad = COINS.copy()
     bad[40] = np.nan
     with pytest.raises(ValueError, match="outside the privacy guarantee"):
@@ -415,8 +415,8 @@ def test_executors_by_name():
     assert names == ["Serial", "Serial", "Threads", "Joblib", "Joblib"]
 
 
-def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, tmp_path):
-    """Joblib sends memory maps by their files, in which such a change is not."""
+def test_changes_in_a_copy_on_write_map_are_fitted(executor, tmp_path):
+    """Joblib sends a memory map as the name of its file, which does not hold such changes."""
     np.save(tmp_path / "X.npy", COINS)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="c")
     mapped[:30] = 1.0 - mapped[:30]
@@ -426,7 +426,7 @@ def test_what_was_written_over_a_copy_on_write_map_is_what_is_fitted(executor, t
     assert data.partition(0).__getstate__()["X"].base is None
 
 
-# -- errors, which end joblib's processes: last, so that they are started once ----------------------------------------------
+# -- errors; last, because each ends joblib's processes ---------------------------------------------------------------------
 
 
 class Quotes(BetaBernoulli):
@@ -447,7 +447,7 @@ def test_errors_of_workers_quote_no_record(executor, monkeypatch):
     assert "cannot use" not in " ".join(traceback.format_exception(raised.value)).replace('f"cannot use', "")
     if executor == "processes":  # new processes for every error take time
         return
-    with pytest.raises(ValueError, match="cannot use"):  # without privacy it may say all
+    with pytest.raises(ValueError, match="cannot use"):  # without privacy the error may quote records
         Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
 
 

@@ -1,9 +1,9 @@
-"""Processes that are killed or interrupted at any instant, that fork and that race, over one ledger and one checkpoint.
+"""Processes that share a ledger and a checkpoint are killed or interrupted at any instant, fork, and race.
 
-Every scenario runs in a process of its own that forks children
-(``python -m tests.execution.test_fault_injection NAME N FOLDER``). What the ledger and the checkpoint should hold is known from
-a log beside them: a line for every release that the ledger granted, and one for every step whose posterior was used. Entries of
-the ledger are read by SQLite itself.
+Every scenario runs in its own process, which forks children
+(``python -m tests.execution.test_fault_injection NAME N FOLDER``). A log beside the ledger and the
+checkpoint shows what they should hold: one line for every release that the ledger granted, and one for every step whose
+posterior was used. The check reads the ledger's entries with SQLite itself.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (30, 3)).astype(float)
 
 
 def in_child(function) -> int:
-    """Run it in a forked child; its process number."""
+    """Run ``function`` in a forked child; returns its process number."""
     child = os.fork()
     if child == 0:
         try:
@@ -53,7 +53,7 @@ def in_child(function) -> int:
 
 
 def logs_releases(folder: Path) -> None:
-    """Have this process write a line for every release, once the ledger has granted it."""
+    """Make this process log every release, once the ledger has granted it."""
     log = os.open(folder / "released", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     release = LedgerRun.release
 
@@ -89,7 +89,7 @@ def a_fit(folder: Path):
 
 
 def entries_of(path: Path) -> list[dict]:
-    """As SQLite itself reads them, after its own check of the file."""
+    """The entries as SQLite reads them, after its own check of the file."""
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]
@@ -112,7 +112,7 @@ def steps_of(path: Path) -> dict[str, dict[str, int]]:
 
 
 def check(folder: Path, in_flight: int = 1) -> dict:
-    """What must hold after a kill, whenever it came; at most ``in_flight`` releases were granted and not yet logged."""
+    """Check what must hold after a kill at any time; at most ``in_flight`` releases were granted and not yet logged."""
     ledger_file, checkpoint = folder / "a.ledger", folder / "fit.vips"
     used = [int(line) for line in lines_of(folder / "used")]
     if not ledger_file.exists():
@@ -126,7 +126,7 @@ def check(folder: Path, in_flight: int = 1) -> dict:
     for name, run in runs.items():
         assert logged[name] <= run["released"] <= run["charged"], "a release is missing, or was not paid for"
     assert sum(run["released"] for run in runs.values()) <= sum(logged.values()) + in_flight, (
-        "releases that nobody made"
+        "more releases than were granted"
     )
     # proposition 12 of Canonne, Kamath and Steinke (2020): ε of so many steps
     order, charged = entries_of(ledger_file)[0]["order"], sum(run["charged"] for run in runs.values())
@@ -148,7 +148,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def kills(number: int, folder: Path) -> dict:
-    """Kill a fit at random instants until so many kills are done; finished fits give way to new ones."""
+    """Kill fits at random instants, ``number`` times; a new fit follows each finished one."""
     rng = random.Random()
     done = finished = 0
     while done < number:
@@ -202,7 +202,7 @@ def exact_kills(number: int, folder: Path) -> dict:
         "inside the checkpoint, before its rename": (archive.os, "replace", 4),
         "after the checkpoint, before the next step": (engine, "clipped_sum", 5),
     }
-    # steps that the finished fit was charged beyond T: only the kill behind the ledger repeats one
+    # steps that the finished fit was charged beyond T: only kills between ledger and checkpoint repeat one
     further = dict.fromkeys(places, 0) | {
         "after the ledger, before the checkpoint": 1,
         "inside the checkpoint, before its rename": 1,
@@ -284,14 +284,14 @@ def full_disk(number: int, folder: Path) -> dict:
         code = os.WEXITSTATUS(os.waitpid(in_child(limited), 0)[1])
         assert code in (0, 3)
         refused += code == 3
-        check(folder, in_flight=10**6)  # nobody logs here
+        check(folder, in_flight=10**6)  # these fits write no log
     assert refused > 0
     BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger)  # with room again
     return {"refused": refused}
 
 
 class Interrupter:
-    """Ctrl-C ``times`` times, half a millisecond apart, at a random instant of what is done again and again until then."""
+    """Interrupts a repeated function ``times`` times, half a millisecond apart, from a random instant on."""
 
     def __init__(self, times: int) -> None:
         self.left = times
@@ -305,7 +305,7 @@ class Interrupter:
             raise KeyboardInterrupt
 
     def over(self, function, seconds: float) -> None:
-        """``function`` takes so long."""
+        """Repeat ``function``, which takes ``seconds``, until all interrupts have come."""
         try:
             try:
                 signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-6, seconds), 5e-4)
@@ -347,7 +347,7 @@ def interrupts(number: int, folder: Path, times: int = 1) -> dict:
 
 
 def double_interrupts(number: int, folder: Path) -> dict:
-    """Two of them, the second perhaps while the first is being dealt with."""
+    """Two interrupts each, the second perhaps while the first is handled."""
     return interrupts(number, folder, times=2)
 
 
@@ -376,7 +376,7 @@ def injected(stride: int, folder: Path) -> dict:
         with suppress(KeyboardInterrupt), ledger:
             model.fit(COINS)
         sys.settrace(None)
-        if current_ledger() is not None:  # it came inside of __exit__
+        if current_ledger() is not None:  # the interrupt came inside __exit__
             ledger.__exit__()
         assert current_ledger() is None, "the block is still open"
         line, fits = line + stride, fits + 1
@@ -387,7 +387,7 @@ def injected(stride: int, folder: Path) -> dict:
 
 
 def forks(number: int, folder: Path) -> dict:
-    """Children of a process whose other threads use the ledger all the time use the same instance."""
+    """Forked children use a ledger instance that other threads of the parent use all the time."""
     ledger, go_on = PrivacyLedger(folder / "a.ledger", 50.0, 1e-5, "coins"), [True]
 
     def use() -> None:
@@ -397,7 +397,7 @@ def forks(number: int, folder: Path) -> dict:
             run.close()
 
     def child() -> None:
-        signal.alarm(30)  # a child that hangs
+        signal.alarm(30)  # ends a child that hangs
         with ledger:
             BetaBernoulli(privacy=PLAN).fit(COINS)
 

@@ -1,4 +1,4 @@
-"""A partition's share, what its worker is told, and the tree of additions; with broken copies that are noticed."""
+"""A partition's share, what its worker gets, and the tree of additions; with broken copies of the code to notice."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_stream_is_added_as_the_levels_of_a_cluster_are(n):
 
 
 def test_the_tree_is_not_a_line():
-    """The test above would say nothing if every order gave the same digits."""
+    """The test above would show nothing if every order gave the same digits."""
     totals = [{"a": np.array(value)} for value in np.random.default_rng(0).normal(size=1000)]
     tree = TreeSum()
     for total in totals:
@@ -77,7 +77,7 @@ def test_nothing_adds_up_to_nothing():
     assert TreeSum().result() is None
 
 
-# -- what a worker is told ------------------------------------------------------------------------------------------------
+# -- what a worker gets ---------------------------------------------------------------------------------------------------
 
 
 def walk(value, found=None):
@@ -120,7 +120,7 @@ def check_task_holds_nothing_to_make_noise_from():
         assert not [value for value in held if isinstance(value, makers)]
         assert not [value for value in held if type(value).__module__.startswith("randomgen")]
         assert not [value for value in held if isinstance(value, int) and value in secret]
-        assert [coins.key for _, coins in shares] == [randomness.sampling_key] * 3  # of the coins alone
+        assert [coins.key for _, coins in shares] == [randomness.sampling_key] * 3  # only the key of the coins
 
 
 def test_task_holds_nothing_to_make_noise_from():
@@ -149,7 +149,7 @@ def randomness_sent_with_the_coins(patch):
 
 
 def check_partitions_flip_their_own_coins():
-    """Row v of each of 8 partitions counts for word v: how many of the 8 were taken is binomial, seldom none or all."""
+    """Row v of each of 8 partitions counts for word v. The number of sampled rows is binomial, and seldom 0 or 8."""
     plan = PrivacyPlan.non_private(sampling_rate=0.5, n_steps=1)
     X = np.tile(np.eye(200), (8, 1))
     model = BetaBernoulli(privacy=plan)
@@ -240,7 +240,7 @@ class Reusing(DenseStatistics):
 
 
 def fit_reusing(plan, chunk_size):
-    """To five hundred pairs of ones, in two partitions."""
+    """Fit to five hundred rows of ones, in two partitions."""
     model = BetaBernoulli(privacy=plan)
     model.expected_statistics = lambda records, _: Reusing({"heads": records, "count": np.ones(len(records))})
     model.chunk_size = chunk_size
@@ -253,8 +253,8 @@ def check_arrays_of_a_model_are_not_added_to():
     np.testing.assert_allclose(model.posterior_["a"], 501.0)
 
 
-def check_sums_said_to_be_new_are_nobody_elses():
-    """Whatever the weights, and to whatever they are added."""
+def check_sums_declared_new_share_no_memory():
+    """They share no memory with other sums, and a change in one sum changes no later one."""
     n_checked = 0
     for case in CASES:
         model = case.make_model(privacy=PLAN, random_state=0)
@@ -278,7 +278,7 @@ def check_sums_said_to_be_new_are_nobody_elses():
 
 @pytest.mark.parametrize("chunk_size", [240, 1000], ids=["chunks", "partitions"])
 def test_sums_in_the_same_memory_are_not_added(chunk_size, monkeypatch):
-    """A record would count twice: for more than the sensitivity."""
+    """A record would count twice, for more than the sensitivity."""
     monkeypatch.setattr(Reusing, "sums_are_new", True)
     with pytest.raises(ValueError, match="sums_are_new"):
         fit_reusing(replace(PLAN, sampling_rate=1.0), chunk_size)
@@ -306,7 +306,7 @@ CHECKS = [
     check_noise_is_drawn_once_however_many_partitions,
     check_every_partition_counts,
     check_arrays_of_a_model_are_not_added_to,
-    check_sums_said_to_be_new_are_nobody_elses,
+    check_sums_declared_new_share_no_memory,
 ]
 
 
@@ -325,7 +325,7 @@ def test_partitions(check):
         (noise_by_partition, check_noise_is_drawn_once_however_many_partitions),
         (share_left_out, check_every_partition_counts),
         (not_copied, check_arrays_of_a_model_are_not_added_to),
-        (sums_kept, check_sums_said_to_be_new_are_nobody_elses),
+        (sums_kept, check_sums_declared_new_share_no_memory),
     ],
     ids=lambda function: function.__name__,
 )
@@ -364,7 +364,7 @@ def test_sums_have_the_declared_shapes():
 
 
 def test_memory_order_does_not_tell_whether_the_sample_was_empty():
-    """Rounding of later products depends on it."""
+    """Rounding of later products depends on the memory order."""
     for case in CASES:
         model = case.make_model(privacy=PLAN, random_state=0)
         records = case.make_records(5, np.random.default_rng(0))
@@ -396,4 +396,4 @@ def test_kernels_of_a_worker_keep_to_their_threads(monkeypatch):
             assert n_threads() == 2
         assert n_threads() == 3
     assert n_threads() == 8
-    assert seen == [8]  # a limit is that of one thread
+    assert seen == [8]  # a limit holds for one thread

@@ -1,6 +1,6 @@
-"""What a quick run of each experiment and benchmark must print and write, as far as it is known beforehand.
+"""What a quick run of each experiment and benchmark must print and write, as far as this is known beforehand.
 
-A check is given what was printed, and the folder of the results.
+A check gets the printed text and the folder of the results.
 """
 
 import json
@@ -29,7 +29,7 @@ CHECKS: dict[str, Callable] = {}
 
 
 def check(name):
-    """Of a run: what it printed, and the folder that it wrote into."""
+    """Register a function of the printed text and the results folder as the check of a run."""
 
     def keep(function):
         CHECKS[name] = function
@@ -43,7 +43,7 @@ def numbers(text):
 
 
 def after(printed, start, which=0):
-    """Numbers behind these words, in the first line that begins with them or in another."""
+    """Numbers after ``start`` in a line that begins with it: the first such line, or number ``which``."""
     line = [line.strip() for line in printed.splitlines() if line.strip().startswith(start)][which]
     return numbers(line.removeprefix(start))
 
@@ -70,12 +70,12 @@ def _(printed, folder):
         strong, unsampled, moments, renyi, losses = (np.array(curves[route]) for route in accounting.ROUTES)
         finite = (
             deltas > 3e-15 * settings["n_steps"]
-        )  # below, privacy loss distributions say nothing: docs/accounting.md
+        )  # below, privacy loss distributions give no bound: docs/accounting.md
         assert np.isinf(losses[~finite]).all()
         assert (losses < renyi)[finite].all()
         assert (renyi < moments).all()
         assert (moments < np.minimum(unsampled, strong)).all()
-        # the smallest of (λ + 1) T/(2σ²) + log(1/δ)/λ over all λ > 0; the accountant takes whole ones
+        # the smallest of (λ + 1) T/(2σ²) + log(1/δ)/λ over all λ > 0; the accountant takes integers
         n_steps, sigma = settings["n_steps"], settings["noise_multiplier"]
         least = n_steps / (2 * sigma**2) + np.sqrt(2 * n_steps * np.log(1 / deltas)) / sigma
         assert (least <= unsampled).all()
@@ -150,7 +150,7 @@ def _(printed, folder):
 def _(printed, folder):
     patients = stand_ins.generated_patients()
     test = split(QUICK_RECORDS, 0)[1]
-    best = best_auc(expit(patients.data @ patients.coef), patients.target, test)  # of all features; fitted are 100
+    best = best_auc(expit(patients.data @ patients.coef), patients.target, test)  # from all features; the fits use 100
     rows = rows_of(folder)
     assert {"non-private, diagonal", "non-private, full", "ours, diagonal", "ours, full", "DP-SGD"} < set(rows)
     assert all(0.1 < row["auc"][0] < best + 0.1 for row in rows.values())
@@ -171,7 +171,7 @@ def _(printed, folder):
 @check("blr_posterior")
 def _(printed, folder):
     (row,) = read_json(folder / "results.json")
-    assert row["mean"] < 0.3  # of draws with an error of 1/√n deviations
+    assert row["mean"] < 0.3  # the error of the draws is 1/√n deviations
     assert row["draws"] > 100
     assert all(
         0.75 < ratio < 1.1 for ratio in row["variational"]
@@ -233,7 +233,7 @@ def _(printed, folder):
     rows = {row["model"]: row for row in read_json(folder / "results.json")}
     assert len(rows) == 5
     proportions = rows["proportions"]
-    # of 48 intervals at 95 %, eight of each fit
+    # over 48 intervals at 95 %, eight of each fit
     assert proportions["coverage"]["noise-aware"][-1] > 0.75
     assert 0.7 < proportions["width"]["noise-aware ÷ oracle"] < 1.4
     for row in rows.values():
@@ -245,7 +245,7 @@ def _(printed, folder):
 @check("large_lda")
 def _(printed, folder):
     saved = read_json(folder / "results.json")
-    assert saved["difference"] == 0.0  # the same bits, whoever computes and whatever is lost
+    assert saved["difference"] == 0.0  # the same bits on every executor, also after lost workers
     assert saved["serial"]["perplexity"] == saved["dask"]["perplexity"] < 300
     assert saved["dask"]["killed_workers"] in (0, 1)
     assert "concentration between both fits: 0." in printed
@@ -287,7 +287,7 @@ def _(printed, folder):
     assert (private["private"], plain["private"]) == (True, False)
     for row in (private, plain):
         assert row["n_products"] > 0
-        # its products would take so long at the speed of a large one
+        # least_s: the time of its products at the speed of a large product
         assert row["least_s"] <= 1.5 * row["step_s"]
         assert row["best_step_s"] <= row["step_s"]
     assert "Growth with K:" in printed

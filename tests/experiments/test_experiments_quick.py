@@ -1,4 +1,4 @@
-"""Every experiment and every benchmark has a quick run: the same code on a tiny instance, checked against what is known.
+"""Every experiment and every benchmark has a quick run: the same code on a tiny instance, compared with known results.
 
 The data sets are hidden from these runs, so that generated ones take their place.
 """

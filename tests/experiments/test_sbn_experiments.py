@@ -1,4 +1,4 @@
-"""The arithmetic of the experiments with sigmoid belief networks; they themselves are run by hand."""
+"""The arithmetic of the experiments with sigmoid belief networks; the experiments themselves are run by hand."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from experiments.belief_networks.scoring import Scored, majority, score
 from experiments.benchmarks import sbn as benchmark
 from vips.datasets import load_digits_binary
 
-# (S, T, what the paper claims at σ = 1 and δ = 1e-4)
+# (S, T, the paper's claim of ε at σ = 1 and δ = 1e-4)
 CLAIMS = [(400, 150, 2.3468), (800, 75, 2.398), (1600, 37, 3.2262), (3200, 18, 4.8253)]
 
 
@@ -49,7 +49,7 @@ def test_noise_of_the_recipe_is_root_seven_times_each_sensitivity():
     draws = [paper_recipe._noisy(means, S, 1.0, rng)["omega_zz"] for _ in range(40)]
     assert np.std(draws) == pytest.approx(np.sqrt(7) * np.sqrt(J) * K / (4 * S), rel=0.03)
     clamped = [paper_recipe._noisy(means, S, 1.0, rng)["y_z"] for _ in range(200)]
-    # of zero-mean noise, what is above 0 is left: a mean of s / √(2π)
+    # clamping leaves the positive part of zero-mean noise, whose mean is s / √(2π)
     assert np.mean(clamped) == pytest.approx(np.sqrt(7 * J * K) / S / np.sqrt(2 * np.pi), rel=0.05)
 
 

@@ -14,7 +14,7 @@ N_DRAWS = 200_000
 
 
 def standard_errors_away(draws, family, transform_at=2.0):
-    """Of the mean, the variance and the Laplace transform at t = 2 / E ω, each in its standard errors."""
+    """Errors of the mean, the variance and the Laplace transform at t = 2 / E ω, each in its standard errors."""
     centred, weights = draws - draws.mean(), np.exp(-transform_at / family.mean * draws)
     var = centred.var()
     return np.abs(

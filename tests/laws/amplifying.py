@@ -1,4 +1,4 @@
-"""Models, records and posteriors at which a last bit matters: strong couplings, topics nearly alike, near-ties."""
+"""Models, records and posteriors that amplify rounding errors: strong couplings, nearly equal topics, near-ties."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ LARGEST = 600
 
 
 def votes(scores):
-    """One row for each record, whose norm tells the choice."""
+    """One row for each record. Its norm tells which centre was chosen."""
     return np.diag(np.arange(1, 9) / 8.0)[np.argmax(scores, axis=1)]
 
 
 class NearestCentre(ConjugateExponentialModel):
-    """How many records are nearest to each of eight centres, some of which nearly coincide: a user's model that decides."""
+    """A user's model with a decision: it counts the records nearest to each of eight centres, some of them nearly equal."""
 
     def __init__(self, privacy=None, random_state=None):
         self.privacy, self.random_state = privacy, random_state
@@ -61,7 +61,7 @@ def centres(width, rng):
 
 
 def strong_network(model, width, rng):
-    """Couplings under which sweeps have no fixed point to go to."""
+    """Couplings so strong that the sweeps do not converge."""
     start = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)
     weights = 5.0 * rng.normal(size=(width, model.n_components))
     means = type(start.weights)(weights, start.weights.precision)
@@ -69,7 +69,7 @@ def strong_network(model, width, rng):
 
 
 def amplifying(case: Case):
-    """Model, records and posterior; of a case of the laws, at a posterior that suits it."""
+    """Model, records and posterior of a case of the laws; a diagonal network gets strong couplings."""
     model, _, records, posterior = checks.prepared(case, LARGEST)
     if isinstance(model, SigmoidBeliefNetwork) and model.covariance == "diagonal":
         posterior = strong_network(model, records.shape[1], np.random.default_rng(1))

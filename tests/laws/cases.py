@@ -81,8 +81,8 @@ class SecondMoments(ConjugateExponentialModel):
 class Case:
     """A model with data to test it on.
 
-    ``hostile`` holds records that are valid for the container (right width and dtype) but built to hurt; ``extreme`` is
-    a valid record whose norm is far above any clip. ``sparse`` asks for posteriors most of whose entries are at the prior.
+    ``hostile`` holds records that are valid for the container (right width and dtype) but meant to do harm; ``extreme`` is
+    a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior.
     """
 
     name: str
@@ -151,7 +151,7 @@ def _hostile(width):
 
 
 def arguments(records) -> tuple:
-    """What ``fit`` is given: X, or X and y."""
+    """Arguments of ``fit``: X, or X and y."""
     return (records.X, records.y) if isinstance(records, Records) else (records,)
 
 
@@ -193,7 +193,7 @@ def _network_case(name, make_records=_coins, **settings):
     )
 
 
-# One of each family, where all of them would take too long.
+# One case of each family, for laws that take too long on every case.
 REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network"}
 
 CASES = [

@@ -23,7 +23,7 @@ SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 
 def as_data(records):
-    """What the engine samples from. Labelled records are ``Records``; a row for one ends in its label."""
+    """The data source for the engine. Labelled records are ``Records``; a single row of them ends in its label."""
     return check_data(*arguments(records))
 
 
@@ -51,7 +51,7 @@ def prepared(case, n, seed=0, **plan_changes):
     initial = {name: np.abs(rng.normal(5.0, 2.0, block.shape)) for name, block in model.blocks().items()}
     if case.sparse:
         initial = {name: 1e3 * (rng.random(value.shape) < 0.05) for name, value in initial.items()}
-    # a view of something noisy, or, to keep entries at the prior, of something exact
+    # from noisy totals; of sparse cases from exact ones, so that entries stay at the prior
     posterior = model.to_posterior(initial, dict.fromkeys(initial, 0.0 if case.sparse else 1.0), None)
     return model, plan, records, posterior
 
@@ -150,7 +150,7 @@ def neighbours_stay_within_the_sensitivity(case):
 
 
 def hardened_sums_are_exact(case):
-    """In whole units of the lattice: the same in any order and any chunks, and a record moves them by at most Δ."""
+    """Sums are whole units of the lattice, equal in any order and any chunks, and a record moves them by at most Δ."""
     model, plan, records, posterior = prepared(case, 9, noise="discrete")
     blocks = model.blocks()
     lattice = plan.lattice(blocks)
@@ -187,7 +187,7 @@ def hardened_sums_are_exact(case):
 
 
 def _units(units, block):
-    """Coordinates of a block in whole units: of a symmetric one, the upper triangle."""
+    """Coordinates of a block in whole units; for a symmetric block, the upper triangle."""
     return np.ravel(units[..., *np.triu_indices(block.shape[-1])] if block.symmetric else units)
 
 
@@ -201,7 +201,7 @@ def _n_units(block):
 
 @dataclass(frozen=True, kw_only=True)
 class FrozenPlan(PrivacyPlan):
-    """A plan whose noisy totals were drawn beforehand, so that nothing after them may depend on the data."""
+    """A plan with noisy totals drawn beforehand, so that nothing after them may depend on the data."""
 
     totals: list = field(default_factory=list)
     step: list = field(default_factory=lambda: [0])
@@ -215,7 +215,7 @@ class FrozenPlan(PrivacyPlan):
 
 
 def replay(case, records, n_steps=4):
-    """Everything a fit shows once its noisy totals are frozen."""
+    """Everything that a fit shows when its noisy totals are frozen."""
     rng = np.random.default_rng(11)
     probe, _, _, _ = prepared(case, 3)
     totals = [{name: rng.normal(20.0, 30.0, b.shape) for name, b in probe.blocks().items()} for _ in range(n_steps)]
@@ -262,7 +262,7 @@ def everything_else_is_public(case):
 
 
 class Recorder:
-    """Keeps every average that reaches ``to_posterior``, and what it makes of it."""
+    """Keeps every average that ``to_posterior`` gets, and the posterior that it returns."""
 
     def __init__(self, model):
         self.averages, self.noise_std, self.posteriors = [], [], []
@@ -279,7 +279,7 @@ class Recorder:
 
 
 def pure_noise(case, n_fits=40, seed=0, plan=None, model=None):
-    """Averages of fits on no records at all: initial value plus noise. Last average and its stated deviation."""
+    """Fits without records: averages are initial value plus noise. Last averages, their stated deviation, all averages."""
     plan = plan or replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0)
     empty = case.make_records(4, np.random.default_rng(0))[:0]
     ends, stds, paths = [], None, []
@@ -316,14 +316,14 @@ def noise_has_the_stated_size(case):
 
 
 def _check_std(centred, expected):
-    """Empirical deviation within five standard errors: sharp enough to see √2 with a hundred degrees of freedom."""
+    """The empirical deviation is within five standard errors; a few hundred degrees of freedom suffice to notice √2."""
     degrees = (len(centred) - 1) * max(1, int(np.prod(centred.shape[1:])))
     ratio = np.sqrt(np.sum(centred**2) / degrees) / expected
     assert abs(ratio - 1.0) < 5.0 / np.sqrt(2.0 * degrees), f"noise is {ratio:.3f} of what the plan states"
 
 
 def noise_is_gaussian_whatever_the_total(case):
-    """Normal, unbounded, independent between coordinates, blocks and steps, and the same for every total."""
+    """Noise is normal, unbounded, independent between coordinates, blocks and steps, and the same for every total."""
     from scipy import stats
 
     model, plan, *_ = prepared(case, 2, noise_multiplier=1.5)
@@ -358,7 +358,7 @@ def noise_is_gaussian_whatever_the_total(case):
 
 
 def discrete_noise_has_the_stated_size(case):
-    """Whole units, of the same deviation in every isometric coordinate; fresh in every draw; the total is only shifted."""
+    """Noise is whole units, with one deviation in every isometric coordinate, new in every draw, and is added to the total."""
     model, plan, *_ = prepared(case, 2, noise="discrete", noise_multiplier=1.5)
     blocks = model.blocks()
     lattice, randomness, rng = plan.lattice(blocks), plan.randomness(0), np.random.default_rng(13)
@@ -387,7 +387,7 @@ def discrete_noise_has_the_stated_size(case):
 
 
 def _coordinates(noise, block):
-    """Isometric coordinates: of a symmetric block the diagonal and √2 times the upper triangle."""
+    """Isometric coordinates: for a symmetric block, the diagonal and √2 times the upper triangle."""
     if not block.symmetric:
         return np.ravel(noise)
     upper = np.triu_indices(block.shape[-1], 1)
@@ -396,7 +396,7 @@ def _coordinates(noise, block):
 
 
 def noise_is_never_shared(case):
-    """Clones, fits of one model, fits at one seed and steps of a fit have nothing in common."""
+    """Steps of a fit, fits of one model, fits of clones and fits with one seed share no noise."""
     n_fits = 60
     model = case.make_model(privacy=replace(SAMPLED, clip_norm=case.clip_norm, noise_multiplier=2.0), random_state=7)
     for source in (None, model):
@@ -415,7 +415,7 @@ def noise_is_never_shared(case):
 
 
 def _noise_of_steps(path, blocks, case):
-    """The noise of each step from successive averages of a fit without records."""
+    """The noise of each step, computed from successive averages of a fit without records."""
     model, *_ = prepared(case, 2)
     steps = []
     for t in range(1, len(path)):
@@ -426,7 +426,7 @@ def _noise_of_steps(path, blocks, case):
 
 
 def totals_are_sums(case):
-    """Twice the records, twice the average: nothing is divided by an observed count."""
+    """Twice the records give twice the average: nothing is divided by an observed count."""
     records = case.make_records(40, np.random.default_rng(6))
     twice = stack_all(records, records)
     ends = []
@@ -441,7 +441,7 @@ def totals_are_sums(case):
         np.testing.assert_allclose(
             ends[1][name], 2.0 * ends[0][name], rtol=1e-6, atol=1e-9, err_msg="twice the records, not twice the total"
         )
-    # and a sample's sum is scaled by the public rate: unbiased for the total, whatever the size of the sample
+    # and a sample's sum is divided by the public rate: unbiased for the total, whatever the size of the sample
     rate, seen = 0.3, []
     for seed in range(300):
         plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=rate, n_steps=1, clip_norm=case.clip_norm)
@@ -472,7 +472,7 @@ def stack_all(first, second):
 
 
 def samples_are_poisson(case):
-    """Sizes vary as a binomial's, and are independent from step to step."""
+    """Sample sizes have the variance of a binomial, and are independent from step to step."""
     plan = replace(SAMPLED, clip_norm=case.clip_norm)
     records = case.make_records(200, np.random.default_rng(8))
     sizes = []
@@ -495,7 +495,7 @@ def samples_are_poisson(case):
 
 
 def one_event_per_step(case):
-    """Whatever the number of blocks: T Gaussians at σ on Poisson samples, composed."""
+    """A fit is accounted as T Gaussian mechanisms with σ on Poisson samples, whatever the number of blocks."""
     plan = replace(SAMPLED, clip_norm=case.clip_norm)
     model = fit(case.make_model(privacy=plan, random_state=0), case.make_records(20, np.random.default_rng(0)))
     event, epsilon = _three_steps()

@@ -1,8 +1,8 @@
-"""The law of what can be reached: from a fitted model, its posterior, its files and its report one reaches what is listed here,
-and all of it is a function of the noisy totals.
+"""The law of reachability: everything that can be reached from a fitted model, its posterior, its files and its report is
+listed here, and is a function of the noisy totals.
 
-Fits to records that have nothing in common are given the same noisy totals. What can then be reached must be equal to the last
-bit, wherever it is kept.
+The law gives the same noisy totals to fits of different records. Everything that can be reached after these fits must be equal
+to the last bit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_fea
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
 REPORT = {"plan", "unit", "released", "declared_public", "on_invalid", "ledger", "repeated_steps", "preprocessing",
           "tuning", "not_covered", "versions"}  # fmt: skip
-# Of posteriors by class: what is written to files, and what else they hold in memory.
+# For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
@@ -47,7 +47,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
-    "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others when they are asked for
+    "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
 N_STEPS = 2
@@ -55,7 +55,7 @@ N_STEPS = 2
 
 @contextmanager
 def frozen_noise(seen):
-    """Noisy totals that were drawn beforehand. ``seen(step)`` is called where noise would be drawn."""
+    """Replace noisy totals by arrays drawn beforehand. ``seen(step)`` is called where noise would be drawn."""
 
     def add_noise(self, total, blocks, randomness, step):
         assert {n: np.shape(v) for n, v in total.items()} == {n: b.shape for n, b in blocks.items()}
@@ -75,50 +75,50 @@ def totals_of(blocks, step) -> dict[str, np.ndarray]:
 
 
 def what_a_fit_leaves(case, records, noise: str):
-    """A fitted model, and everything that there is after the fit, by where it is."""
+    """A fitted model, and everything that exists after the fit, by place."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.6, n_steps=N_STEPS, clip_norm=case.clip_norm, noise=noise)
     model = case.make_model(privacy=plan, random_state=0)
-    left = {"model": model}
+    traces = {"model": model}
     with tempfile.TemporaryDirectory() as folder:
         checkpoint, saved = Path(folder, "fit.vips"), Path(folder, "saved.vips")
 
         def look(step):
             if checkpoint.exists():
-                left[f"checkpoint after step {step - 1}"] = read_archive(checkpoint, "checkpoint")
+                traces[f"checkpoint after step {step - 1}"] = read_archive(checkpoint, "checkpoint")
 
         with frozen_noise(look):
             model.fit(*arguments(records), checkpoint=checkpoint)
         look(N_STEPS + 1)
         model.save(saved)
-        left["saved model"] = read_archive(saved, "model")
+        traces["saved model"] = read_archive(saved, "model")
         known = (checkpoint, saved)  # read above: their raw bytes hold the time
-        left["files"] = {
+        traces["files"] = {
             file.name: None if file in known else file.read_bytes() for file in sorted(Path(folder).iterdir())
         }
-    left["report"] = [str(model.privacy_), model.privacy_._repr_html_(), model.privacy_.to_dict()]
-    left["words"] = repr(model)
-    if not model.takes_one_label:  # a second for each regression, which makes it of `noisy_totals_` alone
-        left["noise-aware posterior"] = _noise_aware(copy.copy(model))
-    left["pickle"] = pickle.dumps(model)
-    return model, left
+    traces["report"] = [str(model.privacy_), model.privacy_._repr_html_(), model.privacy_.to_dict()]
+    traces["words"] = repr(model)
+    if not model.takes_one_label:  # not for regressions: a second each, from `noisy_totals_` alone
+        traces["noise-aware posterior"] = _noise_aware(copy.copy(model))
+    traces["pickle"] = pickle.dumps(model)
+    return model, traces
 
 
 def _noise_aware(model):
-    """If there is one."""
+    """The noise-aware posterior, if the model has one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about the clip of these plans
         return getattr(model, "noise_aware_posterior_", None)
 
 
-def walked(left) -> dict[str, list]:
-    """Places and contents of all that; what modules and classes keep, too."""
-    of_class = {name: value for name, value in vars(type(left["model"])).items() if not callable(value)}
-    there = {place: walk(thing, place) for place, thing in (left | {"class": of_class}).items()}
+def walked(traces) -> dict[str, list]:
+    """Places and contents of all ``traces``, and of what the class and the modules of vips keep."""
+    of_class = {name: value for name, value in vars(type(traces["model"])).items() if not callable(value)}
+    there = {place: walk(thing, place) for place, thing in (traces | {"class": of_class}).items()}
     return there | {"modules": vips_globals()}
 
 
 def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
-    """To the last bit the same after fits to other records, fewer, and hostile ones."""
+    """It is the same to the last bit after fits to other records, to fewer, and to hostile ones."""
     first, other = (case.make_records(n, np.random.default_rng(seed)) for n, seed in ((30, 20), (11, 21)))
     hostile = checks.stack(checks.stack(other, case.hostile["nan"]), case.hostile["huge"])
     for noise, neighbours in (("gaussian", [other, hostile]), ("discrete", [hostile])):
@@ -133,8 +133,8 @@ def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:
 
 
 def what_can_be_reached_is_listed(case) -> None:
-    """Names of attributes, of parts of files, of fields: none that is not known to be public."""
-    model, left = what_a_fit_leaves(case, case.make_records(30, np.random.default_rng(20)), "gaussian")
+    """Every attribute, field and part of a file has a name that is listed above as public."""
+    model, traces = what_a_fit_leaves(case, case.make_records(30, np.random.default_rng(20)), "gaussian")
     blocks, parameters, posterior = model.blocks(), set(model.get_params(deep=False)), model.posterior_
     own = LEARNT | OF_CLASS.get(type(model).__name__, set())
     assert set(vars(model)) == parameters | own, f"a model holds {set(vars(model)) ^ (parameters | own)}"
@@ -148,19 +148,19 @@ def what_can_be_reached_is_listed(case) -> None:
     assert set(model.noisy_totals_.average) == set(model.noisy_totals_.noise_std) == set(blocks)
     assert set(vars(model.privacy_)) == REPORT, f"a report holds {set(vars(model.privacy_)) ^ REPORT}"
     for step in range(1, N_STEPS + 1):
-        header, arrays = left[f"checkpoint after step {step}"]
+        header, arrays = traces[f"checkpoint after step {step}"]
         assert set(header) == CHECKPOINT, f"a checkpoint's header holds {set(header) ^ CHECKPOINT}"
         names = {f"{each}/{name}" for each in ("noisy", "average") for name in blocks}
         names |= {f"posterior/{name}" for name in written}
         assert set(arrays) == names, f"a checkpoint holds {set(arrays) ^ names}"
         for name, total in totals_of(blocks, step).items():
             np.testing.assert_array_equal(arrays[f"noisy/{name}"], total, err_msg="not the noisy total of the step")
-    header, arrays = left["saved model"]
+    header, arrays = traces["saved model"]
     assert set(header) == SAVED, f"a saved model's header holds {set(header) ^ SAVED}"
     assert set(header["learnt"]) == own - {"posterior_", "noisy_totals_", "privacy_"}
     names = written | {f"noisy_totals/{name}" for name in blocks}
     assert set(arrays) == names, f"a saved model holds {set(arrays) ^ names}"
-    assert set(left["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(left['files'])}"
+    assert set(traces["files"]) == {"fit.vips", "saved.vips"}, f"files of a fit: {sorted(traces['files'])}"
 
 
 ALL = [everything_reachable_is_a_function_of_the_noisy_totals, what_can_be_reached_is_listed]

@@ -1,6 +1,6 @@
 """A record's statistics are the same to the last bit, whatever else is in the chunk.
 
-Each record by itself is the reference; the chunk is what the engine makes of the records (``partitions.filled_up``).
+The reference is each record by itself; chunks are as the engine makes them (``partitions.filled_up``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Shares:
         self.blocks = self.model.blocks()
         self.every = (
             8 if isinstance(self.model, SigmoidBeliefNetwork) else 1
-        )  # a single record takes a network's whole piece
+        )  # a network computes a whole piece for a single record, so every eighth is enough
         self.alone = cache(lambda i: self.of(self.records[[i]]))
 
     def of(self, records, ends=True):
@@ -46,7 +46,7 @@ class Shares:
         return norms[:n], found
 
     def check(self, rows: np.ndarray, what: str, records=None) -> None:
-        """The records of these rows, in this order, against each of them alone."""
+        """Compare the records of these rows, in this order, with each of them alone."""
         norms, ends = self.of(self.records[rows] if records is None else records, ends=len(rows) in ENDS)
         looked_at = np.flatnonzero(rows % self.every == 0)
         expected = np.array([self.alone(i)[0][0] for i in rows[looked_at].tolist()])
@@ -88,7 +88,7 @@ def test_no_chunk_size_and_no_place_changes_a_bit_of_any_model(name):
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_thresholds_change_no_bit(name):
-    """Of BLAS: 75 records of a large network; of a piece: 240 rows; and all remainders of a tile."""
+    """Sizes around 75 records (BLAS, for a large network) and 240 rows (a piece), and all remainders of a tile."""
     check_bits(MAKERS[name], sizes=(*range(1, 10), 74, 75, 76, 239, 240, 241, 250), shifts=(1, 7, 10))
 
 
@@ -121,7 +121,7 @@ def moved(records, offset: int):
 
 
 def largest_move(name) -> float:
-    """By which one more record moves the engine's sum, in clip norms: from many numbers of records to the next."""
+    """The most by which one more record moves the engine's sum, in clip norms, over many numbers of records."""
     model, records, posterior = STRONG[name]()
     plan = replace(PLAN, clip_norm=model.default_clip())
     blocks, before, largest = model.blocks(), None, 0.0
@@ -159,7 +159,7 @@ def test_a_class_with_an_e_step_of_its_own_does_not_inherit_the_promise():
 
 
 def in_last_bits(rows):
-    """The rows, in their last bits by how many there are, as products of BLAS are."""
+    """The rows, with last bits that depend on the number of rows, as in products by BLAS."""
     return rows * rows.dtype.type(1.0 + 2.0 * np.finfo(rows.dtype).eps * (len(rows) > 75))
 
 
@@ -190,7 +190,7 @@ def squares_by_blas(patch):
 
 
 def chunks_not_filled_up(patch):
-    """And a product like that of BLAS."""
+    """Chunks are not filled up, and products round like those of BLAS."""
     patch.setattr(partitions, "filled_up", lambda records, size: records)
     product = last_bits_by_size(np.matmul)
     patch.setattr(

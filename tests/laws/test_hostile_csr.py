@@ -1,6 +1,6 @@
-"""Sparse matrices whose arrays do not fit together: refused in words, or one record's defect and one clip.
+"""Sparse matrices whose arrays do not fit together: a clear error, or a defect of one record that costs at most one clip.
 
-SciPy and compiled kernels trust the numbers of such a matrix. A test that ends the process has found one that they should not.
+SciPy and compiled kernels trust the indices of a matrix. A test that crashes the process has found an unchecked index.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def csr(rows, width, dtype=np.float64, indices=np.int32) -> sp.csr_array:
     """Rows of ``(column, value)`` in the order in which they are given, whatever the columns are."""
     columns = np.array([column for row in rows for column, _ in row], indices)
     values = np.array([value for row in rows for _, value in row], dtype)
-    X = sp.csr_array((len(rows), width), dtype=dtype)  # a constructor would look at the columns
+    X = sp.csr_array((len(rows), width), dtype=dtype)  # the constructor with arrays would check the columns
     X.data, X.indices = values, columns
     X.indptr = np.cumsum([0, *map(len, rows)]).astype(indices)
     return X
 
 
 def meaning(row, width) -> np.ndarray | None:
-    """The row as SciPy's definition has it: values of one column add up. None if a column does not exist."""
+    """The row as SciPy defines it: values of one column add up. None if a column does not exist."""
     if any(not 0 <= column < width for column, _ in row):
         return None
     dense = np.zeros(width)
@@ -50,7 +50,7 @@ def meaning(row, width) -> np.ndarray | None:
 
 
 def entries(width):
-    """Columns that are there, with repetitions and in any order; seldom one that is not."""
+    """Entries in columns that exist, with repetitions and in any order; a few in columns that do not exist."""
     there = st.integers(0, width - 1)
     hostile = st.sampled_from([-1, -2, -width, -FAR, -(2**31), width, width + 1, FAR, 2**31 - 1])
     column = st.one_of(there, there, there, there, there, there, there, hostile)
@@ -60,7 +60,7 @@ def entries(width):
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_row_counts_for_what_it_means_or_for_nothing(name, noise):
-    """Whatever is before and after it, in any chunks; and with other rows it moves the sum by one clip at most."""
+    """This holds with any rows before and after it, in any chunks. A row moves the sum by at most one clip."""
     case = BY_NAME[name]
     model, plan, records, posterior = checks.prepared(case, 2, noise=noise)
     width, labelled = records.shape[1], hasattr(records, "y")
@@ -86,7 +86,7 @@ def test_a_row_counts_for_what_it_means_or_for_nothing(name, noise):
     check()
 
 
-# -- arrays that make up no matrix ------------------------------------------------------------------------------
+# -- arrays that are not a matrix -------------------------------------------------------------------------------
 
 
 def whole(form="csr"):
@@ -100,7 +100,7 @@ def with_pointer(place, value, form="csr"):
 
 
 def with_row(value, form):
-    """A format in which an entry says in which row it is."""
+    """A matrix with a wrong row number, in a format that stores the row of each entry."""
     X = whole(form)
     if form == "csc":
         X.indices[5] = value
@@ -138,7 +138,7 @@ BROKEN = {
 @pytest.mark.parametrize("how", BROKEN)
 def test_what_is_no_matrix_is_refused_before_a_value_is_read(how):
     make, says = BROKEN[how]
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1e-9, n_steps=1)  # nobody is in the sample
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1e-9, n_steps=1)  # the sample is empty
     topics, proportions = LatentDirichletAllocation(2, vocabulary=8, privacy=plan), DirichletMultinomial(privacy=plan)
     for fit in (check_data, topics.fit, proportions.fit, lambda X: proportions.fit(InMemoryData(X, partition_size=7))):
         with pytest.raises(ValueError, match=says):
@@ -167,7 +167,7 @@ def test_a_column_that_does_not_exist_is_one_records_defect_in_every_format(form
 
 
 def predictions(name):
-    """What can be asked of a fitted model."""
+    """Methods of a fitted model that take records."""
     X = (whole() > 0).astype(float)
     if name == "lda":
         model = LatentDirichletAllocation(2, random_state=0).fit(X)

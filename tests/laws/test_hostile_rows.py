@@ -38,7 +38,7 @@ ENTRIES = st.one_of(st.sampled_from(HURTFUL), st.floats(width=64), st.integers(0
 
 
 def neighbours(width):
-    """Records (one row often repeated) and one more."""
+    """Records, repeated up to three times, and one more record."""
     rows = st.integers(0, 4).flatmap(lambda n: arrays(np.float64, (n, width), elements=ENTRIES, fill=ENTRIES))
     return st.tuples(rows, arrays(np.float64, width, elements=ENTRIES, fill=ENTRIES), st.integers(1, 3))
 
@@ -76,7 +76,7 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
 
 
 def _isometric(found, blocks):
-    """Whole units, which ``checks.clipped_sum`` has divided by the scales; of a symmetric block one triangle."""
+    """The whole units that ``checks.clipped_sum`` divided by the scales; for a symmetric block, one triangle."""
     parts, start = [], 0
     for block in blocks.values():
         size = int(np.prod(block.shape))

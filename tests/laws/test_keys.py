@@ -1,7 +1,7 @@
-"""Keys of coins and noise: 128 bits of the operating system each, of which every one matters and none serves twice.
+"""Keys of coins and noise have 128 bits of the operating system each. Every bit matters, and no bit is used for two keys.
 
-The operating system's bits are replaced by a script in which single bits are changed. What changes with a bit is what that bit
-was used for: this sees short keys, long keys stretched from short seeds, and keys that share their bits.
+The tests replace the operating system's bits by a script, and change single bits of it. The keys that change show what the bit
+was used for. This notices short keys, long keys stretched from short seeds, and keys that share bits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PLANS = {
 
 
 class Script:
-    """Bits of an operating system that says the same every time, but for one bit."""
+    """An operating system with the same random bits every time, except for one flipped bit."""
 
     def __init__(self, flipped: int | None = None):
         self.flipped, self.asked = flipped, 0
@@ -49,7 +49,7 @@ class Script:
 
 
 def keys_of(run, script: Script) -> dict[str, int]:
-    """Every key that a run made a stream of, by what it was for."""
+    """The key of every stream that a run made, by its purpose."""
     keys = {}
 
     def stream(purpose):
@@ -75,7 +75,7 @@ def fit(plan: PrivacyPlan) -> None:
 
 
 def draw(plan: PrivacyPlan) -> None:
-    """What a fit draws, without the fit."""
+    """Draw what a fit draws, without the fit."""
     randomness = plan.randomness(0)
     for step in range(1, plan.n_steps + 1):
         plan.sampler(randomness, step, lambda: (len(COINS),))(0).rows(len(COINS))
@@ -83,7 +83,7 @@ def draw(plan: PrivacyPlan) -> None:
 
 
 def keys_are_of_the_operating_systems_bits(plan: PrivacyPlan) -> None:
-    """At least 128 bits move each key, to as many different keys; no bit moves two of them."""
+    """At least 128 bits change each key, each to a different key; no bit changes two keys."""
     script, in_a_fit = Script(), Script()
     keys = keys_of(partial(draw, plan), script)
     assert list(keys) == ["coins", "noise 1", "noise 2"], "a step's noise has no key of its own"
@@ -102,7 +102,7 @@ def keys_are_of_the_operating_systems_bits(plan: PrivacyPlan) -> None:
 
 
 def every_bit_of_a_key_changes_the_sample() -> None:
-    """On the way to a worker, too."""
+    """Also after the coins were pickled for a worker."""
     key, n = secrets.randbits(KEY_BITS), 400
     coins = PoissonCoins(0.5, key, 1, 0)
     samples = {coins.rows(n).tobytes()}
@@ -141,7 +141,7 @@ class Real:
 
 
 class Fewer:
-    """``secrets`` with less in it."""
+    """``secrets`` with at most 32 bits."""
 
     @staticmethod
     def randbits(n: int) -> int:
@@ -167,7 +167,7 @@ def noise_of_32_bits(patch):
 
 
 def keys_stretched_from_32_bits(patch):
-    """Of 128 bits to look at."""
+    """Keys that look like 128 bits."""
 
     def randbits(n):
         return noise._key(np.random.SeedSequence(secrets.randbits(32))) >> (KEY_BITS - n)

@@ -5,7 +5,7 @@ import pytest
 from tests.laws import checks, reachable, totals
 from tests.laws.cases import CASES, REPRESENTATIVES
 
-# Laws of many fits: on one model of each family, and on every model before a release.
+# Laws that need many fits: always on one model of each family, on every model only before a release.
 STATISTICAL = {
     checks.noise_has_the_stated_size,
     checks.noise_is_never_shared,

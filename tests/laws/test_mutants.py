@@ -102,7 +102,7 @@ def discrete_noise_not_isometric(patch):
 
 
 def sums_rounded_at_the_end(patch):
-    """What the lattice is there to avoid: a floating-point sum depends on its order, and is rounded afterwards."""
+    """What the lattice avoids: a floating-point sum, which depends on its order, rounded at the end."""
 
     def mutant(self, weights, blocks, lattice):
         return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
@@ -253,7 +253,7 @@ def full_batches_accounted_as_sampled(patch):
 
 def stops_on_a_private_quantity(patch):
     class Stops:
-        """A loop that ends early when the clipped sum hardly changes."""
+        """A loop that ends early when the clipped sum is small."""
 
         def __call__(self, iterable, **_):
             for t in iterable:
@@ -401,7 +401,7 @@ MUTANTS = [
     (noise_stored_on_the_model, "noise_is_never_shared", "lda", "a noise draw was used twice"),
     (two_statistics_as_two_sampled_steps, "one_event_per_step", "beta-bernoulli", "not one event per step"),
     (full_batches_accounted_as_sampled, "one_event_per_step", "beta-bernoulli", "not one event per step"),
-    # which of the two depends on the samples, whose coins nobody seeds
+    # the samples, whose coins are not seeded, decide which of the two messages comes
     (
         stops_on_a_private_quantity,
         "everything_else_is_public",

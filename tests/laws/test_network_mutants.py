@@ -42,7 +42,7 @@ def cross_term_with_the_wrong_sign(patch):
 
 
 def precision_not_in_the_norm(patch):
-    """The second of two statistics rides along for free."""
+    """The second of two statistics is released without a cost in the norm."""
     original = NetworkStatistics.norms
 
     def mutant(self, blocks):
@@ -93,7 +93,7 @@ def rows_that_are_not_binary_raise(patch):
 
 
 def rows_that_are_not_binary_kept(patch):
-    """And multiplied by 0 instead of left out: with either of the two safeguards the sum stays what it is."""
+    """Kept, and multiplied by 0 instead of left out: either of the two safeguards alone would keep the sum right."""
     patch.setattr(SigmoidBeliefNetwork, "valid_records", lambda self, records: np.ones(records.shape[0], bool))
     patch.setattr(
         NetworkStatistics,

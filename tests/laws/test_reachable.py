@@ -1,4 +1,4 @@
-"""Broken copies of the code from which more can be reached than noisy totals; and the walk that has to find it."""
+"""Broken copies of the code in which more than noisy totals can be reached, and the walk that must find it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_walk_enters_modules(monkeypatch):
 
 
 def with_exact_totals(patch) -> dict:
-    """What the engine sums, kept where a mutant can take it from."""
+    """The engine's exact totals, kept in a dict for the mutant to use."""
     kept, original = {}, engine.clipped_sum
 
     def mutant(*arguments):
@@ -163,7 +163,7 @@ def a_file_beside_the_checkpoint(patch):
 
 
 def keeping(patch, cls, keep):
-    """Records of the last chunk, kept by ``keep(model, records)``."""
+    """Call ``keep(model, records)`` for every chunk."""
     original = cls.expected_statistics
 
     def mutant(self, records, posterior):
@@ -194,7 +194,7 @@ def a_module_keeps_the_last_chunk(patch):
 
 
 def a_pickle_takes_the_last_chunk_along(patch):
-    """Which no attribute shows."""
+    """No attribute shows the chunk."""
     last, original = {}, BetaBernoulli.__getstate__
     keeping(patch, BetaBernoulli, lambda model, records: last.update(chunk=records))
     patch.setattr(BetaBernoulli, "__getstate__", lambda self: original(self) | last)
@@ -212,7 +212,7 @@ def a_posterior_carries_the_exact_total(patch):
 
 
 def a_posterior_is_a_view_beside_the_exact_total(patch):
-    """Only the memory that its array looks into tells."""
+    """Only the memory behind its array shows the exact total."""
     kept, original = with_exact_totals(patch), TopicPosterior.__init__
 
     def mutant(self, concentration, *rest):
@@ -224,7 +224,7 @@ def a_posterior_is_a_view_beside_the_exact_total(patch):
 
 
 def a_posterior_refers_to_statistics(patch):
-    """With them, to the chunk and to everybody's γ."""
+    """And through them to the chunk and to every document's γ."""
     original = LatentDirichletAllocation.expected_statistics
 
     def mutant(self, records, posterior):

@@ -14,7 +14,7 @@ N = 60
 
 
 def rounding_of_the_sum(case, precision=np.float64):
-    """How far the engine's sum is from that of the records' shares, in units of C, and how far it may be."""
+    """The distance of the engine's sum from the exact sum of the records' shares, in units of C, and its bound."""
     model, plan, records, posterior = checks.prepared(case, N)
     blocks = model.blocks()
     alone = []

@@ -28,7 +28,7 @@ NOT_THE_SUM = "not the sum of its sample over the public rate"
 
 @pytest.fixture(scope="module")
 def client():
-    """A cluster in threads: it is there at once."""
+    """A cluster in threads, which starts at once."""
     cluster = LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None)
     with cluster, Client(cluster) as client:
         yield client
@@ -45,7 +45,7 @@ def settled(name, sampling=0):
 @pytest.mark.parametrize("executor", ["threads", "dask"])
 @pytest.mark.parametrize("sampling", [0, 3], ids=["poisson", "fixed"])
 def test_every_executor_sums_over_the_public_rate(executor, name, sampling, request):
-    """Processes take seconds to start: ``tests/execution/test_executors.py`` compares theirs with these, bit by bit."""
+    """Processes start slowly, so ``tests/execution/test_executors.py`` compares their sums with these, bit by bit."""
     executor = request.getfixturevalue("client") if executor == "dask" else executor
     case, records, plan = settled(name, sampling)
     data, model = totals.in_partitions(records), case.make_model(privacy=plan, random_state=totals.SEED)
@@ -80,7 +80,7 @@ def test_every_source_is_summed_over_the_public_rate(make, name, tmp_path):
 
 
 def changed_share(patch, change):
-    """Every partition's share, changed by what its worker knows."""
+    """Multiply every partition's share by a factor of what its worker knows: ``change(n_taken, n_records, rate)``."""
     original = partitions.partition_sum
 
     def mutant(task, partition, coins):
@@ -97,7 +97,7 @@ def divided_by_the_realised_share_of_a_partition(patch):
 
 
 def divided_by_the_number_taken_from_a_partition(patch):
-    """A mean, scaled by what was expected."""
+    """A mean, times the expected number of records."""
     changed_share(patch, lambda n_taken, n_records, rate: round(rate * n_records) / max(n_taken, 1))
 
 

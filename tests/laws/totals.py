@@ -1,8 +1,8 @@
 """The law of totals: a step's estimate is the sum of the sampled records' clipped statistics, divided by the public rate.
 
-Everything on the right-hand side is computed here once more, from one record at a time: which rows are in the sample by the
-definition of a coin, the clip by the norm of the record's own vector, the lattice by the formula of docs/guarantee.md. An
-engine that divides by anything it has observed, or sums other rows, differs from that wherever it does so.
+The right-hand side is computed here once more, one record at a time: the sample by the definition of a coin, the clip by the
+norm of the record's own vector, the lattice by the formula of docs/guarantee.md. An engine that divides by something that it
+has observed, or that sums other rows, gives another total.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from vips import PrivacyPlan, engine
 from vips.data import InMemoryData
 
 SEED = 4
-SIZE = 7  # rows of a partition: the last one of 40 is shorter
-# So little noise that it does not show; a private fit in every other respect.
+SIZE = 7  # rows of a partition; the last partition of 40 records has fewer
+# Noise too small to be seen; a private fit in every other respect.
 HARDLY = {"noise_multiplier": 1e-9, "n_steps": 2, "reproducible_noise": True}
-# Every way of sampling, under both relations, and the rows of a partition.
+# Every way of sampling, under both relations, with the number of rows in a partition.
 SAMPLINGS = [
     ({"sampling_rate": 0.4}, SIZE),
     ({"sampling_rate": 0.7, "relation": "replace_one"}, 40),
@@ -31,12 +31,12 @@ SAMPLINGS = [
 
 
 def _coin(key: int, step: int, partition: int, row: int) -> int:
-    """The word of a row's half of AES(key, (step, partition, row // 2))."""
+    """The word of a row: its half of AES(key, (step, partition, row // 2))."""
     return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
 
 def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
-    """Rows, counted through all partitions, that step ``step`` of a reproducible fit takes."""
+    """Rows that a step of a reproducible fit samples, numbered through all partitions."""
     if plan.sampling == "full":
         return list(range(sum(sizes)))
     key = plan.randomness(SEED).sampling_key
@@ -61,7 +61,7 @@ def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, 
 
 
 def steps_of(model, data, *labels, **arguments) -> checks.Recorder:
-    """What a fit to ``data`` does in each step: the posterior that its E-step saw, and the total that came of it."""
+    """Fit to ``data``, and keep for each step the posterior that its E-step saw and the total that it gave."""
     steps = checks.Recorder(model)
     model.step_size = lambda t: 1.0  # then the average is the last noisy total, divided by the rate
     model.fit(data, *labels, **arguments)
@@ -75,7 +75,7 @@ def in_partitions(records, size: int = SIZE) -> InMemoryData:
 
 
 def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes) -> None:
-    """Every step's total against the closed form."""
+    """Compare every step's total with the closed form."""
     blocks, realised = model.blocks(), []
     for step in range(1, plan.n_steps + 1):
         rows = sampled_rows(plan, step, sizes)
@@ -88,7 +88,7 @@ def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes
             error = np.abs(steps.averages[step][name] - expected).max()
             assert error <= slack, f"a step's total is not the sum of its sample over the public rate: {name}, {error}"
     if plan.sampling == "poisson":
-        assert max(abs(n / sum(sizes) - plan.sampling_rate) for n in realised) > 0.02, "the sample tells nothing"
+        assert max(abs(n / sum(sizes) - plan.sampling_rate) for n in realised) > 0.02, "all samples have the mean size"
 
 
 def totals_are_sums_over_the_public_rate(case) -> None:
@@ -128,7 +128,7 @@ def records_are_rounded_as_finely_as_stated(case) -> None:
             moved = np.concatenate(
                 [_isometric(unit * found[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
             )
-            slack = 2e-5 * plan.clip_norm  # of weights in single precision
+            slack = 2e-5 * plan.clip_norm  # weights are in single precision
             assert np.abs(moved).max() <= 0.5 * unit + slack, "a record is not rounded to the nearest unit"
             assert np.linalg.norm(moved) <= plan.clip_norm / 2.0**10 + slack, "the lattice is coarser than stated"
 
@@ -146,7 +146,7 @@ def _isometric(array, block):
 
 
 def noise_uses_every_point_of_the_lattice(case) -> None:
-    """Noise in multiples of some units has the stated deviation too, and shows which totals are possible."""
+    """Noise in multiples of several units can have the stated deviation too, but it rules out totals."""
     model, plan, *_ = checks.prepared(case, 2, noise="discrete", noise_multiplier=3.0)
     blocks, randomness, draws = model.blocks(), plan.randomness(0), []
     unit = 3.0 * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(2.0**9 * 3.0 * math.sqrt(n_coordinates(blocks)))))

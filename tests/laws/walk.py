@@ -1,7 +1,7 @@
 """Everything that can be reached from an object, as a list of places and contents that can be compared.
 
-Attributes, slots, items, closures, defaults, bound objects, suspended generators, weak references, the array that a view looks
-into. Types, modules and compiled code are named and not entered; ``vips_globals`` enters what the modules of vips hold.
+The walk enters attributes, slots, items, closures, defaults, bound objects, suspended generators, weak references, and the base
+of a view. It names types, modules and compiled code without entering them; ``vips_globals`` enters the modules of vips.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def walk(root, name: str = "") -> list[tuple[str, object]]:
 
 
 def _opened(value) -> tuple[object, list[tuple[str, object]]]:
-    """What a thing says by itself, and what is in it."""
+    """The content of an object itself, and the objects in it."""
     kind = f"{type(value).__module__}.{type(value).__qualname__}"
     if isinstance(value, np.ndarray) and value.dtype != object:
         base = [] if value.base is None else [(".base", value.base)]
@@ -93,7 +93,7 @@ def _attributes(value) -> list[tuple[str, object]]:
     found += [(f".{name}", getattr(value, name)) for name in slots if hasattr(value, name)]
     if not found and not isinstance(
         value, dict | list | tuple | set | frozenset | deque
-    ):  # compiled: whatever it holds
+    ):  # compiled: everything it refers to
         found = [(f".held[{i}]", each) for i, each in enumerate(gc.get_referents(value))]
     return found
 

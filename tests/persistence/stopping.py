@@ -1,4 +1,4 @@
-"""Fits that end early, and what they hold."""
+"""Fits that end early, and the arrays of a posterior."""
 
 
 class Stop(Exception):
@@ -12,7 +12,7 @@ def stopped_after(model, step):
 
     def to_posterior(average, noise_std, previous):
         calls.append(1)
-        if len(calls) == step + 2:  # the first posterior is no step
+        if len(calls) == step + 2:  # the first posterior belongs to no step
             raise Stop
         return original(average, noise_std, previous)
 

@@ -66,7 +66,7 @@ def test_repeated_steps_of_a_private_fit_are_sampled_and_noised_afresh(tmp_path)
         stopped_after(BetaBernoulli(privacy=PLAN), 3).fit(empty, checkpoint=path)
     kept = path.read_bytes()
     seen = []
-    for _ in range(2):  # the same checkpoint twice: nothing in common after it
+    for _ in range(2):  # two fits from one checkpoint have nothing in common after it
         path.write_bytes(kept)
         model = BetaBernoulli(privacy=PLAN)
         original = model.to_posterior
@@ -95,7 +95,7 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
     assert header["step"] == 6
     assert header["parameters"] == {"random_state": 5, "on_invalid": "drop"}
     assert "key" not in json.dumps(header)
-    assert "60" not in json.dumps(header)  # nor the number of records
+    assert "60" not in json.dumps(header)  # the number of records is not in it either
     np.testing.assert_array_equal(
         model.posterior_["a"],
         1.0 + np.maximum(vips.persistence.archive.read_archive(path, "checkpoint")[1]["average/heads"], 0),
@@ -234,12 +234,12 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     assert path.read_bytes() == before
     monkeypatch.undo()
     model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
-    assert model.privacy_.repeated_steps == 1  # what was written of it could be seen
+    assert model.privacy_.repeated_steps == 1  # its partial file could be seen
     assert [p.name for p in tmp_path.iterdir()] == ["fit.vips"]
 
 
 def rewritten(path, **changes):
-    """The file with another header, and arrays cut to one column."""
+    """Rewrite the file with changes in its header."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     header = json.loads(members["header.json"]) | changes
@@ -317,7 +317,7 @@ def test_forged_arrays_are_refused_in_one_way_and_not_touched(tmp_path, name, va
 
 
 def killed_while_writing(path, monkeypatch, step, ledger=None):
-    """A fit that dies when the checkpoint of that step has been written and not yet renamed; its partial file is left."""
+    """A fit that dies when it has written the checkpoint of ``step`` and not yet renamed it; the partial file stays."""
     original = os.replace
 
     def replace_or_die(partial, target):
@@ -355,7 +355,7 @@ def test_steps_that_were_left_beside_a_checkpoint_are_counted_and_removed(tmp_pa
 
 
 def test_a_folder_or_a_link_where_checkpoints_are_written_first(tmp_path):
-    """Before a step is released, not after it."""
+    """The error comes before a step is released."""
     partial = tmp_path / ".fit.vips.partial"
     partial.mkdir()
     with pytest.raises(CheckpointError, match="is a folder"):
@@ -366,7 +366,7 @@ def test_a_folder_or_a_link_where_checkpoints_are_written_first(tmp_path):
     assert names_in(tmp_path) == ["fit.vips"]
 
 
-def test_a_kill_while_what_was_left_is_counted_loses_no_count(tmp_path, monkeypatch):
+def test_a_kill_while_partial_files_are_counted_loses_no_count(tmp_path, monkeypatch):
     path = tmp_path / "fit.vips"
     killed_while_writing(path, monkeypatch, 2)
     for name in ("replace", "unlink"):
@@ -374,12 +374,12 @@ def test_a_kill_while_what_was_left_is_counted_loses_no_count(tmp_path, monkeypa
             patch.setattr(os, name, lambda *_, **__: exec("raise Stop", globals()))
             with pytest.raises(Stop):
                 BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
-    for each in tmp_path.glob(".fit.vips.?*.partial"):  # of the count, which was not renamed: nothing new in it
+    for each in tmp_path.glob(".fit.vips.?*.partial"):  # partial files of the count itself, which show no other step
         each.unlink()
     assert BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.repeated_steps in (1, 2)
 
 
-def test_with_a_ledger_what_was_left_is_counted_there(tmp_path, monkeypatch):
+def test_with_a_ledger_only_the_ledger_counts_partial_files(tmp_path, monkeypatch):
     path, ledger = tmp_path / "fit.vips", PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
     killed_while_writing(path, monkeypatch, 3, ledger)
     assert ledger.runs()[0].released == 3  # the entry came first
@@ -391,7 +391,7 @@ def test_with_a_ledger_what_was_left_is_counted_there(tmp_path, monkeypatch):
 
 
 def test_a_second_fit_over_one_checkpoint_does_not_mix_with_the_first(tmp_path):
-    """Whoever comes second removes what the first is writing; the first stops, and neither leaves a torn file."""
+    """The second fit removes the file that the first is writing; the first stops, and neither leaves a torn file."""
     path = tmp_path / "fit.vips"
 
     class Disturbed(BetaBernoulli):

@@ -121,7 +121,7 @@ def write_again_and_again(path, number, times):
 
 
 def test_several_writers_of_one_path_all_succeed(tmp_path):
-    """And whoever reads meanwhile sees the file of one of them."""
+    """A reader meanwhile sees the whole file of one of them."""
     path = tmp_path / "m.vips"
     write_again_and_again(path, 0, 1)
     code = "from tests.persistence.test_files import *; write_again_and_again(sys.argv[1], int(sys.argv[2]), 50)"

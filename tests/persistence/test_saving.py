@@ -132,7 +132,7 @@ def test_every_damaged_byte_is_an_error_of_one_kind_or_of_no_consequence(topics,
 
 
 def is_refused(path) -> bool:
-    """In the one way that there is; else the model can be used."""
+    """Whether loading raises its one kind of error; otherwise the model can be used."""
     try:
         model = vips.load(path)
     except ValueError as error:
@@ -198,7 +198,7 @@ def forged(path, header=None, **members):
 
 
 def npy(dtype, shape, content=b""):
-    """An array's file whose header says what it likes."""
+    """The file of an array, with any header."""
     text = f"{{'descr': {dtype!r}, 'fortran_order': False, 'shape': {shape!r}, }}".encode()
     return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + content
 
@@ -269,7 +269,7 @@ BOMBS = {
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/zero"), reason="needs a file without an end")
-def test_what_is_no_file_is_not_read():
+def test_devices_are_not_read():
     with pytest.raises(ValueError, match="device or a pipe"):
         vips.load("/dev/zero")
 
@@ -293,6 +293,6 @@ def test_small_files_take_no_memory_and_no_time(tmp_path):
     command = [sys.executable, "-c", textwrap.dedent(code), *(str(tmp_path / bomb) for bomb in BOMBS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]
-    said = dict(line.split(" | ") for line in done.stdout.splitlines())
-    assert set(said) == set(BOMBS)
-    assert not [words for words in said.values() if "MemoryError" in words]
+    messages = dict(line.split(" | ") for line in done.stdout.splitlines())
+    assert set(messages) == set(BOMBS)
+    assert not [words for words in messages.values() if "MemoryError" in words]

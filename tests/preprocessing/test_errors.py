@@ -1,4 +1,4 @@
-"""What is refused, and that it is refused without a record too."""
+"""Invalid settings and columns are refused, also without a single record."""
 
 import numpy as np
 import pandas as pd

@@ -1,6 +1,6 @@
-"""Private pipelines tell nothing of a record, whatever stands in one cell: steps × cells × containers.
+"""Private pipelines reveal nothing about a record, whatever one of its cells holds: steps × cells × containers.
 
-What a fit raises, warns of and prints is compared with that of a harmless table of the same dtypes, shape and column names.
+Errors, warnings and output of a fit are compared with those for a harmless table of the same dtypes, shape and column names.
 """
 
 import datetime
@@ -180,7 +180,7 @@ STEPS = {
 
 
 def outcome(step, X, y=None, model=None):
-    """What a fit tells: of the error its class, words and notes; else the form of what was fitted."""
+    """What a fit reveals: class, message and notes of its error, or else the form of the fitted model; and its warnings."""
     model = DirichletMultinomial(privacy=PLAN) if model is None else model
     pipeline = PublicPipeline([("step", step), ("model", model)])
     error = None
@@ -190,16 +190,16 @@ def outcome(step, X, y=None, model=None):
             pipeline.fit(X, y)
         except Exception as raised:
             error = raised
-    said = [str(warning.message) for warning in caught]
+    messages = [str(warning.message) for warning in caught]
     if error is None:
-        return "fitted", pipeline[-1].n_features_in_, vars(pipeline[-1]).keys(), said
+        return "fitted", pipeline[-1].n_features_in_, vars(pipeline[-1]).keys(), messages
     quoted = "".join(traceback.format_exception(error))
     chained = error
     while chained is not None:
         quoted += repr(chained.args)
         chained = chained.__cause__ or chained.__context__
     assert not any(mark in quoted for mark in MARKS), quoted
-    return type(error).__name__, str(error), getattr(error, "__notes__", []), said
+    return type(error).__name__, str(error), getattr(error, "__notes__", []), messages
 
 
 @pytest.mark.parametrize("name", STEPS)

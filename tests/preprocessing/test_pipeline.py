@@ -35,7 +35,7 @@ COLUMNS = {"colour": ["red", "green"], "age": (0, 100)}
 
 
 class Untouchable:
-    """Data that must not be looked at."""
+    """Data that must not be touched."""
 
     def __getattribute__(self, name):
         if name == "__class__":  # the type is public
@@ -88,7 +88,7 @@ def test_table_encoder_before_a_model_end_to_end():
 
 
 def test_a_defective_record_counts_for_nothing():
-    """Neighbours: without the record, or with a NaN in it, the released values are the same."""
+    """The released values are the same without the record and with a NaN in it."""
     table = tables()
     worse = pd.concat([table, pd.DataFrame({"age": [np.nan, np.inf], "colour": ["red", [1]]})], ignore_index=True)
     fits = []

@@ -1,4 +1,4 @@
-"""Steps before a private model: fitted to no record, quiet, and held to what they promise."""
+"""Steps before a private model are fitted to no record, give no output, and must keep their promises."""
 
 import re
 import traceback
@@ -109,7 +109,7 @@ def test_results_whose_form_depends_on_values_are_refused(name):
     with pytest.raises((RuntimeError, TypeError)) as raised:
         pipeline_of(FunctionTransformer(PROMISES_BROKEN[name])).fit(counts())
     assert "may depend on values" in str(raised.value) or "got DataFrame" in str(raised.value)
-    assert not re.search(r"\d", str(raised.value))  # nor says how many rows or columns there are
+    assert not re.search(r"\d", str(raised.value))  # the numbers of rows and columns are not told either
 
 
 @pytest.mark.parametrize("n", [0, 1, 20])
@@ -183,7 +183,7 @@ def test_torn_records_count_for_nothing_behind_steps():
         np.testing.assert_allclose(found, pipeline_of(step).fit(X)[-1].posterior_.concentration)
     np.testing.assert_array_equal(torn.indices, before)
     whole = torn.astype(np.int64)
-    np.testing.assert_allclose(  # which cannot hold a NaN: a row of zeros
+    np.testing.assert_allclose(  # integers cannot hold a NaN: a row of zeros
         pipeline_of(FunctionTransformer()).fit(whole)[-1].posterior_.concentration,
         pipeline_of(FunctionTransformer()).fit(X)[-1].posterior_.concentration,
     )

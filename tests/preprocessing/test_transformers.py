@@ -168,7 +168,7 @@ def test_values_of_pandas_columns_count_whatever_holds_them(dtype):
     np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a", "b"]}).fit_transform(frame), expected)
 
 
-def test_a_column_that_a_reader_took_for_numbers_as_all_is_missing_gives_zeros():
+def test_a_column_without_values_that_was_read_as_numbers_gives_zeros():
     np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a"]}).fit_transform(pd.DataFrame({"c": [np.nan]})), [[0]])
 
 
@@ -205,7 +205,7 @@ def test_table_features_come_in_the_declared_order():
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 40))
 def test_no_row_is_longer_than_the_stated_norm(data, n_columns):
-    """In exact arithmetic: one rounding too many in 1/√k would show."""
+    """In exact arithmetic, which would show one rounding too many in 1/√k."""
     numeric = data.draw(st.lists(st.booleans(), min_size=n_columns, max_size=n_columns))
     columns = {f"c{i}": (-1.0, 3.0) if is_number else ["a", "b"] for i, is_number in enumerate(numeric)}
     extreme = [3.0, 1e300, -1e300, 2.999999]

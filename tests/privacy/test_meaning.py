@@ -1,4 +1,4 @@
-"""What ε and δ mean to an attacker, against all attacks on mechanisms that we can enumerate."""
+"""What ε and δ mean to an attacker, compared with all attacks on a mechanism with few outcomes."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from vips.privacy.meaning import belief_after, gaussian_success, hits, success
 
 
 def attacks(epsilon, delta):
-    """(false alarms, hits) of every deterministic attack on the mechanism that is the worst there is at (ε, δ)."""
+    """Rates of (false alarms, hits) of every deterministic attack on the worst mechanism that is (ε, δ)-private."""
     right = np.exp(epsilon) / (1.0 + np.exp(epsilon))
     given = np.array([delta, (1 - delta) * right, (1 - delta) * (1 - right), 0.0])  # outcomes if "in"
     for says_in in product([0, 1], repeat=4):

@@ -98,7 +98,7 @@ def test_reproducible_noise_comes_from_random_state():
     assert first.sampling_key == second.sampling_key != other.sampling_key
     assert first.noise_bits(3).random_raw() == second.noise_bits(3).random_raw()
     assert len({r.noise_bits(step).random_raw() for r in (first, other) for step in (1, 2)}) == 4
-    # different streams: knowing the initialisation says nothing of the noise
+    # different streams: the initialisation tells nothing about the noise
     assert first.initial.bit_generator.random_raw() != first.noise_bits(1).random_raw()
 
 

@@ -67,9 +67,9 @@ def test_statements():
 
 
 def test_users_say_how_records_were_prepared_and_settings_chosen():
-    said = replace(CALIBRATED, tuning="on public articles", preprocessing="letters of one writer merged")
-    assert "Tuning: on public articles." in str(said)
-    assert said.to_dict()["preprocessing"] == "letters of one writer merged"
+    stated = replace(CALIBRATED, tuning="on public articles", preprocessing="letters of one writer merged")
+    assert "Tuning: on public articles." in str(stated)
+    assert stated.to_dict()["preprocessing"] == "letters of one writer merged"
     assert "not stated" in CALIBRATED.to_dict()["tuning"]
 
 

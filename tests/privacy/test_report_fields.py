@@ -1,4 +1,4 @@
-"""Reports are read field by field: what another program may have written is refused with one kind of error."""
+"""Reports are checked field by field when they are read: anything invalid raises one kind of error."""
 
 import json
 import zipfile
@@ -51,7 +51,7 @@ def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
         place = place[key]
-    for name in set(place) - {"repeated_steps"}:  # which files from before it existed lack
+    for name in set(place) - {"repeated_steps"}:  # older files lack it
         values = saved()
         inner = values
         for key in path:

@@ -1,4 +1,4 @@
-"""Sums over a row's entries, where hardened noise needs them to the last bit; and containers that are arrays in name only."""
+"""Sums over a row's entries do not depend on other rows, not even in the last bit; matrices and masked arrays as input."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def test_norms_are_functions_of_their_row(width):
 
 @pytest.mark.parametrize("kind", [np.asmatrix, np.ma.masked_array])
 def test_matrices_and_masked_arrays_are_taken_as_plain_arrays(kind):
-    """Their comparisons have other shapes, which showed for data with a defective record only."""
+    """Their comparisons have other shapes, which once raised errors, but only for data with a defective record."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
     X = np.array([[0.0, 1.0], [1.0, 1.0], [np.nan, 1.0]])
     assert type(check_data(kind(X))._X) is np.ndarray
@@ -28,8 +28,8 @@ def test_matrices_and_masked_arrays_are_taken_as_plain_arrays(kind):
     BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(kind(X), np.array([0, 1, 1]))
 
 
-def test_nor_by_the_order_in_memory_of_a_table():
-    """Data frames hand out tables by columns."""
+def test_norms_do_not_depend_on_the_order_in_memory_of_a_table():
+    """Data frames store tables by columns."""
     rows = np.asfortranarray(np.random.default_rng(0).normal(size=(40, 50)))
     alone = np.concatenate([row_norms(rows[n : n + 1]) for n in range(40)])
     for some in (np.arange(40), [3], [3, 9], [0, 1, 2]):

@@ -11,7 +11,7 @@ N_SAMPLES = 6000
 
 
 def log_likelihood(psi, y, n_trials):
-    """Of linear predictors of shape (..., n_records), up to a constant."""
+    """The log likelihood of linear predictors of shape (..., n_records), up to a constant."""
     return (y * log_expit(psi) + (n_trials - y) * log_expit(-psi)).sum(axis=-1)
 
 
@@ -33,7 +33,7 @@ def grid_moments(log_weights, *axes):
 def assert_agrees(chain, mean, std):
     """The mean within 4 standard errors; the standard deviation within 4 of its own, and so within 10 percent."""
     n_effective = effective_sample_size(chain)
-    assert n_effective > 800  # which makes the bounds sharp
+    assert n_effective > 800  # so that the bounds are sharp
     assert abs(chain.mean() - mean) < 4.0 * std / np.sqrt(n_effective)
     assert abs(chain.std() / std - 1.0) < 4.0 / np.sqrt(2.0 * n_effective)
 

@@ -10,7 +10,7 @@ from vips import PrivacyPlan, PrivacyWarning, SigmoidBeliefNetwork
 
 
 def records(n_records, n_visible, rng):
-    """Of one hidden unit that every record determines."""
+    """Parameters and records of a network with one hidden unit, which every record determines."""
     c, w, b = rng.normal(size=n_visible), 3.0 * rng.choice([-1.0, 1.0], n_visible), rng.normal(scale=0.5)
     z = rng.random((n_records, 1)) < expit(b)
     return c, w, b, rng.random((n_records, n_visible)) < expit(z * w + c)
@@ -27,7 +27,7 @@ def fitted(X, noise_multiplier, **arguments):
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_noise_aware_errors_are_those_of_repeated_fits(covariance):
-    """One data set, many draws of noise: hidden biases scatter by what the noise-aware variance adds."""
+    """Over fits to one data set with new noise, hidden biases scatter as much as the noise-aware variance adds."""
     _, _, _, X = records(4000, 40, np.random.default_rng(0))
     found = []
     for _ in range(20):

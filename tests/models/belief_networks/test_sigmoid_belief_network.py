@@ -47,7 +47,7 @@ def coins(n, width=N_VISIBLE, seed=1):
 
 
 def prepared(X, covariance="diagonal", **arguments):
-    """A model that can be asked for statistics, as inside ``fit``."""
+    """A model that can compute statistics, as inside ``fit``."""
     model = SigmoidBeliefNetwork(N_HIDDEN, covariance=covariance, n_sweeps=MANY, **arguments)
     model.n_features_in_ = X.shape[1]
     return model
@@ -109,7 +109,7 @@ def test_row_by_row_arithmetic_agrees_with_blas(full):
     np.testing.assert_array_equal(one.omega[0], alone.omega[7])
 
 
-def test_a_record_alone_is_the_record_in_company():
+def test_a_record_has_the_same_units_alone_and_with_others():
     rng = np.random.default_rng(3)
     posterior = posterior_of(rng.normal(size=(12, 40)), rng.normal(size=12), rng.normal(size=40) - 1.0)
     y = coins(5, 12)
@@ -158,10 +158,10 @@ def test_bound_is_below_the_exact_evidence(n_hidden, full):
         parts = scale * rng.normal(size=(N_VISIBLE, n_hidden)), rng.normal(size=N_VISIBLE), rng.normal(size=n_hidden)
         y = coins(30)
         known = posterior_of(*parts, precision=1e10, full=full)
-        for n_sweeps in (1, 50):  # below it wherever the updates stop
+        for n_sweeps in (1, 50):  # below the evidence wherever the updates stop
             gap = log_evidence(y, *parts) - infer(y, known, n_sweeps).bounds(known)
             assert (gap > -1e-7).all()
-        # and, with parameters that are not known, below the average of exact log evidences
+        # and, with uncertain parameters, below the average of exact log evidences
         vague = posterior_of(*parts, precision=3.0, full=full)
         draws = zip(
             *(law.sample(500, rng) for law in (vague.weights, vague.visible_bias, vague.hidden_bias)), strict=True
@@ -238,7 +238,7 @@ def test_statistics_are_the_derivatives_of_the_bound(covariance):
     sums = statistics.weighted_sum(np.ones(8))
 
     def bound(weights=None, visible=None):
-        """With hidden units at their best: what they would move adds nothing to a derivative."""
+        """With optimal hidden units, whose change adds nothing to a derivative at the optimum."""
         changed = posterior
         if weights is not None:
             law = type(posterior.weights)(weights, posterior.weights.precision)
@@ -453,7 +453,7 @@ def test_degenerate_data_give_sound_private_fits(covariance):
 
 
 def test_steps_that_begin_without_noise_leave_weights_bounded():
-    """A schedule of zeros: nothing is averaged at first, and the starting weights stand in the place of a derivative."""
+    """A schedule that begins with zeros averages nothing at first: the starting weights take the place of a derivative."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=50)
     model = SigmoidBeliefNetwork(3, privacy=plan, schedule=lambda t: 0.5 if t > 39 else 0.0).fit(np.zeros((0, 2)))
     assert np.abs(model.components_).max() <= 6.0

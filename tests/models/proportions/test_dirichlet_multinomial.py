@@ -1,4 +1,4 @@
-"""Proportions of categories: the textbook without noise, and intervals that hold the truth with it."""
+"""Proportions of categories: the textbook posterior without noise, and intervals that hold the truth with noise."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, lo
             lower, upper = posterior.interval(0.95)
             held.append((lower < theta) & (theta < upper))
     assert low < np.mean(aware) < 0.98
-    if n_records == 500:  # with more, the noise is smaller than what sampling leaves open
+    if n_records == 500:  # with more records, the noise is smaller than the sampling error
         assert np.mean(naive) < np.mean(aware) - 0.1
 
 

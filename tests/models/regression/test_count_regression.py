@@ -21,7 +21,7 @@ def test_one_trial_is_logistic_regression():
 
 
 def test_many_trials_are_repeated_records():
-    """Up to the binomial coefficients in the bound."""
+    """Equal up to the binomial coefficients in the bound."""
     X = covariates(60)
     y = np.random.default_rng(1).binomial(4, expit(X[:, 0] - 0.5))
     binomial = BayesianBinomialRegression(n_trials=4).fit(X, y)
@@ -65,7 +65,7 @@ def test_negative_binomial_against_integration():
     assert model.predict(row)[0] == pytest.approx(exact, rel=0.05)
 
 
-def test_counts_above_the_declared_one_count_as_that():
+def test_counts_above_the_declared_largest_count_as_the_largest():
     X = covariates(80)
     y = np.random.default_rng(4).poisson(3.0, 80)
     settings = {"max_count": 4, "privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=4)}

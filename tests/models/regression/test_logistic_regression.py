@@ -1,4 +1,4 @@
-"""Bayesian logistic regression against the textbook, brute force, Gibbs sampling, and input that is out to hurt it."""
+"""Bayesian logistic regression against the textbook, brute force, Gibbs sampling, and hostile input."""
 
 import warnings
 
@@ -116,7 +116,7 @@ def test_the_bound_never_falls(data):
 
 
 def log_likelihood(X, y, w):
-    """Of each column of w, shape (n_grid,)."""
+    """The log likelihood of each column of w, of shape (n_grid,)."""
     psi = X @ w
     return (y[:, None] * psi - np.logaddexp(0.0, psi)).sum(axis=0)
 
@@ -447,7 +447,7 @@ def test_the_report_names_what_was_declared():
 
 
 def one_hot_rows(n, rng):
-    """Mostly zeros: such a row of an array is worked on as CSR, a dense one by BLAS."""
+    """Mostly zeros: the statistics treat such a row of an array as CSR, and a dense row by BLAS."""
     return np.eye(12)[rng.integers(0, 12, n)] * rng.uniform(0.5, 1.0, (n, 1))
 
 
@@ -462,7 +462,7 @@ def statistics_of(model, X, y, posterior):
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 def test_rows_choose_their_kernel_by_themselves(covariance):
-    """Zero rows in front, which would make a chunk sparse on average, change no bit of a dense row's statistics."""
+    """Zero rows in front, which would make a chunk sparse on average, do not change the statistics of other rows."""
     rng = np.random.default_rng(0)
     model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0, covariance=covariance, dtype=np.float32)
     dense, sparse = rng.normal(size=(6, 12)), one_hot_rows(6, rng)
@@ -507,7 +507,7 @@ def test_what_y_may_be_depends_on_its_container_alone():
 
 
 def test_alpha_is_not_learnt_from_noise():
-    """On pure noise it stays near its prior's mean, where the floor of the view once drove it to hundreds."""
+    """On pure noise α stays near its prior's mean; the floor of the view once drove it to hundreds."""
     model = BayesianLogisticRegression(privacy=private(0.5), feature_norm=1.0, covariance="diagonal")
     model.fit(np.zeros((100, 800)), np.zeros(100))
     assert 0.3 < model.alpha_ < 3.0

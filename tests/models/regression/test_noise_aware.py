@@ -1,4 +1,4 @@
-"""Posteriors that know about the noise: against the exact posterior without it, and by how often they hold the truth."""
+"""Noise-aware posteriors, compared with the exact posterior without noise, and how often their intervals hold the truth."""
 
 import warnings
 from dataclasses import replace
@@ -35,7 +35,7 @@ def unclipped(model):
 
 
 def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
-    """Of 95 % intervals for coefficients drawn from the prior: naive and noise-aware; and the ratio of their widths."""
+    """Coverage of naive and of noise-aware 95 % intervals for coefficients drawn from the prior, and the ratio of widths."""
     rng, held, ratios = np.random.default_rng(seed), [], []
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=sampling_rate, n_steps=20)
     for _ in range(n_fits):
@@ -62,7 +62,7 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, sa
 
 
 def test_without_noise_it_is_the_laplace_approximation_of_the_exact_posterior():
-    """Steps without noise, from different places, of a data set whose curvature is known."""
+    """Steps without noise from different points, for a data set with known curvature."""
     rng = np.random.default_rng(0)
     X, y, _ = table(20_000, 4, rng)
     plan = PrivacyPlan.non_private(n_steps=200)
@@ -96,7 +96,7 @@ def test_curvature_from_omega_is_that_of_the_likelihood():
 
 
 def test_kept_steps_are_those_of_the_fit():
-    """Where steps looked, and their own noisy totals, recovered from the running average."""
+    """The points at which the steps computed their totals, and these noisy totals, recovered from the running average."""
     X, y, _ = table(2000, 3, np.random.default_rng(2))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.7, n_steps=9)
     model = unclipped(BayesianLogisticRegression(privacy=plan, feature_norm=2.0, prior=1.0))
@@ -143,7 +143,7 @@ def test_a_clip_that_binds_is_warned_of_and_predictions_can_use_it(tmp_path):
     np.testing.assert_array_equal(again.noise_aware_posterior_.mean, model.noise_aware_posterior_.mean)
 
 
-def test_several_outputs_and_counts_have_one():
+def test_several_outputs_and_counts_have_a_noise_aware_posterior():
     rng = np.random.default_rng(4)
     X, y, _ = table(3000, 3, rng, n_trials=4)
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=10)
@@ -157,7 +157,7 @@ def test_several_outputs_and_counts_have_one():
     assert (three.noise_aware_posterior_.std > three.posterior_.std).mean() > 0.5
 
 
-def test_models_and_fits_without_one_say_so():
+def test_models_and_fits_without_a_noise_aware_posterior_say_so():
     X, y, _ = table(200, 3, np.random.default_rng(5))
     with pytest.raises(AttributeError, match="added no noise"):
         assert BayesianLogisticRegression().fit(X, y).noise_aware_posterior_
@@ -172,7 +172,7 @@ def test_models_and_fits_without_one_say_so():
 
 
 @pytest.mark.slow
-def test_a_diagonal_covariance_has_one_for_features_that_are_independent():
+def test_a_diagonal_covariance_can_be_noise_aware_for_independent_features():
     rng, held, plan = np.random.default_rng(6), [], PrivacyPlan.from_epsilon(
         epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=40
     )  # fmt: skip

@@ -308,7 +308,7 @@ def test_resampled_documents_follow_their_words():
 
 
 def test_a_tolerance_of_zero_is_as_many_updates_as_allowed(corpus):
-    """As in scikit-learn; where all have settled, more of them change nothing."""
+    """As in scikit-learn. After all documents have converged, further updates change nothing."""
     settings = {"privacy": PrivacyPlan.non_private(n_steps=2), "dtype": np.float64, "random_state": 0}
     X = corpus.counts[:20]
     fits = [
@@ -403,7 +403,7 @@ def test_defective_rows_count_for_nothing(corpus):
     ("n_topics", "n_words", "used", "count"), [(60, 128, 14, 1e38), (50, 1000, 10, 1e38), (10, 100, 14, 3e37)]
 )
 def test_counts_at_the_edge_of_single_precision_do_not_raise(n_topics, n_words, used, count):
-    """γ overflows, θ̃ becomes inf or 0, and divisions by zero follow; all of it is this record's affair."""
+    """γ overflows, θ̃ becomes inf or 0, and divisions by zero follow; all of this concerns this record alone."""
     rng = np.random.default_rng(0)
     counts = np.vstack([rng.poisson(1.0, (20, n_words)).astype(float), np.zeros((1, n_words))])
     plan = private_plan(sampling_rate=1.0, n_steps=2, noise_multiplier=1e-6)
@@ -435,7 +435,7 @@ def test_non_private_fits_validate_as_scikit_learn_does():
     ):
         with pytest.raises(ValueError, match=message):
             model.fit(bad)
-    LatentDirichletAllocation(2, random_state=0).fit(np.array([[0.5, 1.5], [1.0, 0.0]]))  # weights are welcome
+    LatentDirichletAllocation(2, random_state=0).fit(np.array([[0.5, 1.5], [1.0, 0.0]]))  # weights are allowed
 
 
 def test_interrupted_fit_leaves_the_estimator_unfitted(corpus, monkeypatch):
@@ -457,7 +457,7 @@ def test_interrupted_fit_leaves_the_estimator_unfitted(corpus, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_stored_zero_is_no_word(dtype):
-    """Not even where, in single precision, the word is in one topic only, and that is one which the document has left."""
+    """Not even in single precision, if the word is in one topic only and the document has no share of that topic left."""
     rng = np.random.default_rng(0)
     concentration = 1e-3 + 1e3 * (rng.random((12, 300)) < 0.05)
     concentration[:, 0] = np.where(np.arange(12) == 5, 1e3, 1e-3)

@@ -124,7 +124,7 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
 
 @pytest.mark.parametrize("n_words", [1, 2, 3, 17, 64, 1000])
 def test_repeated_or_unsorted_words_are_found(n_words):
-    """Wherever they are in a document; it is looked through several words at a time."""
+    """They are found at any place of a document, although the kernel reads several words at a time."""
     sorted_words = np.arange(n_words)
     for place in range(1, n_words):
         for wrong in (place - 1, place - 2):
@@ -140,7 +140,7 @@ def test_repeated_or_unsorted_words_are_found(n_words):
 @pytest.mark.parametrize("integers", [True, False])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int64, np.int32])
 def test_validity_is_that_of_a_documents_own_entries(dtype, integers):
-    """SciPy allows entries behind the last row."""
+    """Entries after the last row, which SciPy allows, do not count."""
     counts = np.array([1, 2, -3], dtype)
     if np.dtype(dtype).kind == "f":
         counts[2] = np.nan
@@ -194,7 +194,7 @@ print(hashlib.sha256(statistics.doc_topic.tobytes()).hexdigest())
 
 @pytest.mark.slow
 def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
-    """Workers load what another process compiled, and must find the same numbers, to the last bit."""
+    """Workers load code that another process compiled, and must compute the same numbers, to the last bit."""
     environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
     fresh, cached = (
         subprocess.run(
@@ -207,7 +207,7 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
 
 
 def test_kernels_change_with_what_is_inlined_into_them():
-    """Else numba would load what it compiled before the change."""
+    """Otherwise numba would load code that it compiled before the change."""
     package = Path(vips.__file__).parent
     both = ("_compute/lanes.py", "models/topics/digamma.py")
     for name, inlined in (

@@ -48,7 +48,7 @@ def test_words_of_one_topic_are_not_amplified_and_shared_ones_are():
     assert (spread[:, 3] > 1.2).all()
 
 
-def test_words_do_not_depend_on_which_others_they_are_worked_on_with(monkeypatch):
+def test_words_do_not_depend_on_the_other_words_of_their_piece(monkeypatch):
     rng = np.random.default_rng(0)
     counts = rng.gamma(0.3, 1000.0, (4, 90)) * np.array([[1.0], [1.0], [5.0], [20.0]])
     noisy = counts + 50.0 * rng.normal(size=counts.shape)

@@ -1,4 +1,4 @@
-"""What private LDA does about the noise."""
+"""How private LDA denoises counts and scales words."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_posterior_mean_against_numerical_integration(monkeypatch):
 
 
 def test_components_against_scipy():
-    """Means and likelihoods of truncated normal distributions, from one that is nearly cut off to one that nearly is not."""
+    """Means and likelihoods of truncated normal distributions, from nearly all cut off to nearly nothing."""
     rng = np.random.default_rng(5)
     noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
     means, likelihood = lda_view._components(noisy, prior_mean)
@@ -100,11 +100,11 @@ def test_word_scales_keep_the_meaning_of_the_clip_norm():
     average = np.interp(words.mean(), words[order], scale[order])
     assert scale.max() == pytest.approx(
         10.0**0.25 * average, rel=0.01
-    )  # what is rarest counts as a tenth of the average
+    )  # the rarest words count as a tenth of the average
 
 
 def test_scaled_totals_are_undone_exactly():
-    """Constant totals, released under a scale that changes from step to step, come back as they are."""
+    """Constant totals, released under a scale that changes from step to step, are recovered."""
     rng = np.random.default_rng(4)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=12)
     model = LatentDirichletAllocation(4, vocabulary=60, privacy=plan)

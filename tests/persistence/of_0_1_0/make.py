@@ -41,7 +41,7 @@ def labels(largest):
     return np.random.default_rng(2).integers(0, largest + 1, 60)
 
 
-# name: (model of a plan, what is given to fit)
+# name: (model for a plan, arguments of fit)
 MODELS = {
     "topics": (
         lambda plan: LatentDirichletAllocation(

@@ -1,4 +1,4 @@
-"""What accountants keep, for tests that change the code."""
+"""Clears the caches of accountants, for tests that change the code."""
 
 from vips.privacy.accounting import pld
 

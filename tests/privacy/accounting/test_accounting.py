@@ -85,7 +85,7 @@ def test_full_sampling_is_near_and_never_below_the_exact_gaussian(name):
 
 @pytest.mark.parametrize("name", ACCOUNTANTS)
 def test_one_sampled_step_against_the_exact_hockey_stick(name):
-    """δ(ε) of one Poisson-sampled Gaussian in closed form; PLD comes within 1 %, nobody goes below."""
+    """δ(ε) of one Poisson-sampled Gaussian in closed form; PLD comes within 1 %, and no accountant is below."""
     q, sigma, epsilon = 0.2, 1.0, 0.5
     threshold = sigma**2 * math.log((math.exp(epsilon) - 1 + q) / q) + 0.5  # where β/β0 exceeds e^ε
     remove = q * norm.sf((threshold - 1) / sigma) + (1 - q - math.exp(epsilon)) * norm.sf(threshold / sigma)

@@ -1,4 +1,4 @@
-"""One suite for all accountants: every pair of accountant and plan that the registry allows, against what is known exactly."""
+"""One suite for all accountants: every pair of accountant and plan that the registry allows, against exact results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ every_accountant = pytest.mark.parametrize(  # the search is the same code for e
 DELTA = 1e-5
 
 
-# -- what each analyses -----------------------------------------------------------------------------------------
+# -- which plans each analyses ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("plan", "name"), [*itertools.product(PLANS, ACCOUNTANTS)])
@@ -72,7 +72,7 @@ def test_every_other_pair_is_refused(plan, name):
             call()
 
 
-def test_plans_that_nobody_analyses_do_not_exist():
+def test_plans_that_no_accountant_covers_cannot_be_made():
     with pytest.raises(ValueError, match="No accountant covers"):
         replace(PLANS["discrete"], relation="replace_one")
     with pytest.raises(ValueError, match="No accountant covers"):
@@ -113,7 +113,7 @@ def test_monotone_in_noise_steps_rate_and_delta(plan, name):
 
 
 @pytest.mark.parametrize("plan", ["poisson", "full"])
-def test_the_tight_one_is_smallest_and_nobody_exceeds_the_loosest_bound(plan):
+def test_the_tight_bound_is_smallest_and_none_exceeds_the_loosest(plan):
     for delta, steps in itertools.product((1e-3, 1e-8), (1, 12, 200)):
         found = {name: replace(PLANS[plan], n_steps=steps).epsilon(delta, name) for name in ALLOWED[plan]}
         assert all(found["pld"] <= value * (1.0 + 1e-3) for value in found.values()), found
@@ -250,13 +250,13 @@ def test_renyi_divergence_of_a_step_is_that_of_both_directions():
 
 
 def test_fixed_batches_have_the_sensitivity_of_replacement():
-    """All records in the batch: the Gaussian of sensitivity 2C, in Rényi divergence; a bound that σ ÷ C would halve."""
+    """With all records in the batch, the Rényi divergence is at least that of a Gaussian of sensitivity 2C."""
     plan = replace(PLANS["fixed"], batch_size=1000, sampling_rate=None)
     for order in (2, 6):
         assert accounting.renyi_divergence(plan, order) >= order * 4.0 / (2.0 * 9.0) * (1.0 - 1e-9)
     lower = replace(plan, sampling="full", batch_size=None, n_records=None).epsilon(DELTA)
     assert plan.epsilon(DELTA) >= lower
-    # and sampling without replacement is at least as private as its Poisson counterpart's exact replace-one bound is not:
+    # and the bound of one step is not below the exact δ of a Poisson sample at the same rate
     one = replace(PLANS["fixed"], n_steps=1)
     assert one.delta(0.5) >= one_step_delta(replace(POISSON, relation="replace_one", noise_multiplier=3.0), 0.5)
 
@@ -278,17 +278,17 @@ def test_against_dp_accounting_directly(plan, name):
         assert plan.epsilon(DELTA, name) == pytest.approx(reference, rel=0.02)
     if (
         plan.noise == "discrete" and plan.sampling == "poisson"
-    ):  # no event describes it: nobody must analyse a wrong one
+    ):  # no event describes it, so no accountant may accept one
         for composer in (PLDAccountant(relation), RdpAccountant(None, relation)):
             assert not composer.supports(plan.event())
 
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
-    """An event that an accountant would take for something else is refused by it, whichever of the two it was made for.
+    """An accountant refuses an event that it would misread, whichever of the two accountants the event was made for.
 
-    The truth: exact where nothing is sampled, else what the plan's own accountant proves, which for Gaussian noise is tight;
-    for fixed batches the Poisson sample at the same rate, below which no bound of theirs is.
+    The truth is ε of Gaussian noise on Poisson samples at the plan's rate: exact at rate 1, and tight otherwise. No bound for
+    discrete noise or fixed batches may be below it.
     """
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
@@ -314,7 +314,7 @@ def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
 
 
 def test_a_gaussian_under_replacement_has_an_event_for_each_accountant():
-    """σ = 2: the Gaussian of sensitivity 2C, μ = 1, in closed form; half of it is what an event of σ = 2 gives to "rdp"."""
+    """At σ = 2, sensitivity 2C gives μ = 1 and ε in closed form. For an event with σ = 2, "rdp" would give about half."""
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
     from dp_accounting.rdp import RdpAccountant
@@ -333,7 +333,7 @@ def test_a_gaussian_under_replacement_has_an_event_for_each_accountant():
 
 
 def simulated_losses(plan, n, rng):
-    """Privacy losses of the whole fit under either side of the worst pair, both directions: two arrays."""
+    """Simulated privacy losses of the whole fit for the worst pair: one array for each direction."""
     q, sigma = plan.sampling_rate, plan.noise_multiplier
 
     def loss(z):
@@ -359,7 +359,7 @@ def test_no_accountant_is_below_a_simulated_hockey_stick(plan):
         estimates = [np.maximum(-np.expm1(epsilon - loss), 0.0) for loss in losses]
         means = [estimate.mean() for estimate in estimates]
         error = max(5.0 * estimate.std() / 1e3 for estimate in estimates)
-        assert max(means) > 3.0 * error  # the simulation sees something
+        assert max(means) > 3.0 * error  # the estimate is well above its error
         for name in ACCOUNTANTS:
             if ACCOUNTANTS[name].can_analyse(plan):
                 assert plan.delta(epsilon, name) >= max(means) - error

@@ -1,13 +1,15 @@
-"""Processes with threads that share ledgers, killed at random if asked to, with a log beside the ledgers.
+"""Processes with threads share ledgers and write a log beside them; with ``--kill``, processes are killed at random.
 
-``python -m tests.privacy.ledger.ledger_crowd FOLDER --seconds 60 --processes 4 --threads 6 [--kill]`` prints what was
-counted as JSON.
+``python -m tests.privacy.ledger.ledger_crowd FOLDER --seconds 60 --processes 4 --threads 6 [--kill]`` prints
+counts as JSON.
 
-Every thread charges, releases, closes and resumes runs, its own and those of others, and fits models, in a ledger until that
-refuses, then in the next. What a call granted is written to the log once the call has returned, by one ``write`` of the system,
-so that a kill leaves it whole. A granted charge or release that the ledger does not know, or more released steps than the
-budget pays for, is a failure: both are computed from the log, SQLite's own reading of the file, and the formula of the filter.
-So is any error but two: that the budget is used up, and that somebody else resumed the run.
+Every thread charges, releases, closes and resumes runs, its own and those of others, and fits models. It uses one ledger until
+the ledger refuses, then the next. When a call has returned, the thread logs what the call granted, with one system call
+``write``, so that a kill leaves the line whole.
+
+The check compares the log with the entries that SQLite reads from the file and with the formula of the filter. It fails if the
+ledger lacks a granted charge or release, if more steps were released than the budget pays for, and on any error except two:
+the budget is used up, or another thread resumed the run.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (20, 3)).astype(float)
 
 
 def worker(folder: Path, n_threads: int) -> None:
-    """One process of the crowd, until it is told to stop."""
+    """One process of the crowd, which runs until the file ``stop`` exists."""
     log = os.open(folder / "log", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def note(**what) -> None:
@@ -80,7 +82,7 @@ def worker(folder: Path, n_threads: int) -> None:
 
 
 def one_round(ledger: PrivacyLedger, note) -> None:
-    """A run, to its end or not."""
+    """One run, finished or not."""
     name = ledger.path.name
     kind = random.choice(["charge", "charge and close", "resume", "fit", "take over"])
     if kind == "fit":
@@ -89,7 +91,7 @@ def one_round(ledger: PrivacyLedger, note) -> None:
         note(did="charge", ledger=name, run=run)
         note(did="release", ledger=name, run=run, steps=PLAN.n_steps)
         return
-    if kind == "take over":  # as after a kill, also if nobody was killed
+    if kind == "take over":  # as after a kill, also if no process was killed
         unfinished = [run for run in ledger.runs() if run.last_step < PLAN.n_steps]
         if unfinished:
             before = random.choice(unfinished)
@@ -114,7 +116,7 @@ def one_round(ledger: PrivacyLedger, note) -> None:
 
 
 def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, kill: bool) -> int:
-    """Run the crowd for that long at least, and until much has happened; the number of kills."""
+    """Run the crowd for at least ``seconds`` and until much has happened; returns the number of kills."""
     begun, kills, seen = time.monotonic(), 0, -1
 
     def started() -> subprocess.Popen:
@@ -130,7 +132,7 @@ def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, ki
         time.sleep(random.uniform(0.0, 1.0))
         assert time.monotonic() < begun + seconds + 300.0, "the crowd gets nowhere"
         written = len(log_of(folder)) if kill else seen
-        if written > seen:  # else those who were started last are not at work yet
+        if written > seen:  # else the processes started last do not work yet
             victim, seen = random.randrange(n_processes), written
             if children[victim].poll() is None:
                 children[victim].send_signal(signal.SIGKILL)
@@ -150,7 +152,7 @@ def log_of(folder: Path) -> list[dict]:
 
 
 def entries_of(path: Path) -> list[dict]:
-    """As SQLite itself reads them, after its own check of the file."""
+    """The entries as SQLite reads them, after its own check of the file."""
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",), f"{path} is destroyed"
     bodies = [json.loads(body) for (body,) in connection.execute("SELECT body FROM entries ORDER BY number")]

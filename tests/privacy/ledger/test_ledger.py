@@ -97,7 +97,7 @@ def test_foreign_and_damaged_files_are_refused_and_not_touched(tmp_path, path, l
 
 
 def test_a_file_in_another_journal_mode_is_refused_and_can_be_switched_back(path, ledger):
-    """As a browser of SQLite files does it. In WAL mode a copy of the file misses its last entries."""
+    """A browser for SQLite files may switch the mode. In WAL mode a copy of the file lacks the last entries."""
     fit(ledger)
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
@@ -113,7 +113,7 @@ def test_a_file_in_another_journal_mode_is_refused_and_can_be_switched_back(path
 
 
 def test_a_reader_needs_no_right_to_write(path, ledger, monkeypatch):
-    """An officer who may look. (As root, any file can be written to: SQLite is told to open it for reading.)"""
+    """An auditor may only read. (Root can write to any file, so the test makes SQLite open the file for reading.)"""
     fit(ledger)
     path.chmod(0o444)
     connect = sqlite3.connect
@@ -194,12 +194,12 @@ def test_truncation_and_rollback_show_against_a_head_kept_elsewhere(path, ledger
     fit(ledger)
     head = ledger.head()
     ledger.verify(head)
-    path.write_bytes(old)  # an older copy is a valid ledger: only the head tells
+    path.write_bytes(old)  # an older copy is a valid ledger: only the head shows it
     PrivacyLedger.open(path).verify()
     with pytest.raises(LedgerError, match="does not contain the head"):
         PrivacyLedger.open(path).verify(head)
     with pytest.raises(LedgerError, match="lost entries"):
-        ledger.spent()  # and this instance remembers
+        ledger.spent()  # this instance remembers the later entries
 
 
 # -- admission --------------------------------------------------------------------------------------------------
@@ -245,7 +245,7 @@ def test_what_has_no_guarantee_is_refused_before_anything_is_charged(ledger):
 
 
 class Free(PrivacyPlan):
-    """Looks like a plan, and adds no noise."""
+    """A subclass of a plan that adds no noise."""
 
     def add_noise(self, total, blocks, randomness, step):
         return dict(total)
@@ -274,7 +274,7 @@ def test_a_model_that_protects_something_else_than_the_ledger_counts_is_refused(
     assert kinds(ledger) == ["open"]
     with pytest.raises(LedgerError, match="protects 'one record'"):
         fit(ledger)
-    exec(str(refused.value).split("say so once: ")[1], {"ledger": ledger})  # what the message says works
+    exec(str(refused.value).split("say so once: ")[1], {"ledger": ledger})  # the code in the message works
     ledger.accept_unit("one document")
     topics.fit(COINS, ledger=PrivacyLedger(path, epsilon=8.0, delta=1e-5, dataset="letters", unit="one patient"))
     assert kinds(ledger)[:3] == ["open", "unit", "charge"]
@@ -318,12 +318,12 @@ def test_only_a_close_gives_unreleased_steps_back(ledger):
     run = ledger.runs()[0]
     assert (run.state, run.charged, run.released, run.returned) == ("closed at 2", 2, 2, 3)
     assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 2))
-    assert ledger.close(run.run) == 3  # nothing more
+    assert ledger.close(run.run) == 3  # closed before: no new entry
     assert kinds(ledger)[-1] == "close"
     assert kinds(ledger).count("close") == 1
 
 
-def test_an_error_survives_a_ledger_that_cannot_be_told(path, ledger):
+def test_an_error_survives_a_ledger_that_cannot_be_reached(path, ledger):
     class Fails(BetaBernoulli):
         def expected_statistics(self, records, posterior):
             path.rename(path.with_name("moved"))
@@ -376,7 +376,7 @@ def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
     for step in (3, 4, 5):
         resumed.release(step)
     assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 6))
-    # an older checkpoint still: five more steps, or nothing
+    # from an even older checkpoint: five more steps are charged
     ledger.resume(run.run, 0, PLAN)
     assert ledger.run(run.run).charged == 11
     with pytest.raises(LedgerError, match="no step 9"):
@@ -392,13 +392,13 @@ def test_two_resumes_of_one_run_do_not_both_go_on(ledger):
     second.release(2)
     with pytest.raises(LedgerError, match="resumed elsewhere"):
         first.release(2)
-    first.close()  # of a run that is no longer its own: nothing
+    first.close()  # the run is no longer its own: nothing changes
     assert ledger.run(run.run).closed is False
     assert ledger.run(run.run).charged == 5
 
 
 def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
-    """The resume comes in between, from another process as it were: when the close has the file."""
+    """The resume comes in between, as if from another process, just before the close opens its transaction."""
     run, elsewhere = ledger.charge(PLAN), PrivacyLedger.open(path)
     run.release(1)
     file = ledger._file
@@ -409,7 +409,7 @@ def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
             elsewhere_resumes()
             return file.transaction(to_write)
 
-    def elsewhere_resumes():  # in the clerk's thread: what it would ask is done at once
+    def elsewhere_resumes():  # runs in the clerk's thread, so it uses the file directly
         with file.transaction(to_write=True) as chain:
             book = elsewhere._book.after(chain.read(elsewhere._book.known, elsewhere._book.head))
             chain.write([{"time": "", **book.resuming(run.run, 1, PLAN)[0]}], book.known, book.head)
@@ -476,7 +476,7 @@ def test_declared_fits_cost_their_share_and_nothing_of_the_filter(path):
     assert [run.group for run in ledger.runs()] == [name] * 3
     assert ledger.remaining()["divergence"] == ledger.remaining()["filter_budget"]
     assert ledger.spent() == declared["epsilon"]
-    fit(ledger)  # a fourth is the filter's
+    fit(ledger)  # the filter pays for a fourth
     assert ledger.runs()[-1].group is None
     assert ledger.spent() > declared["epsilon"]
 
@@ -510,7 +510,7 @@ def test_closing_a_declared_fit_gives_nothing_back(path):
     run = ledger.charge(PLAN)
     run.release(1)
     assert ledger.close(run.run) == 0
-    ledger.resume(run.run, 0, PLAN)  # its steps are paid for, the repeated one is the filter's
+    ledger.resume(run.run, 0, PLAN)  # its steps are paid for; the filter pays for the repeated one
     assert ledger.run(run.run).further == 1
     assert ledger.spent() > ledger.history()[1]["epsilon"]
 
@@ -540,7 +540,7 @@ def delta_of_one_step(level, plan):
 
 
 def delta_of_two_steps(epsilon, second_deltas):
-    """δ(ε) of a Gaussian of σ = 2 followed by a plan that depends on its outcome; ``second_deltas(level)`` is its δ there.
+    """δ(ε) of a Gaussian with σ = 2 and a second plan that depends on its outcome; ``second_deltas(level)`` is the second's δ.
 
     δ = E[δ_second(ε - loss of the first)], over the outcomes of the side that has the record; a trapezoid sum of a smooth
     function over 16 standard deviations.
@@ -554,9 +554,9 @@ def delta_of_two_steps(epsilon, second_deltas):
 def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
     """The counterexample to composing adaptively chosen plans by privacy loss distributions.
 
-    Each of several second plans is within (ε, δ) beside the first by tight composition. Whoever picks, for each outcome
-    of the first, the plan that is worst there, exceeds δ. The ledger admits plans of every kind too, and the worst pick
-    among them stays within δ.
+    By tight composition, the first plan and any single one of several second plans are within (ε, δ). An analyst who picks
+    the worst second plan for each outcome of the first exceeds δ. The ledger also admits plans of every kind, but the worst
+    pick among them stays within δ.
     """
     epsilon, delta = 2.0, 1e-3
     kinds = [PrivacyPlan(noise_multiplier=1.0, sampling_rate=q, n_steps=1) for q in (1.0, 0.05, 0.01)]
@@ -582,7 +582,7 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
     for kind in kinds:
         options = [replace(kind, noise_multiplier=s) for s in np.geomspace(0.1, 100.0, 200)]
         allowed = [plan for plan in options if ledger.affordable_steps(plan) >= 1]
-        admitted.append(min(allowed, key=lambda plan: plan.noise_multiplier))  # the worst of its kind, whatever z
+        admitted.append(min(allowed, key=lambda plan: plan.noise_multiplier))  # the worst of its kind, at every z
     worst = delta_of_two_steps(
         epsilon, lambda level: np.max([delta_of_one_step(level, plan) for plan in admitted], axis=0)
     )
@@ -603,7 +603,7 @@ def test_racing_threads_never_overspend(path, noise):
 
     def attempt(i):
         try:
-            mine = ledger if i % 2 else PrivacyLedger.open(path)  # one instance in several threads, and many
+            mine = ledger if i % 2 else PrivacyLedger.open(path)  # one instance shared by threads, and other instances
             return bool(mine.charge(plan))
         except PrivacyBudgetError:
             return False
@@ -650,7 +650,7 @@ STRANGE = "letters\x1b[2J\x1b]0;title\x07\r\nspent: ε = 0\u202e\u2028\udc80"
 
 
 def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
-    """Nor draw lines of their own."""
+    """Nor can they add lines to the output."""
     ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset=STRANGE, unit=STRANGE)
     ledger.declare([PLAN])
     ledger.charge(PLAN, STRANGE)
@@ -702,7 +702,7 @@ def test_nothing_depends_on_the_clock(ledger, monkeypatch):
 
 
 def test_history_is_plain_json_and_a_function_of_public_facts(tmp_path):
-    """Fits to other records, and to other numbers of them, leave the same entries but for what is drawn at random."""
+    """Fits to other records, and to other numbers of them, leave the same entries, except for random values."""
     histories = []
     for i, records in enumerate((COINS, 1.0 - COINS, COINS[:7], COINS[:0], np.full((500, 4), np.nan))):
         ledger = PrivacyLedger(tmp_path / f"{i}.ledger", epsilon=3.0, delta=1e-5, dataset="letters")

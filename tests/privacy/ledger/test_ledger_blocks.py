@@ -1,4 +1,4 @@
-"""``with ledger:``, and fits that are sent from inside of it to other processes."""
+"""``with ledger:``, and fits that are sent from inside the block to other processes."""
 
 import copy
 import multiprocessing
@@ -41,12 +41,12 @@ def fit(plan=PLAN, ledger=None):
 
 
 def fit_pickled(sent):
-    """As a worker does that gets a plan in a message."""
+    """Fit as a worker that gets a pickled plan."""
     return fit(pickle.loads(sent)).privacy_.ledger["run"]
 
 
 def fit_own_plan():
-    """A plan that the worker makes by itself."""
+    """Fit with a plan that the worker makes itself."""
     return fit(PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)).privacy_.ledger
 
 
@@ -111,7 +111,7 @@ def test_a_link_to_the_open_ledger_is_the_same_one(ledger, tmp_path):
 
 
 def test_blocks_of_several_threads_need_not_nest(ledger, other):
-    """What one thread closes stays open for the other, and another ledger is refused meanwhile."""
+    """When one thread leaves, the ledger stays open for the other, and another ledger is refused meanwhile."""
     first, second = ledger, PrivacyLedger.open(ledger.path)
     first.__enter__()
     second.__enter__()
@@ -133,7 +133,7 @@ def test_threads_are_inside(ledger):
     assert len(ledger.runs()) == 3
 
 
-def test_copies_that_stay_here_belong_to_nobody(ledger):
+def test_copies_that_stay_in_this_process_belong_to_no_ledger(ledger):
     model = BetaBernoulli(privacy=PLAN)
     with ledger:
         copies = [copy.copy(model), copy.deepcopy(model), clone(model), BetaBernoulli(privacy=copy.deepcopy(PLAN))]
@@ -149,14 +149,14 @@ def test_pipelines_fit_inside_an_open_ledger(ledger):
     assert [run.model for run in ledger.runs()] == ["LatentDirichletAllocation"]
 
 
-# -- what is sent says where it comes from ----------------------------------------------------------------------
+# -- pickled plans and models name their ledger -----------------------------------------------------------------
 
 
 def test_a_plan_that_was_sent_from_inside_is_charged_wherever_and_whenever_it_is_fitted(ledger, other, elsewhere):
     with ledger:
         sent = pickle.dumps(PLAN)
     assert elsewhere(fit_pickled, sent) == ledger.runs()[0].run
-    with other:  # sent on from a block of another ledger: it stays what it is
+    with other:  # sent on from a block of another ledger, it keeps its own
         again = pickle.dumps(pickle.loads(sent))
     assert elsewhere(fit_pickled, again) == ledger.runs()[1].run
     assert fit(pickle.loads(sent)).privacy_.ledger["run"] == ledger.runs()[2].run
@@ -182,20 +182,20 @@ def test_unpickling_opens_no_ledger(ledger, elsewhere):
     assert open_after_unpickling(sent) is None
 
 
-def test_where_a_plan_comes_from_is_no_part_of_what_it_is(ledger, tmp_path):
+def test_the_ledger_of_a_plan_is_neither_compared_nor_shown_nor_saved(ledger, tmp_path):
     with ledger:
         model = fit_model(pickle.loads(pickle.dumps(BetaBernoulli(privacy=PLAN))))
         topics = pickle.loads(pickle.dumps(LatentDirichletAllocation(2, vocabulary=4, privacy=PLAN))).fit(COINS)
-    came = model.privacy
-    assert came == PLAN
-    assert hash(came) == hash(PLAN)
-    assert repr(came) == repr(PLAN)
-    assert came._repr_html_() == PLAN._repr_html_()
+    received = model.privacy
+    assert received == PLAN
+    assert hash(received) == hash(PLAN)
+    assert repr(received) == repr(PLAN)
+    assert received._repr_html_() == PLAN._repr_html_()
     topics.save(tmp_path / "topics.vips")
-    token = came.sent_from.token
+    token = received.sent_from.token
     for secret in (token, "letters.ledger"):
         assert secret.encode() not in (tmp_path / "topics.vips").read_bytes()
-    assert token in str(came.__dict__)
+    assert token in str(received.__dict__)
     assert load(tmp_path / "topics.vips").privacy.sent_from is None
 
 
@@ -245,7 +245,7 @@ def test_a_fit_that_cannot_reach_its_ledger_is_refused(ledger, tmp_path, place):
 
 
 def test_an_older_copy_with_the_same_inode_is_noticed_by_its_entries(ledger):
-    """As on a virtual machine that was set back."""
+    """As on a virtual machine that was reset to a snapshot."""
     before = ledger.path.read_bytes()
     with ledger:
         sent = pickle.dumps(PLAN)
@@ -274,10 +274,10 @@ def test_a_non_private_fit_that_was_sent_from_inside_is_refused(ledger, elsewher
 
 def test_a_plan_that_a_worker_makes_needs_to_be_called_inside(ledger, elsewhere):
     with ledger:
-        assert elsewhere(fit_own_plan) is None  # nobody can see it
+        assert elsewhere(fit_own_plan) is None  # the ledger cannot know of it
         assert elsewhere(ledger.inside(fit_own_plan))["run"] == ledger.runs()[0].run
     assert elsewhere(fit_own_plan) is None
-    assert elsewhere(ledger.inside(fit_own_plan))["run"] == ledger.runs()[1].run  # without a block, too
+    assert elsewhere(ledger.inside(fit_own_plan))["run"] == ledger.runs()[1].run  # also without a block
     for bad in (None, a_generator, a_coroutine):
         with pytest.raises(TypeError, match="function"):
             ledger.inside(bad)
@@ -296,7 +296,7 @@ async def a_coroutine():
 
 
 def test_calls_inside_of_two_ledgers_in_threads_of_one_worker(ledger, other):
-    """Each is charged to its own; a thread that could mean either is refused."""
+    """Each call is charged to its own ledger; a thread that could belong to either is refused."""
     both, done, outcome = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30), []
 
     def call():
@@ -315,7 +315,7 @@ def test_calls_inside_of_two_ledgers_in_threads_of_one_worker(ledger, other):
 
     ledger.inside(lambda: in_thread(fit_own_plan))()  # one ledger only: its threads are inside
     assert len(ledger.runs()) == 2
-    with other:  # a call is not part of the block around it
+    with other:  # a plan that belongs to the other ledger
         ledger_of_plan = pickle.loads(pickle.dumps(PLAN)).sent_from
     ledger.inside(fit)(replace(PLAN, sent_from=None))
     assert attempt(lambda: ledger.inside(fit)(replace(PLAN, sent_from=ledger_of_plan))) == "refused"
@@ -334,10 +334,10 @@ def in_thread(function):
     thread.join()
 
 
-# -- what comes back --------------------------------------------------------------------------------------------
+# -- models that come back from a worker ------------------------------------------------------------------------
 
 
-def test_what_comes_back_is_charged_here(ledger, elsewhere):
+def test_models_that_come_back_are_charged_here(ledger, elsewhere):
     with ledger:
         model = elsewhere(fit_model, BetaBernoulli(privacy=PLAN))
         assert model.privacy_.ledger["run"] == ledger.runs()[0].run
@@ -350,12 +350,12 @@ def test_what_comes_back_is_charged_here(ledger, elsewhere):
 
 
 def test_a_copy_of_the_file_in_the_place_of_the_worker_shows_when_the_fit_comes_back(ledger, tmp_path):
-    """A copy that was made inside of the block, with the same inode: nothing else could tell."""
+    """The copy was made inside the block and has the same inode, so that nothing else could show it."""
     with ledger:
         sent = pickle.dumps(BetaBernoulli(privacy=PLAN))
         here = ledger.path.read_bytes()
         back = pickle.dumps(pickle.loads(sent).fit(COINS))
-        ledger.path.write_bytes(here)  # this place never heard of it
+        ledger.path.write_bytes(here)  # this file has no entry for the fit
         _ledger_module()._opened.cache_clear()
         with pytest.raises(LedgerError, match="no charge for it"):
             pickle.loads(back)
@@ -434,7 +434,7 @@ def test_a_running_pool_learns_of_each_ledger_from_the_plans_it_gets(ledger, oth
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_forked_child_goes_on_inside(ledger):
-    """What it got was not pickled, so that nothing else says where it comes from."""
+    """Its plan was not pickled, so that nothing else names the ledger."""
     with ledger:
         child = multiprocessing.get_context("fork").Process(target=fit)
         child.start()
@@ -445,7 +445,7 @@ def test_a_forked_child_goes_on_inside(ledger):
 
 @pytest.mark.filterwarnings("ignore:.* tasks have been successfully executed")
 def test_a_block_is_left_at_once_whoever_uses_joblib(ledger):
-    """An unread generator, and another thread whose workers have not ended."""
+    """Also with an unread generator, and with another thread whose workers have not ended."""
     release = threading.Event()
     with ledger:
         results = Parallel(n_jobs=2, return_as="generator")(delayed(fit)(PLAN) for _ in range(8))

@@ -1,4 +1,4 @@
-"""Threads in processes over the same ledgers, compared with a log beside them: see ``ledger_crowd``."""
+"""Threads of several processes use the same ledgers, which are compared with a log: see ``ledger_crowd``."""
 
 import json
 import os

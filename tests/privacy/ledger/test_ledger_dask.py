@@ -1,4 +1,4 @@
-"""Two clients of one Dask cluster, a ledger each."""
+"""Two clients of one Dask cluster, each with its own ledger."""
 
 import multiprocessing
 
@@ -16,7 +16,7 @@ FITS = 8
 
 
 def fit(plan, i):
-    """The run that a fit on a worker was charged as."""
+    """Fit on a worker; returns the run that was charged."""
     return BetaBernoulli(privacy=plan).fit(COINS).privacy_.ledger["run"]
 
 
@@ -25,7 +25,7 @@ def fit_own_plan(i):
 
 
 def use(address, path, both_began, worker_joined, answers):
-    """One client: fits begun together with the other's, some before a worker joins, some after, some read after the block."""
+    """One client. It starts fits beside the other's, before and after a worker joins, and reads results after its block."""
     ledger = PrivacyLedger.open(path)
     with distributed.Client(address) as client:
         with ledger:

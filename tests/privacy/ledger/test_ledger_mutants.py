@@ -13,7 +13,7 @@ from vips.privacy.ledger.book import Book, Run
 
 
 def changed_entry(patch, action, **changes):
-    """An action whose entry says something else."""
+    """Change the entries that an action makes."""
     original = getattr(Book, action)
     patch.setattr(Book, action, lambda self, *arguments: [entry | changes for entry in original(self, *arguments)])
 

@@ -1,4 +1,4 @@
-"""A ledger in odd moments: forks that are interrupted, finalisers, exits of several threads at once, files of two names."""
+"""Ledgers at odd moments: interrupted forks, finalisers, several threads that leave at once, files with two names."""
 
 import multiprocessing
 import os
@@ -26,8 +26,8 @@ def fit_received():
 
 
 @needs_fork
-def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
-    """As the process is that forked it."""
+def test_a_forked_child_is_inside_the_block_also_for_plans_pickled_outside(ledger):
+    """Like the process that forked it."""
     with ledger:
         with multiprocessing.get_context("fork").Pool(1) as pool:
             assert pool.apply(fit_received) is not None
@@ -36,7 +36,7 @@ def test_a_forked_child_is_inside_with_what_was_pickled_outside_too(ledger):
 
 
 @needs_fork
-def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside(ledger, other):
+def test_a_worker_that_outlives_its_block_is_outside_for_plans_from_outside(ledger, other):
     with ledger:
         pool = multiprocessing.get_context("fork").Pool(1)
     with pool:
@@ -48,7 +48,7 @@ def test_a_worker_that_outlives_its_block_is_outside_for_what_comes_from_outside
 
 @needs_fork
 def test_no_python_runs_between_the_lock_and_the_fork():
-    """A Ctrl-C there would leave the lock held, and hang whoever uses a ledger next."""
+    """An interrupt there would leave the lock held, so that the next use of a ledger would hang."""
     lines = []
 
     def trace(frame, event, _):
@@ -70,14 +70,14 @@ def test_no_python_runs_between_the_lock_and_the_fork():
 @needs_fork
 def test_a_child_whose_hook_was_interrupted_has_a_clerk_of_its_own(ledger, monkeypatch):
     ledger.spent()
-    monkeypatch.setattr(clerk._clerk, "process", os.getpid() + 1)  # as a child sees that of its parent
+    monkeypatch.setattr(clerk._clerk, "process", os.getpid() + 1)  # as a child sees the clerk of its parent
     before = clerk._clerk
     assert ledger.spent() == 0.0
     assert clerk._clerk is not before
 
 
 def test_a_finaliser_in_the_clerks_thread_gets_an_error(ledger):
-    """The garbage collector runs in any thread. To wait for oneself is to wait for ever."""
+    """The garbage collector may run in the clerk's thread, which would otherwise wait for itself forever."""
     with pytest.raises(RuntimeError, match="finaliser"):
         clerk.ask(ledger.spent)
     assert ledger.spent() == 0.0
@@ -151,7 +151,7 @@ def test_results_that_still_have_something_to_do_are_refused(ledger, function):
 
 
 def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path):
-    """A kill leaves SQLite's journal beside one of the names: by the other, what it should undo stays."""
+    """A kill leaves SQLite's journal beside one name. Under the other name SQLite would not undo the changes."""
     os.link(ledger.path, tmp_path / "second")
     for use in (lambda: fit(ledger=ledger), lambda: PrivacyLedger.open(tmp_path / "second"), ledger.spent):
         with pytest.raises(LedgerError, match="has hard links"):

@@ -1,4 +1,4 @@
-"""The sampler of whole-number noise: its law, and that nothing in it is approximate."""
+"""The sampler of discrete Gaussian noise: its distribution, and that it is exact."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vips.privacy.mechanism.discrete_gaussian import Uniform, discrete_gaussian
 
 LARGEST_WORD = 2**64 - 1
 EXPONENTS = (1, 3, 20, 29)
-N_BITS = 400  # of the oracle
+N_BITS = 400  # precision of the oracle
 
 
 # What a sample should look like ------------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_fine_lattice_looks_normal(exponent):
         spread = math.sqrt(scipy.stats.norm.moment(2 * power) - moment**2)
         assert abs(np.mean(scaled**power) - moment) < 4.0 * spread / math.sqrt(n)
     assert scipy.stats.kstest(scaled, "norm").pvalue > 1e-3
-    for shift in (0, exponent - 12):  # bits far below σ are fair coins, together
+    for shift in (0, exponent - 12):  # bits far below σ are jointly fair coins
         low = np.bincount((samples >> shift) & 255, minlength=256)
         assert scipy.stats.chisquare(low).pvalue > 1e-3
     for feature in (scaled, np.abs(scaled)):
@@ -159,7 +159,7 @@ def cases(n: int, seed: int = 0):
 
 
 def word_of(k: int) -> int:
-    """A first word that means k for certain."""
+    """A first word that decides on k without further words."""
     below = [0, *(int(threshold) + 1 for threshold in module._THRESHOLDS)]
     return below[k]
 
@@ -269,7 +269,7 @@ def fast(words, exponent: int, margin: float = module._MARGIN) -> tuple[np.ndarr
 
 
 def assert_same_as_reference(words, exponent: int, margin: float = module._MARGIN) -> np.ndarray:
-    """Every decided attempt is the reference's, and needed no further word; returns the states."""
+    """Every decided attempt equals the reference's, which needs no further word; returns the states."""
     values, states = fast(words, exponent, margin)
     for attempt, value, state in zip(words, values.tolist(), states.tolist(), strict=True):
         if state != module._UNDECIDED:
@@ -282,7 +282,7 @@ def assert_same_as_reference(words, exponent: int, margin: float = module._MARGI
 def test_fast_path_is_the_reference_on_random_words(exponent):
     words = AESCounter(key=exponent).random_raw(6000).reshape(-1, 3)
     shifts = np.arange(len(words[::3]), dtype=np.uint64) % np.uint64(60)
-    words[::3, 0] = np.uint64(LARGEST_WORD) - (words[::3, 0] >> shifts)  # k to 9
+    words[::3, 0] = np.uint64(LARGEST_WORD) - (words[::3, 0] >> shifts)  # k up to 9
     states = assert_same_as_reference(words, exponent)
     np.testing.assert_array_equal(states == module._UNDECIDED, np.isin(words[:, 0], module._THRESHOLDS))
     assert 300 < np.sum(states == module._ACCEPTED) < 1900
@@ -341,7 +341,7 @@ def test_slow_path_alone_gives_the_same_samples_from_the_same_words(exponent, mo
 
 
 class Script:
-    """Words as written."""
+    """A generator that returns the given words."""
 
     def __init__(self, *words: int) -> None:
         self.words = list(words)
@@ -360,7 +360,7 @@ def test_words_are_used_in_order():
         on_threshold, 3, 0,
         0, 2**63, 0,  # minus zero
         on_threshold, 2**63, 1,
-        0, LARGEST_WORD,  # more of the second and the fourth
+        0, LARGEST_WORD,  # further words for the second and the fourth attempt
         word_of(9), 2**63 + 1, 0,
     )  # fmt: skip
     assert discrete_gaussian(4, 4, bits).tolist() == [0, 7, -37, -8]

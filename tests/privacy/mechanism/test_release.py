@@ -1,4 +1,4 @@
-"""The object that releases a run's totals, and what it says of the noise in their average."""
+"""The object that releases a run's totals, and the noise that it states for their average."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEP_SIZES = [1.0, 0.5, 0.7, 0.3, 0.9, 0.2]
 
 
 def weights(step_sizes):
-    """Of each step's release in the average after the last."""
+    """The weight of each step's release in the average after the last step."""
     later = [np.prod([1.0 - rho for rho in step_sizes[t + 1 :]]) for t in range(len(step_sizes))]
     return np.array(step_sizes) * later
 
@@ -29,7 +29,7 @@ def test_the_noise_of_an_average_is_that_of_its_terms():
     assert found["count"] == pytest.approx(4.0 * one_step, rel=1e-12)
 
 
-def test_a_run_that_goes_on_has_the_noise_of_before():
+def test_a_resumed_run_states_the_noise_of_an_uninterrupted_one():
     whole = PLAN.mechanism(BLOCKS, PLAN.randomness(0), dict.fromkeys(BLOCKS, 0.0))
     states = [whole.std_of_average(dict.fromkeys(BLOCKS, rho)) for rho in STEP_SIZES]
     rest = PLAN.mechanism(BLOCKS, PLAN.randomness(0), states[2])
@@ -59,7 +59,7 @@ class Undoing(Mechanism):
         for name, block in self.blocks.items():
             rho, before = step_size[name], self.weights[name]
             self.weights[name] = np.append(before * (1.0 - rho), rho)
-            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # of z_t
+            own = self.weights[name] - 0.5 * np.append(self.weights[name][1:], 0.0)  # weights of z_t
             found[name] = float(np.linalg.norm(own) * self.plan.noise_std() * block.scale / self.plan.sampling_rate)
         return found
 
@@ -71,7 +71,7 @@ class Correlated(PrivacyPlan):
 
 def test_correlated_noise_needs_no_change_of_engine_or_model():
     plan = Correlated(noise_multiplier=2.0, sampling_rate=0.5, n_steps=6, clip_norm=1.5)
-    assert not plan.has_guarantee  # a class of its own has none
+    assert not plan.has_guarantee  # a subclass has none
     averages = []
     for _ in range(400):
         model = BetaBernoulli(plan).fit(np.zeros((0, 40)))

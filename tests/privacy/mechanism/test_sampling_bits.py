@@ -1,4 +1,4 @@
-"""Random words, the coins made of them, and the lattice that noise in whole numbers is added on."""
+"""Random words, the coins made of them, and the lattice of discrete noise."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_words_do_not_depend_on_how_they_are_asked_for():
 
 
 def coin(key: int, step: int, partition: int, row: int) -> int:
-    """By definition: the word of this row's half of AES(key, (step, partition, row // 2))."""
+    """By definition: this row's half of AES(key, (step, partition, row // 2))."""
     return int(AESCounter(key=key, counter=(step << 64) + (partition << 32) + row // 2).random_raw(2)[row % 2])
 
 
@@ -76,7 +76,7 @@ def test_coin_is_a_function_of_key_step_partition_and_row(start, partition, step
 
 
 def counters(monkeypatch, start, stop, step, partition):
-    """The counters that these rows' coins are made of."""
+    """The counters from which the coins of these rows are made."""
     asked = []
 
     class Counting:
@@ -265,7 +265,7 @@ def test_rounding_can_move_a_record_by_all_that_is_allowed():
         record = np.full(size, entry * lattice.unit)
         units = lattice.rounded(record, block)
         assert np.linalg.norm(record - units * lattice.unit) == pytest.approx(2.0**-10, rel=1e-12)
-    grown = norm(lattice, units)  # of a record of norm 1023/1024
+    grown = norm(lattice, units)  # the record has norm 1023/1024
     assert np.linalg.norm(record) == pytest.approx(1.0 - 2.0**-10, rel=1e-12)
     assert grown == pytest.approx(1.0, rel=1e-12)
     worst = np.full(size, np.nextafter(512.5, 513.0) * lattice.unit)
