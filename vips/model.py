@@ -19,12 +19,13 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine
-from vips.data import DataSource, InMemoryData, Records, as_source, check_data, rows_without, whole_csr
+from vips.data import DataSource, InMemoryData, Records, as_source, check_data, name_of, rows_without, whole_csr
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy.ledger.book import unit_of_group
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.open_ledger import sent_from
 from vips.statistics import Block, RecordStatistics
@@ -203,6 +204,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
+        groups: object = None,
     ) -> Self:
         """Fit by (private) stochastic variational Bayes.
 
@@ -219,6 +221,10 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         executor : None, "serial", "threads", "processes", "joblib" or dask.distributed.Client
             Computes the sums, partition by partition; noise is always drawn in this process. Executors differ by rounding only;
             see docs/scale.md.
+        groups : array, series or list of length n_rows, optional
+            Ids of persons: whole numbers, strings or bytes. All rows with one id are then one record, which the guarantee
+            protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a private fit. The
+            report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds the rows of a person.
 
         Returns
         -------
@@ -240,12 +246,12 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         self._forget()
         journal = Journal()
         try:
-            data = self._data(X, y)
+            data = self._grouped(self._data(X, y), groups)
             self.check_features()
             self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
             if plan.sampling == "fixed" and data.n_records != plan.n_records:
                 raise ValueError(
-                    f"The plan is for `n_records={plan.n_records}` (public), but X has {data.n_records} rows."
+                    f"The plan is for `n_records={plan.n_records}` (public), but the data hold {data.n_records} records."
                 )
             plan.lattice(self.blocks())
             journal.begin(self, plan, ledger, checkpoint)
@@ -359,6 +365,30 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
 
+    def _grouped(self, data: DataSource, groups: object) -> DataSource:
+        """The same rows, where all rows of one person are one record; states the unit of the fit."""
+        most = getattr(self.privacy, "max_rows_per_group", None)
+        if groups is None:
+            if most is not None:
+                raise ValueError(
+                    "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
+                )
+            return data
+        if not isinstance(data, InMemoryData):
+            raise TypeError(
+                f"{type(data).__name__} cannot promise that all rows of a person are in one partition, so that `groups` would "
+                "protect parts of persons. Pass X and y as arrays."
+            )
+        if most is None and self.is_private and self.privacy.rounds_records:
+            raise ValueError(
+                'noise="discrete" rounds every row: with `groups`, write PrivacyPlan(max_rows_per_group=...), a public number.'
+            )
+        grouped = data.grouped(groups, most)
+        if not self.is_private and most is None and grouped.arrays[0].shape[0] < data.arrays[0].shape[0]:
+            raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
+        self.unit = unit_of_group(name_of(groups) or "group")
+        return grouped
+
     def _checked_arrays(self, X, y) -> InMemoryData:
         y = None if self.ignores_labels else y
         return self._private_data(X, y) if self.is_private else self._plain_data(X, y)
@@ -384,7 +414,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         """Further checks of the values in a non-private fit; may raise, and name values."""
 
     def _forget(self) -> None:
-        self.__dict__.pop("_noise_aware", None)
+        for name in ("_noise_aware", "unit"):  # `unit` is that of the class, unless a fit had groups
+            self.__dict__.pop(name, None)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 

@@ -59,6 +59,18 @@ class RecordStatistics(ABC):
         Never less than the true norm; not finite for a record that cannot be used.
         """
 
+    def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
+        """Joint L2 norm of the sum of each run of rows ``starts[i]`` to ``starts[i + 1]``; shape (n_runs,).
+
+        Never less than the true norm. ``norms`` are those of the rows, 0 for a row that is left out. By default the norms of a
+        run's rows are added.
+        """
+        sums = np.zeros(len(starts) - 1)
+        filled = starts[1:] > starts[:-1]  # `reduceat` gives an empty run the entry behind it
+        if filled.any():
+            sums[filled] = np.add.reduceat(norms[: starts[-1]], starts[:-1][filled])
+        return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
+
     @abstractmethod
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Σ_n w_n s_n by block. A record of weight 0 is absent, not multiplied by 0 (0 · inf is NaN)."""

@@ -15,9 +15,10 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
+from vips.data._groups import canonical_id, name_of
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
-from vips.data._records import OpenPartition, Records, rows_without
+from vips.data._records import OpenPartition, Records, Runs, rows_without
 from vips.data._shards import CSRShards
 from vips.data._source import DataSource, Partition
 from vips.exceptions import SourceError
@@ -34,9 +35,12 @@ __all__ = [
     "ParquetTable",
     "Partition",
     "Records",
+    "Runs",
     "SourceError",
     "as_source",
+    "canonical_id",
     "check_data",
+    "name_of",
     "rows_without",
     "whole_csr",
 ]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._groups import first_rows, runs_of_rows
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
 
@@ -17,14 +18,18 @@ PARTITION_SIZE = 16_384
 
 
 class InMemoryData(DataSource):
-    """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels, in ranges of rows.
+    """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels, in ranges of records.
 
     Parameters
     ----------
-    X : ndarray, memmap or CSR of shape (n_records, n_features)
-    y : ndarray of shape (n_records, ...), optional
+    X : ndarray, memmap or CSR of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows, ...), optional
     partition_size : int
-        Rows of a partition; the last may be shorter. Another size draws other samples.
+        Records of a partition; the last may be shorter. Another size draws other samples.
+    groups : array, series or list of length n_rows, optional
+        Ids: all rows with one id are one record. Rows that do not stand together are copied.
+    max_rows : int, optional
+        Leave out rows of a record beyond its first ``max_rows``.
 
     Notes
     -----
@@ -33,17 +38,33 @@ class InMemoryData(DataSource):
 
     is_checked = True
 
-    def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
+    def __init__(
+        self,
+        X,
+        y: np.ndarray | None = None,
+        partition_size: int = PARTITION_SIZE,
+        groups=None,
+        max_rows: int | None = None,
+    ) -> None:
+        self._starts = None
+        if groups is not None:
+            order, self._starts = runs_of_rows(groups, X.shape[0])
+            order, self._starts = first_rows(order, self._starts, max_rows)
+            X, y = (X, y) if order is None else (X[order], None if y is None else y[order])
         self._X, self._y, self._partition_size = X, y, partition_size
         self.n_features, self.has_labels = X.shape[1], y is not None
 
     @property
+    def _n_records(self) -> int:
+        return self._X.shape[0] if self._starts is None else len(self._starts) - 1
+
+    @property
     def n_partitions(self) -> int:
-        return -(-self._X.shape[0] // self._partition_size)
+        return -(-self._n_records // self._partition_size)
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        n, size = self._X.shape[0], self._partition_size
+        n, size = self._n_records, self._partition_size
         return tuple(min(size, n - start) for start in range(0, n, size))
 
     @property
@@ -52,14 +73,24 @@ class InMemoryData(DataSource):
         return self._X, self._y
 
     def divided_like(self, other: InMemoryData) -> InMemoryData:
-        """The same rows, in partitions of the size that ``other`` has."""
-        return InMemoryData(self._X, self._y, other._partition_size)
+        """The same rows, in records and partitions like those of ``other``, which has these rows."""
+        data = InMemoryData(self._X, self._y, other._partition_size)
+        data._starts = other._starts
+        return data
+
+    def grouped(self, groups, max_rows: int | None) -> InMemoryData:
+        """The same rows, where all rows with one id are one record."""
+        return InMemoryData(self._X, self._y, self._partition_size, groups, max_rows)
 
     def partition(self, i: int) -> Partition:
-        start = i * self._partition_size
-        rows = slice(start, min(start + self._partition_size, self._X.shape[0]))
+        first = i * self._partition_size
+        last, starts = min(first + self._partition_size, self._n_records), None
+        rows = slice(first, last)
+        if self._starts is not None:
+            starts = self._starts[first : last + 1]
+            rows, starts = slice(starts[0], starts[-1]), starts - starts[0]
         X = row_range(self._X, rows) if sp.issparse(self._X) else self._X[rows]
-        return ArrayPartition(f"partition {i}", X, None if self._y is None else self._y[rows])
+        return ArrayPartition(f"partition {i}", X, None if self._y is None else self._y[rows], starts)
 
 
 @dataclass(frozen=True, repr=False)
@@ -69,14 +100,16 @@ class ArrayPartition(Partition):
     name: str
     X: object
     y: np.ndarray | None = None
+    starts: np.ndarray | None = None
     holds_records = True
 
     def open(self) -> OpenPartition:
-        return OpenPartition(self.X, self.y)
+        return OpenPartition(self.X, self.y, self.starts)
 
     def __getstate__(self) -> dict:
         if "_sent" not in self.__dict__:  # the same arrays in every step, so that joblib writes them once
-            sent = {"name": self.name, "X": _without_file_map(self.X), "y": _without_file_map(self.y)}
+            X, y = _without_file_map(self.X), _without_file_map(self.y)
+            sent = {"name": self.name, "X": X, "y": y, "starts": self.starts}
             object.__setattr__(self, "_sent", sent)
         return self._sent
 

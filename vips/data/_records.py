@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-__all__ = ["OpenPartition", "Records", "rows_without"]
+__all__ = ["OpenPartition", "Records", "Runs", "rows_without"]
 
 
 @dataclass(frozen=True)
@@ -26,37 +26,66 @@ class Records:
         return type(self)(self.X[rows], self.y[rows])
 
 
+@dataclass(frozen=True)
+class Runs:
+    """Rows of several records: record i has the rows ``starts[i]`` to ``starts[i + 1]`` of ``rows``."""
+
+    rows: object
+    starts: np.ndarray
+
+
 @dataclass(frozen=True, repr=False)
 class OpenPartition:
     """The rows of one partition, in memory or mapped into it. Only chunks are copied.
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_records, n_features)
-    y : ndarray of shape (n_records, ...), optional
+    X : ndarray or CSR of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows, ...), optional
+    starts : ndarray of shape (n_records + 1,), optional
+        Where each record's rows begin, and where the last one's end. None if every row is a record.
     """
 
     X: object
     y: np.ndarray | None = None
+    starts: np.ndarray | None = None
 
     @property
     def n_records(self) -> int:
-        """Number of rows: private."""
-        return self.X.shape[0]
+        """Number of records: private."""
+        return self.X.shape[0] if self.starts is None else len(self.starts) - 1
 
     def without_labels(self) -> OpenPartition:
         """The same rows for a model that takes no labels."""
-        return self if self.y is None else OpenPartition(self.X)
+        return self if self.y is None else replace(self, y=None)
 
-    def chunks(self, rows: np.ndarray, chunk_size: int) -> Iterator:
-        """Those ``rows`` (ascending), at most ``chunk_size`` at a time, in order: rows of X, or ``Records``."""
-        for first in range(0, len(rows), chunk_size):
-            yield self._select(rows[first : first + chunk_size])
+    def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
+        """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
+
+        A chunk has at most ``chunk_size`` rows, or the rows of one record.
+        """
+        if self.starts is None:
+            for first in range(0, len(records), chunk_size):
+                yield self._select(records[first : first + chunk_size])
+            return
+        ends = np.cumsum(self.starts[records + 1] - self.starts[records])
+        first = 0
+        while first < len(records):
+            before = ends[first - 1] if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, before + chunk_size, side="right")))
+            yield self._select_runs(records[first:last])
+            first = last
+
+    def _select_runs(self, records: np.ndarray) -> Runs:
+        lengths = self.starts[records + 1] - self.starts[records]
+        starts = np.concatenate([[0], np.cumsum(lengths)])
+        rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
+        return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
         # A whole range, as in a full batch, is a view. (Not for CSR: SciPy's slices drop entries of columns that do not exist;
         # its selections keep them, so that the record is found to be defective.)
-        if isinstance(self.X, np.ndarray) and rows[-1] - rows[0] + 1 == len(rows):
+        if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
         X = self.X[rows]
         return X if self.y is None else Records(X, self.y[rows])

@@ -23,7 +23,7 @@ from vips._compute.blas_threads import at_most_threads
 from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
 from vips._unquoted import class_and_place
-from vips.data import Partition
+from vips.data import Partition, Runs
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 from vips.execution.tree import Totals, add_to
 
@@ -98,12 +98,12 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
-            records = usable(model, chunk, task.stop_at_invalid)
-            n_records = records.shape[0]
+            rows, starts = usable(model, chunk, task.stop_at_invalid)
+            filled_size = size and max(size, whole_size(rows.shape[0]))  # a record may have more rows than a chunk
             with at_most_threads(1) if size else nullcontext():
-                statistics = model.expected_statistics(filled_up(records, size), task.posterior)
-                weights = plan.clip_weights(statistics.norms(blocks))
-            weights[n_records:] = 0.0
+                statistics = model.expected_statistics(filled_up(rows, filled_size), task.posterior)
+                weights = weights_of_rows(plan, statistics, blocks, starts)
+            weights[rows.shape[0] :] = 0.0
             shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
             if total is None:
                 total = _first_total(shares, task, copy=not statistics.sums_are_new)
@@ -144,17 +144,33 @@ def _first_total(shares: Totals, task: Task, copy: bool) -> Totals:
     return {name: np.array(shares[name], task.dtype, order="C", copy=copy or None) for name in task.blocks}
 
 
-def usable(model, chunk, stop_at_invalid: bool):
-    """The valid records of a chunk."""
-    valid = model.valid_records(chunk)
+def weights_of_rows(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray | None) -> np.ndarray:
+    """How much of each row enters the sum: all rows of a record have one weight, which clips the record as a whole.
+
+    A row whose norm cannot be used counts for nothing, and its record is clipped without it.
+    """
+    norms = statistics.norms(blocks)
+    if starts is None:
+        return plan.clip_weights(norms)
+    usable_rows = plan.clip_weights(norms) > 0.0
+    norms = np.where(usable_rows, norms, 0.0)
+    weights = np.zeros(len(norms))
+    weights[: starts[-1]] = np.repeat(plan.clip_weights(statistics.run_norms(norms, blocks, starts)), np.diff(starts))
+    return weights * usable_rows
+
+
+def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | None]:
+    """The valid rows of a chunk, and where those of each record start, if a record may have several."""
+    rows, starts = (chunk.rows, chunk.starts) if isinstance(chunk, Runs) else (chunk, None)
+    valid = model.valid_records(rows)
     if valid.all():
-        return chunk
+        return rows, starts
     if stop_at_invalid:
         raise InvalidRecordError(
             "A record is not valid (NaN, infinite or out of the model's domain). In a private fit this error depends on a "
             'record and is outside the privacy guarantee; on_invalid="drop" lets such records count for nothing instead.'
         )
-    return chunk[valid]
+    return rows[valid], None if starts is None else np.concatenate([[0], np.cumsum(valid)])[starts]
 
 
 def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:

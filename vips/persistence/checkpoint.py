@@ -118,7 +118,7 @@ class Journal:
         """Header and arrays of the checkpoint, if it is one of this fit."""
         path = self._path
         saved, arrays = _read(path)
-        _check_same(saved, header, plan.n_steps, path)
+        _check_same(saved, header, plan.n_steps, path, type(model).unit)
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
@@ -207,6 +207,7 @@ def _identity(model, plan: PrivacyPlan) -> dict:
         "parameters": parameters,
         "plan": describe(plan),
         "n_features": model.n_features_in_,
+        "unit": model.describe()["unit"],
     }
 
 
@@ -222,9 +223,10 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
 
 
-def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str) -> None:
     """Raise CheckpointError unless the checkpoint belongs to this fit and is complete. Updates headers of older files."""
     saved["model"] = _public_name(str(saved.get("model")))  # older files name the module
+    saved.setdefault("unit", unit)  # older files lack it: their fits had no groups
     different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different and isinstance(saved.get("parameters"), dict):
         ours, theirs = header["parameters"], saved["parameters"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import Field, fields
 
 import numpy as np
 
@@ -39,9 +39,15 @@ def encode(value: object) -> object:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
     if type(value) in _CLASSES.values():
-        values = {each.name: encode(getattr(value, each.name)) for each in fields(value) if each.compare}
+        saved = [each for each in fields(value) if each.compare and not _is_unset(each, value)]
+        values = {each.name: encode(getattr(value, each.name)) for each in saved}
         return {_TAG: type(value).__name__, "value": values}
     raise TypeError(f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, plans and step sizes can.")
+
+
+def _is_unset(field: Field, value: object) -> bool:
+    """Whether a field that older files lack has its default: then new files lack it, too, and compare equal to old ones."""
+    return field.metadata.get("is_new", False) and getattr(value, field.name) == field.default
 
 
 def decode(value: object) -> object:

@@ -63,6 +63,8 @@ class PrivacyPlan:
         data. Such a fit carries no guarantee, and its report says so.
     report_delta : float or None
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
+    max_rows_per_group : int or None
+        With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public.
     sent_from : Block, "outside" or None
         Set when a plan is pickled, then never changed; do not pass it. It names the ledger block that was open there: that
         ledger pays for fits with this plan wherever it is unpickled. Ignored by ``==``, and not saved with a model.
@@ -91,6 +93,7 @@ class PrivacyPlan:
     n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
+    max_rows_per_group: int | None = field(default=None, metadata={"is_new": True})  # older files lack it
     sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -100,6 +103,8 @@ class PrivacyPlan:
         self._check_sampling()
         check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
         check_integer("n_steps", self.n_steps)
+        if self.max_rows_per_group is not None:
+            check_integer("max_rows_per_group", self.max_rows_per_group)
         if self.clip_norm is not None and self.clip_norm != math.inf:
             check_number("clip_norm", self.clip_norm, 1e-12, 1e12,
                           "between 1e-12 and 1e12, inf without noise, or None for the model's default")  # fmt: skip
@@ -112,6 +117,7 @@ class PrivacyPlan:
             ("clip_norm", float),
             ("batch_size", int),
             ("n_records", int),
+            ("max_rows_per_group", int),
         ):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, kind(getattr(self, name)))  # products of float16 would underflow
@@ -361,7 +367,9 @@ class PrivacyPlan:
 
     def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
         """The lattice to which records are rounded; None if they are not rounded."""
-        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm) if self.rounds_records else None
+        if not self.rounds_records:
+            return None
+        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, self.max_rows_per_group or 1)
 
     @property
     def rounds_records(self) -> bool:

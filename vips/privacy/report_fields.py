@@ -92,6 +92,8 @@ def _ledger(name: str, value: object) -> dict | None:
 
 def _plan(name: str, value: object) -> PrivacyPlan:
     annotations = _annotations()
+    if isinstance(value, Mapping):
+        value = {each.name: each.default for each in fields(PrivacyPlan) if each.metadata.get("is_new")} | dict(value)
     _check_names(f"`{name}` of a privacy report", value, annotations)
     for field, annotation in annotations.items():
         _check_type(f"{name}.{field}", annotation, value[field])

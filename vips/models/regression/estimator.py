@@ -41,6 +41,7 @@ class PolyaGammaRegression(AugmentedRegression):
         ledger: PrivacyLedger | None = None,
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
+        groups: object = None,
     ) -> PolyaGammaRegression:
         """Fit to a table.
 
@@ -48,7 +49,7 @@ class PolyaGammaRegression(AugmentedRegression):
         ----------
         X : array or CSR matrix of shape (n_records, n_features), or a data source with labels
         y : array of shape (n_records,), unless a source holds the labels
-        ledger, checkpoint, executor : optional
+        ledger, checkpoint, executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`.
 
         Returns
@@ -60,7 +61,7 @@ class PolyaGammaRegression(AugmentedRegression):
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         if source is not None:
             X, y = source, None
-        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor)
+        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         if not self.is_private:
             if source is None:
                 X, y = self._validated(X, y, reset=False)

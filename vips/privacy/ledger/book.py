@@ -35,6 +35,11 @@ def best_order(epsilon: float, delta: float) -> int:
     return max(range(2, 4097), key=lambda order: filter_budget(epsilon, delta, order) / order)
 
 
+def unit_of_group(name: str) -> str:
+    """The unit of a fit with groups, in words; a ledger whose unit is the group's name accepts it."""
+    return f"all rows of one {name}"
+
+
 def cost_of(plan: PrivacyPlan) -> dict:
     """The fields of a plan that its privacy depends on, ready for JSON."""
     names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise", "batch_size", "n_records")
@@ -261,7 +266,8 @@ class Book:
     def _check_unit(self, model: str, unit: str | None) -> None:
         """Raise LedgerError unless the fit protects what the ledger counts."""
         counted = self.terms["unit"]
-        if unit is not None and counted != ANY_UNIT and unit not in self.units:
+        accepted = self.units | {unit_of_group(name) for name in self.units}
+        if unit is not None and counted != ANY_UNIT and unit not in accepted:
             raise LedgerError(
                 f"The ledger of {self.terms['dataset']!r} counts by {counted!r}; {model} protects {unit!r}. If these are not "
                 "the same, the budget would promise more than the fit keeps. If they are, say so once: "

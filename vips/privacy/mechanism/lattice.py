@@ -12,9 +12,9 @@ d            coordinates of a record's vector (all blocks, isometric)
 g            ``unit`` = σ C / 2^m, in scaled isometric coordinates
 ===========  ==================================================================================================
 
-Rounding moves a record by at most √d g / 2. With 2^m ≥ 2⁹ σ √d that is at most C / 2¹⁰, so that the rounded vector's norm
-is at most ``SENSITIVITY_FACTOR × C`` with room for the rounding of products and weights (a few parts in 10¹⁵, or in 10⁷
-in single precision: computed from the record alone).
+Rounding moves a record of at most r rows, each of which is rounded, by at most r √d g / 2. With 2^m ≥ 2⁹ σ √d r that is at
+most C / 2¹⁰, so that the rounded vector's norm is at most ``SENSITIVITY_FACTOR × C`` with room for the rounding of products and
+weights (a few parts in 10¹⁵, or in 10⁷ in single precision: computed from the record alone).
 """
 
 from __future__ import annotations
@@ -39,14 +39,17 @@ class Lattice:
     noise_steps: int
 
     @classmethod
-    def for_blocks(cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float) -> Lattice:
+    def for_blocks(
+        cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float, rows_of_record: int = 1
+    ) -> Lattice:
         """The coarsest lattice whose rounding stays within ``SENSITIVITY_FACTOR``. Public numbers only."""
         n_coordinates = sum(_n_coordinates(block) for block in blocks.values())
-        needed = 2.0**9 * noise_multiplier * math.sqrt(n_coordinates)
+        needed = 2.0**9 * noise_multiplier * math.sqrt(n_coordinates) * rows_of_record
         exponent = max(SMALLEST_EXPONENT, math.ceil(math.log2(max(needed, 1.0))))
         if exponent > LARGEST_EXPONENT:
             raise ValueError(
-                f'noise="discrete" cannot hold {n_coordinates} coordinates at noise_multiplier {noise_multiplier:g}: its '
+                f'noise="discrete" cannot hold {n_coordinates} coordinates at noise_multiplier {noise_multiplier:g}'
+                f"{f' and {rows_of_record} rows of a record' if rows_of_record > 1 else ''}: its "
                 'lattice would need more than 2**29 steps per standard deviation. Use less noise per step, or noise="gaussian".'
             )
         return cls(noise_multiplier * clip_norm / 2**exponent, 2**exponent)

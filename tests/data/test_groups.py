@@ -1,0 +1,416 @@
+"""All rows of one person are one record: which rows these are, and what a step does with them."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
+from tests.mutants import check_notices
+from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, engine
+from vips.data import InMemoryData, NpySource, canonical_id
+from vips.exceptions import LedgerError
+from vips.execution import partitions
+from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
+from vips.statistics import RecordStatistics
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
+KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
+of_every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+
+
+# -- ids ----------------------------------------------------------------------------------------------------
+
+
+class Hostile(str):
+    def encode(self, *arguments):
+        raise RuntimeError
+
+
+class HostileNumber(int):
+    def __int__(self):
+        raise RuntimeError
+
+
+SAME = [
+    [1, 1.0, True, np.int8(1), np.uint64(1), np.float32(1.0), np.bool_(True)],
+    ["a", np.str_("a"), Hostile("a")],
+    [b"a", bytearray(b"a"), memoryview(b"a"), np.bytes_(b"a")],
+    [-5, -5.0],
+    [0, False, -0.0],
+    ["1"],
+    [b"1"],
+    [2**70],
+    ["\ud800"],
+    [""],
+    [b""],
+]
+NOBODY = [
+    None,
+    np.nan,
+    pd.NA,
+    pd.NaT,
+    np.inf,
+    1.5,
+    decimal.Decimal(1),
+    datetime.date(2020, 1, 1),
+    ("a",),
+    object(),
+    1j,
+    HostileNumber(1),
+]
+
+
+def test_ids_are_equal_as_stated():
+    forms = [{canonical_id(value) for value in values} for values in SAME]
+    assert all(len(each) == 1 for each in forms)
+    assert len(set().union(*forms)) == len(SAME)
+    assert None not in set().union(*forms)
+    assert {canonical_id(value) for value in NOBODY} == {None}
+
+
+def test_ids_are_equal_in_another_process():
+    code = "from vips.data import canonical_id; print([canonical_id(value) for value in (1, 'a', b'a', 2.0, -7)])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "5"}
+    )
+    assert done.stdout.strip() == str([canonical_id(value) for value in (1, "a", b"a", 2.0, -7)])
+
+
+IDS = [3, 1, 3, 2, 1, 3]
+CONTAINERS = {
+    "list": list,
+    "tuple": tuple,
+    "int64": np.array,
+    "uint8": lambda ids: np.array(ids, np.uint8),
+    "float": lambda ids: np.array(ids, float),
+    "strings": lambda ids: np.array(ids).astype(str),
+    "bytes": lambda ids: np.array(ids).astype("S"),
+    "objects": lambda ids: np.array([ids[0], float(ids[1]), *ids[2:]], object),
+    "series": lambda ids: pd.Series(ids, index=[5, 5, 1, 2, 0, 9]),
+    "nullable": lambda ids: pd.Series(ids, dtype="Int64"),
+    "pandas strings": lambda ids: pd.Series(ids).astype("string"),
+    "categories": lambda ids: pd.Series(ids).astype("category"),
+    "arrow": pa.array,
+    "chunked arrow": lambda ids: pa.chunked_array([ids[:2], ids[2:]]),
+}
+
+
+@pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
+def test_rows_of_a_person_are_brought_together(make):
+    X = np.arange(12.0).reshape(6, 2)
+    data = InMemoryData(X, np.arange(6), groups=make(IDS), partition_size=2)
+    assert data.sizes == (2, 1)
+    assert data.n_records == 3
+    (first, second), (third,) = (
+        [(chunk.rows.y.tolist(), chunk.starts.tolist()) for chunk in p.open().chunks(np.arange(n), 1)]
+        for p, n in zip(data.partitions, data.sizes, strict=True)
+    )
+    assert (first, second, third) == (([0, 2, 5], [0, 3]), ([1, 4], [0, 2]), ([3], [0, 1]))
+
+
+def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
+    X = np.arange(8.0)[:, None]
+    ids = np.array([1, None, 1, np.nan, "x", 1, 1.5, "x"], object)
+    assert InMemoryData(X, groups=ids).arrays[0].ravel().tolist() == [0, 2, 5, 4, 7]
+    assert InMemoryData(X, groups=ids, max_rows=2).arrays[0].ravel().tolist() == [0, 2, 4, 7]
+    floats = np.array([1.0, np.nan, 1.0, np.inf, 2.0, 1.0, 1.5, 2.0])
+    assert InMemoryData(X, groups=floats, max_rows=1).arrays[0].ravel().tolist() == [0, 4]
+    assert InMemoryData(X, groups=[None] * 8).sizes == ()
+
+
+def test_rows_that_stand_together_are_not_copied():
+    X = np.arange(12.0).reshape(6, 2)
+    assert np.shares_memory(InMemoryData(X, groups=[7, 7, 2, 2, 2, "a"]).partition(0).open().X, X)
+
+
+# -- the step -----------------------------------------------------------------------------------------------
+
+
+def clipped_sum(model, data, plan, posterior, seed=0):
+    return engine.clipped_sum(model, model.blocks(), data, posterior, plan, plan.randomness(seed), 1)
+
+
+def prepared(case, noise="gaussian", **settings):
+    """A fitted model, its posterior, a plan that takes everybody, and records with the persons of their rows."""
+    plan = replace(PLAN, clip_norm=case.clip_norm, sampling_rate=1.0, noise=noise, max_rows_per_group=6, **settings)
+    records = arguments(case.make_records(40, np.random.default_rng(1)))
+    ids = np.random.default_rng(2).integers(0, 15, 40)
+    model = case.make_model(privacy=plan, random_state=0).fit(*records, groups=ids)
+    return model, model.posterior_, plan, records, ids
+
+
+def grouped(model, records, ids, plan):
+    return model._grouped(model._data(*records, *[None] * (2 - len(records))), ids)
+
+
+def coordinates(total, blocks):
+    parts = []
+    for name, block in blocks.items():
+        value = np.asarray(total[name], float) / block.scale
+        parts.append(value.ravel())
+    return np.concatenate(parts)
+
+
+@of_every_kind
+def test_a_person_moves_the_sum_by_at_most_one_clip(case):
+    model, posterior, plan, records, ids = prepared(case)
+    blocks = model.blocks()
+    whole = coordinates(clipped_sum(model, grouped(model, records, ids, plan), plan, posterior), blocks)
+    moved = []
+    for person in np.unique(ids):
+        rest = [each[ids != person] for each in records]
+        without = coordinates(
+            clipped_sum(model, grouped(model, rest, ids[ids != person], plan), plan, posterior), blocks
+        )
+        moved.append(np.linalg.norm(whole - without))
+    assert max(moved) <= plan.clip_norm * (1.0 + 1e-6)
+    assert max(moved) > 0.3 * plan.clip_norm
+
+
+@of_every_kind
+def test_persons_do_not_see_each_other(case):
+    model, posterior, plan, records, ids = prepared(case)
+    whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
+    alone = [
+        clipped_sum(
+            model, grouped(model, [each[ids == person] for each in records], ids[ids == person], plan), plan, posterior
+        )
+        for person in np.unique(ids)
+    ]
+    for name, value in whole.items():
+        total = sum(each[name] for each in alone)
+        np.testing.assert_allclose(
+            value, total, rtol=1e-6, atol=1e-7 * plan.clip_norm, err_msg="a person is another one in company"
+        )
+
+
+@of_every_kind
+def test_sums_are_those_of_the_rows_where_no_clip_binds(case):
+    model, posterior, plan, records, ids = prepared(case)
+    for noise in ("gaussian", "discrete"):
+        loose = replace(plan, clip_norm=1e6, noise_multiplier=0.01, noise=noise)
+        model.set_params(privacy=loose)
+        data = model._data(*records, *[None] * (2 - len(records)))
+        by_row = clipped_sum(model, data, loose, posterior)
+        by_person = clipped_sum(model, grouped(model, records, ids, loose), loose, posterior)
+        for name, value in by_row.items():
+            np.testing.assert_allclose(by_person[name], value, rtol=1e-9, atol=1e-6 * np.abs(value).max())
+
+
+@of_every_kind
+def test_a_person_of_one_row_is_a_record(case):
+    plan = replace(PLAN, clip_norm=case.clip_norm, reproducible_noise=True)
+    records = arguments(case.make_records(30, np.random.default_rng(1)))
+    by_row = case.make_model(privacy=plan, random_state=0).fit(*records)
+    by_person = case.make_model(privacy=plan, random_state=0).fit(*records, groups=np.arange(30))
+    for name, value in by_row.noisy_totals_.average.items():
+        np.testing.assert_allclose(by_person.noisy_totals_.average[name], value, rtol=1e-6)
+
+
+@of_every_kind
+def test_rounded_sums_of_persons_stay_within_the_sensitivity(case):
+    model, posterior, plan, records, ids = prepared(case, noise="discrete")
+    blocks, lattice = model.blocks(), plan.lattice(model.blocks())
+    assert lattice.noise_steps >= 4 * replace(plan, max_rows_per_group=None).lattice(blocks).noise_steps
+    whole = clipped_sum(model, grouped(model, records, ids, plan), plan, posterior)
+    for person in np.unique(ids)[:5]:
+        rest = [each[ids != person] for each in records]
+        without = clipped_sum(model, grouped(model, rest, ids[ids != person], plan), plan, posterior)
+        units = []
+        for name, block in blocks.items():
+            difference = whole[name] - without[name]
+            if block.symmetric:  # both triangles hold one coordinate
+                difference = difference[..., *np.triu_indices(block.shape[-1])]
+            units.append(difference.ravel().astype(float))
+        assert np.linalg.norm(np.concatenate(units)) * lattice.unit <= plan.clip_norm * SENSITIVITY_FACTOR
+
+
+def test_coins_are_of_persons():
+    """With few persons of many rows, samples hold all rows of a person or none."""
+    ids = np.repeat(np.arange(50), 40)
+    X = np.zeros((2000, 50))
+    X[np.arange(2000), ids] = 1.0
+    plan = replace(PLAN, clip_norm=1e6, noise_multiplier=1e-6)
+    model = DirichletMultinomial(privacy=plan, random_state=0).fit(X[:5], groups=ids[:5])
+    totals = clipped_sum(model, InMemoryData(X, groups=ids, partition_size=7), plan, model.posterior_)
+    counts = np.concatenate([np.ravel(value) for value in totals.values()])
+    assert set(np.unique(counts)) == {0.0, 40.0}
+    assert 5 < (counts > 0).sum() < 45
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])
+def test_chunks_change_nothing(chunk_size):
+    """A person may have more rows than a chunk."""
+    rng = np.random.default_rng(0)
+    X, ids = rng.integers(0, 2, (60, 4)).astype(float), rng.integers(0, 8, 60)
+    plan = replace(PLAN, reproducible_noise=True)
+    expected = BetaBernoulli(privacy=plan, random_state=0).fit(X, groups=ids).posterior_
+    model = BetaBernoulli(privacy=plan, random_state=0)
+    model.chunk_size = chunk_size
+    for executor in (None, "threads"):
+        for name, value in model.fit(X, groups=ids, executor=executor).posterior_.items():
+            np.testing.assert_allclose(value, expected[name], rtol=1e-12)
+
+
+def test_a_defective_row_counts_for_nothing_and_its_person_for_the_rest():
+    rng = np.random.default_rng(0)
+    X, ids = rng.integers(0, 2, (30, 4)).astype(float), rng.integers(0, 8, 30)
+    bad = np.concatenate([X, np.full((3, 4), np.nan), np.full((2, 4), np.inf)])
+    plan = replace(PLAN, sampling_rate=1.0, reproducible_noise=True)
+    expected = BetaBernoulli(privacy=plan, random_state=0).fit(X, groups=ids)
+    model = BetaBernoulli(privacy=plan, random_state=0).fit(bad, groups=[*ids, *ids[:3], 99, 99])
+    for name, value in expected.noisy_totals_.average.items():
+        np.testing.assert_allclose(model.noisy_totals_.average[name], value, rtol=1e-12)
+
+
+# -- the laws can fail ----------------------------------------------------------------------------------------
+
+
+def rows_are_clipped_in_place_of_persons(patch):
+    patch.setattr(
+        partitions, "weights_of_rows", lambda plan, statistics, blocks, _: plan.clip_weights(statistics.norms(blocks))
+    )
+
+
+def norms_of_the_longest_row(patch):
+    def mutant(self, norms, blocks, starts):
+        return np.array([norms[first:last].max(initial=0.0) for first, last in pairwise(starts)])
+
+    patch.setattr(RecordStatistics, "run_norms", mutant)
+
+
+def last_row_of_a_person_belongs_to_the_next(patch):
+    original = partitions.weights_of_rows
+
+    def mutant(plan, statistics, blocks, starts):
+        shifted = np.concatenate([[0], np.maximum(starts[1:-1] - 1, 0), starts[-1:]])
+        return original(plan, statistics, blocks, shifted)
+
+    patch.setattr(partitions, "weights_of_rows", mutant)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check"),
+    [
+        (rows_are_clipped_in_place_of_persons, test_a_person_moves_the_sum_by_at_most_one_clip),
+        (norms_of_the_longest_row, test_a_person_moves_the_sum_by_at_most_one_clip),
+        (last_row_of_a_person_belongs_to_the_next, test_persons_do_not_see_each_other),
+    ],
+)
+def test_mutant_is_noticed(mutant, check, monkeypatch):
+    case = next(case for case in KINDS if case.name == "beta-bernoulli")
+    check_notices(lambda: check(case), mutant, monkeypatch)
+
+
+def lattice_as_coarse_as_for_rows(patch):
+    original = Lattice.for_blocks.__func__
+    patch.setattr(
+        Lattice, "for_blocks", classmethod(lambda cls, blocks, noise, clip, rows=1: original(cls, blocks, noise, clip))
+    )
+
+
+def test_a_lattice_for_rows_is_noticed(monkeypatch):
+    case = next(case for case in KINDS if case.name == "beta-bernoulli")
+    check_notices(
+        lambda: test_rounded_sums_of_persons_stay_within_the_sensitivity(case),
+        lattice_as_coarse_as_for_rows,
+        monkeypatch,
+    )
+
+
+# -- the unit -----------------------------------------------------------------------------------------------
+
+
+def test_report_and_ledger_speak_of_persons(tmp_path):
+    X = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float)
+    ids = pd.Series(np.arange(20) // 3, name="patient_id")
+    model = BetaBernoulli(privacy=PLAN).fit(X, groups=ids)
+    assert model.privacy_.unit == "all rows of one patient_id"
+    assert BetaBernoulli(privacy=PLAN).fit(X).privacy_.unit == BetaBernoulli.unit
+    assert model.fit(X).privacy_.unit == BetaBernoulli.unit
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 20.0, 1e-5, "patients", unit="patient_id")
+    with pytest.raises(LedgerError, match="patient_id"):
+        model.fit(X, ledger=ledger)
+    with pytest.raises(LedgerError, match="patient_id"):
+        model.fit(X, groups=ids.rename("hospital"), ledger=ledger)
+    assert not ledger.runs()
+    model.fit(X, groups=ids, ledger=ledger)
+    assert len(ledger.runs()) == 1
+
+
+def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
+    from tests.persistence.stopping import Stop, stopped_after
+
+    X, ids = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float), np.arange(20) // 3
+    with pytest.raises(Stop):
+        stopped_after(BetaBernoulli(privacy=PLAN), 1).fit(X, checkpoint=tmp_path / "fit")
+    with pytest.raises(ValueError, match="unit"):
+        BetaBernoulli(privacy=PLAN).fit(X, checkpoint=tmp_path / "fit", groups=ids)
+
+
+# -- bad input ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "message"),
+    [
+        ("patient", TypeError, "one id for each row"),
+        (5, TypeError, "one id for each row"),
+        ([1, 2], ValueError, "different numbers of rows"),
+        (np.ones((20, 1)), ValueError, "2 dimensions"),
+        (pd.DataFrame({"id": range(20)}), ValueError, "2 dimensions"),
+        (np.zeros(20, "M8[s]"), TypeError, "convert them to strings"),
+        (pd.Series(pd.date_range("2020", periods=20, tz="UTC")), TypeError, "convert them to strings"),
+        (np.zeros(20, complex), TypeError, "convert them to strings"),
+    ],
+)
+def test_what_cannot_hold_ids_is_refused(groups, error, message):
+    X = np.ones((20, 4))
+    for privacy in (PLAN, None):
+        with pytest.raises(error, match=message):
+            BetaBernoulli(privacy=privacy).fit(X, groups=groups)
+
+
+def test_combinations_without_a_guarantee_are_refused(tmp_path):
+    X, ids = np.ones((20, 4)), np.arange(20)
+    with pytest.raises(ValueError, match="max_rows_per_group"):
+        BetaBernoulli(privacy=replace(PLAN, noise="discrete")).fit(X, groups=ids)
+    with pytest.raises(ValueError, match="ids as `groups`"):
+        BetaBernoulli(privacy=replace(PLAN, max_rows_per_group=3)).fit(X)
+    np.save(tmp_path / "X.npy", X)
+    with pytest.raises(TypeError, match="Pass X and y as arrays"):
+        BetaBernoulli(privacy=PLAN).fit(NpySource(tmp_path / "X.npy"), groups=ids)
+    with pytest.raises(ValueError, match="missing ids"):
+        BetaBernoulli().fit(X, groups=[None, *range(19)])
+    with pytest.raises(ValueError, match="max_rows_per_group"):
+        replace(PLAN, max_rows_per_group=0)
+
+
+def test_a_million_rows_of_one_person():
+    X = np.ones((1_000_000, 2))
+    model = BetaBernoulli(privacy=PLAN).fit(X, groups=np.zeros(1_000_000, int))
+    assert np.isfinite(model.posterior_["a"]).all()
+
+
+def test_a_saved_model_keeps_its_unit(tmp_path):
+    import vips
+
+    rng = np.random.default_rng(0)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=5.0, max_rows_per_group=4)
+    model = LatentDirichletAllocation(2, vocabulary=6, privacy=plan).fit(
+        rng.integers(0, 3, (20, 6)), groups=pd.Series(np.arange(20) // 5, name="writer")
+    )
+    model.save(tmp_path / "m.vips")
+    again = vips.load(tmp_path / "m.vips")
+    assert again.privacy_ == model.privacy_
+    assert again.privacy_.unit == "all rows of one writer"
