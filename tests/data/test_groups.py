@@ -13,13 +13,23 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn import config_context
+from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
 
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
 from tests.mutants import check_notices
-from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, engine
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    engine,
+)
 from vips.data import InMemoryData, NpySource, canonical_id
 from vips.exceptions import LedgerError
 from vips.execution import partitions
+from vips.preprocessing import PublicScaler, make_public_pipeline
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.statistics import RecordStatistics
 
@@ -414,3 +424,31 @@ def test_a_saved_model_keeps_its_unit(tmp_path):
     again = vips.load(tmp_path / "m.vips")
     assert again.privacy_ == model.privacy_
     assert again.privacy_.unit == "all rows of one writer"
+
+
+# -- scikit-learn -------------------------------------------------------------------------------------------
+
+
+def test_pipelines_hand_groups_to_the_model():
+    X, ids = (
+        np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float),
+        pd.Series(np.arange(20) // 3, name="patient_id"),
+    )
+    pipeline = make_public_pipeline(PublicScaler((0, 1)), BetaBernoulli(privacy=PLAN)).fit(X, groups=ids)
+    assert pipeline.privacy_.unit == "all rows of one patient_id"
+
+
+def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
+    """Without metadata routing, scikit-learn gives groups to the splitter only."""
+    rng = np.random.default_rng(0)
+    X, y, ids = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), pd.Series(np.arange(60) // 4, name="patient_id")
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, max_rows_per_group=4)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0)
+    with pytest.raises(ValueError, match="ids as `groups`"):
+        cross_val_score(model, X, y, groups=ids, cv=GroupKFold(3), error_score="raise")
+    with config_context(enable_metadata_routing=True):
+        asking = model.set_fit_request(groups=True)
+        found = cross_validate(
+            asking, X, y, params={"groups": ids}, cv=GroupKFold(3), return_estimator=True, error_score="raise"
+        )
+    assert {each.privacy_.unit for each in found["estimator"]} == {"all rows of one patient_id"}

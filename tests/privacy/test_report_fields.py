@@ -51,7 +51,7 @@ def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
         place = place[key]
-    for name in set(place) - {"repeated_steps"}:  # older files lack it
+    for name in set(place) - {"repeated_steps", "max_rows_per_group"}:  # older files lack these
         values = saved()
         inner = values
         for key in path:
@@ -90,6 +90,7 @@ ALLOWED = {
     "plan.n_records": [None],
     "plan.reproducible_noise": [True],
     "plan.report_delta": [None],
+    "plan.max_rows_per_group": [None, 3],
 }
 
 
