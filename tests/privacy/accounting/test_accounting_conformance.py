@@ -16,6 +16,8 @@ from tests.mutants import check_notices
 from vips import PrivacyPlan
 from vips.privacy import accounting
 from vips.privacy.accounting import ACCOUNTANTS, gaussian, pld, stepwise
+from vips.privacy.accounting.events import library, neighbours
+from vips.privacy.accounting.losses import one_step_losses
 
 POISSON = PrivacyPlan(noise_multiplier=1.5, sampling_rate=0.1, n_steps=12)
 FULL = PrivacyPlan(noise_multiplier=6.0, sampling="full", n_steps=12)
@@ -192,6 +194,24 @@ def test_without_sampling_the_gaussian_is_exact(relation, steps):
         if exact > 1e-14:
             assert plan.delta(epsilon) == pytest.approx(exact, rel=1e-9)
             assert plan.epsilon(plan.delta(epsilon)) == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0, 300.0])
+def test_losses_of_a_step_are_those_of_dp_accounting(sigma, rate, relation):
+    """On a coarse grid, on which the two must agree as well."""
+    interval = 1e-3 / min(1.0, sigma) ** 2
+    ours = one_step_losses(sigma, rate, relation, interval)
+    theirs = library().pld.privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, value_discretization_interval=interval, sampling_prob=rate, neighboring_relation=neighbours(relation)
+    )
+    for epsilon in (0.0, 0.01, 0.3, 2.0, 9.0):
+        assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(
+            theirs.get_delta_for_epsilon(epsilon), rel=1e-9, abs=1e-14
+        )
+    for delta in (0.1, 1e-4, 1e-9):
+        assert ours.get_epsilon_for_delta(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-8)
 
 
 def test_exact_gaussian_against_dp_accounting():
