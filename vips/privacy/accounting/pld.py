@@ -9,8 +9,8 @@ from functools import lru_cache, reduce
 import numpy as np
 
 from vips.privacy.accounting.base import NEARLY_ALL, Accountant
-from vips.privacy.accounting.events import library, neighbours
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+from vips.privacy.accounting.losses import one_step_losses
 
 __all__ = ["PLDAccountant", "composed_epsilon"]
 
@@ -56,15 +56,7 @@ def _interval(plan) -> float:
     )
 
 
-@lru_cache(maxsize=8)
-def _one_step(noise_multiplier: float, rate: float, relation: str, interval: float):
-    """The losses of one step: most of the work, and the same for every number of steps."""
-    return library().pld.privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        value_discretization_interval=interval,
-        sampling_prob=rate,
-        neighboring_relation=neighbours(relation),
-    )
+_one_step = lru_cache(maxsize=8)(one_step_losses)
 
 
 @lru_cache(maxsize=8)
