@@ -22,7 +22,7 @@ from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 __all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
 
 PIECE = 240  # rows of each call of BLAS: a multiple of the 8 or 12 rows that OpenBLAS kernels take at a time
-_COLUMNS, _PANEL = 4096, 128  # of a call of einsum, of a product with a triangle
+_COLUMNS, _PANEL = 4096, 64  # of a call of einsum, of a product with a triangle
 _SHIFTS = (1, 2, 5, 67)
 _MUCH_WORK = 1e8  # multiplications; above, only one shift is tested
 
