@@ -19,7 +19,7 @@ from vips.auditing.chunks import compare_large_chunk
 from vips.auditing.compare import SAME, replay_findings
 from vips.auditing.memory import memory_finding
 from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
-from vips.auditing.records import Table, for_records, hostile_records
+from vips.auditing.records import ROWS_OF_PERSON, Table, for_records, hostile_records
 from vips.auditing.replay import KINDS, Replay, frozen, replay
 from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
@@ -40,7 +40,9 @@ TRIALS_PER_DRAW = 5  # noise on a model's own sums is slower to draw
 LARGEST_BATCHED = 4000
 
 
-def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = None) -> AuditReport:
+def audit(
+    model, X, y=None, *, groups: object = None, n_runs: int = 100_000, random_state: object = None
+) -> AuditReport:
     """Look for ways in which a private fit of ``model`` would break its guarantee.
 
     An audit makes neighbouring data sets from ``X`` and from hostile records. It compares the model's clipped sums, whole
@@ -55,6 +57,8 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
     X : array or CSR matrix of shape (n_records, n_features)
         At least two records; at most 200 are used. Integers are converted to floats, unless the model refuses floats.
     y : array of shape (n_records, ...), optional
+    groups : array, series or list, optional
+        Ids of persons, as ``fit`` takes them: neighbouring data sets then differ by all rows of one id.
     n_runs : int
         Trials of the plan's mechanism with and without a canary. 0 leaves out all statistical checks.
     random_state : None, int or Generator
@@ -102,7 +106,7 @@ def audit(model, X, y=None, *, n_runs: int = 100_000, random_state: object = Non
         )
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
-    table = Table.of(X, y)
+    table = Table.of(X, y, groups)
     surroundings = Surroundings(model)
     try:
         return _Audit.of(model, table, np.random.default_rng(random_state), surroundings).report(n_runs)
@@ -140,7 +144,7 @@ class _Audit:
             few = self.table.take(slice(8))
             findings += [
                 sample_finding(self.plan, LEVEL),
-                fresh_finding(self.make, for_records(self.plan, len(few)), few, LEVEL),
+                fresh_finding(self.make, for_records(self.plan, few.n_records), few, LEVEL),
             ]
             findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
         return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
@@ -153,7 +157,7 @@ class _Audit:
 
     def fit(self, table: Table, kind: str = "noisy", surroundings: Surroundings | None = None):
         """A fit with fixed totals: its replay, the fitted model, its posteriors."""
-        plan = frozen(self.plan, len(table), n_steps=min(self.plan.n_steps, 3), kind=kind)
+        plan = frozen(self.plan, table.n_records, n_steps=min(self.plan.n_steps, 3), kind=kind)
         return replay(self.make(plan), plan, table, surroundings)
 
     def sums(self) -> tuple[Search, list[Finding]]:
@@ -197,7 +201,7 @@ class _Audit:
         n_steps = fitted.privacy_.plan.n_steps
         others = {name: shown(name, 0) for name in neighbours}
         findings = replay_findings(reference, n_steps, others, lambda name, i: shown(name, i + 1))
-        plan = frozen(self.plan, len(self.table), n_steps)
+        plan = frozen(self.plan, self.table.n_records, n_steps)
         return [*findings, memory_finding(self.make(plan), plan, self.table)]
 
     def neighbours(self) -> dict[str, Table]:
@@ -242,7 +246,11 @@ class _Audit:
         for n_steps in sorted({1, plan.n_steps}):
             name = "canary, one step" if n_steps == 1 else "canary, all steps"
             checked = f"records of norm C or more along one direction, {n_steps} steps of the engine"
-            bound = canary_bound(replace(plan, n_steps=n_steps), n_runs, self.rng, 1.0 - LEVEL)
+            n_rows = 1
+            if self.table.ids is not None:
+                n_rows = min(ROWS_OF_PERSON, plan.max_rows_per_group or ROWS_OF_PERSON)
+                checked = f"persons of {n_rows} rows, {checked}"
+            bound = canary_bound(replace(plan, n_steps=n_steps), n_runs, self.rng, 1.0 - LEVEL, n_rows=n_rows)
             advice = (
                 "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
             )

@@ -13,6 +13,7 @@ import numpy as np
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
 from vips.privacy.plan import PrivacyPlan
+from vips.statistics import RecordStatistics
 
 __all__ = ["CanaryModel", "canary_bound", "canary_totals", "run_engine"]
 
@@ -20,7 +21,7 @@ N_OTHERS = 5
 CANARIES_PER_RUN, STEPS_IN_ALL_RUNS = 1000, 5000
 
 
-class _CanaryStatistics:
+class _CanaryStatistics(RecordStatistics):
     """Row (j, s, id): s × 10 C along coordinate j of block ``canary``; row (-1, s, id): s C along one of block ``other``."""
 
     sums_are_new = True
@@ -108,17 +109,22 @@ class _Recorder:
         self.totals.append({name: np.array(value) for name, value in noisy.items()})
 
 
-def run_engine(model, rows: np.ndarray, plan: PrivacyPlan) -> list[Mapping[str, np.ndarray]]:
-    """The noisy totals of every step of one run."""
+def run_engine(model, rows: np.ndarray, plan: PrivacyPlan, n_rows: int = 1) -> list[Mapping[str, np.ndarray]]:
+    """The noisy totals of every step of one run. Each of ``rows`` is a record; or ``n_rows`` times, all as one record."""
     from vips import engine
     from vips.data import InMemoryData
 
     recorder = _Recorder()
-    engine.run(model, InMemoryData(rows), plan, recorder)
+    data = InMemoryData(rows)
+    if n_rows > 1:
+        data = InMemoryData(np.repeat(rows, n_rows, axis=0), groups=np.repeat(np.arange(len(rows)), n_rows))
+    engine.run(model, data, plan, recorder)
     return recorder.totals
 
 
-def canary_totals(plan: PrivacyPlan, n_canaries: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def canary_totals(
+    plan: PrivacyPlan, n_canaries: int, rng: np.random.Generator, n_rows: int = 1
+) -> tuple[np.ndarray, np.ndarray]:
     """Noisy totals of every step along canaries, from one run of the engine with the plan's own randomness.
 
     Returns
@@ -134,22 +140,27 @@ def canary_totals(plan: PrivacyPlan, n_canaries: int, rng: np.random.Generator) 
     others = np.column_stack([np.full(n_others, -1.0), np.resize([1.0, -1.0, 0.5], n_others)])
     rows = rng.permutation(np.concatenate([np.column_stack([place, signs[place]]), others]))
     model = CanaryModel(n_canaries, plan.clip_norm)
-    released = run_engine(model, np.column_stack([rows, np.arange(len(rows))]), plan)
+    released = run_engine(model, np.column_stack([rows, np.arange(len(rows))]), plan, n_rows)
     scale = plan.clip_norm * model.blocks()["canary"].scale
     return np.array([total["canary"] / scale for total in released]).T, world
 
 
 def canary_bound(
-    plan: PrivacyPlan, n_trials: int, rng: np.random.Generator, confidence: float, canaries_per_run: int | None = None
+    plan: PrivacyPlan,
+    n_trials: int,
+    rng: np.random.Generator,
+    confidence: float,
+    canaries_per_run: int | None = None,
+    n_rows: int = 1,
 ) -> CanaryBound:
-    """A lower bound on ε of a plan (with its clip norm) from runs of the engine."""
+    """A lower bound on ε of a plan (with its clip norm) from runs of the engine, on persons of ``n_rows`` rows."""
     if canaries_per_run is None:
         canaries_per_run = max(CANARIES_PER_RUN, n_trials * plan.n_steps // STEPS_IN_ALL_RUNS)
     if plan.sampling == "fixed":
         canaries_per_run = max(1, min(canaries_per_run, plan.n_records - N_OTHERS))
     ratios, worlds = [], []
     for _ in range(-(-n_trials // canaries_per_run)):
-        totals, world = canary_totals(plan, canaries_per_run, rng)
+        totals, world = canary_totals(plan, canaries_per_run, rng, n_rows)
         ratios.append(log_likelihood_ratio(totals, plan))
         worlds.append(world)
     return lower_bound(np.concatenate(ratios), np.concatenate(worlds), plan, confidence)

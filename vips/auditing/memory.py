@@ -20,13 +20,13 @@ __all__ = ["memory_finding"]
 def memory_finding(model, plan: FrozenPlan, table: Table) -> Finding:
     """Fit ``model`` (which is changed: pass a clone) to a copy of the records, to which nothing else refers."""
     watched: list[tuple[str, weakref.ref]] = []
-    table = Table(table.X.copy(), None if table.y is None else table.y.copy())
+    table = Table(table.X.copy(), None if table.y is None else table.y.copy(), table.ids)
     _watch(watched, "the records", table.as_chunk())
     model.set_params(privacy=plan)
     object.__setattr__(plan, "add_noise", _watched(plan.add_noise, 0, "a sum without noise", watched))
     model.expected_statistics = _watched(model.expected_statistics, 0, "a chunk of the records", watched)
     with contextlib.suppress(Exception):  # the replays report errors
-        model.fit(*table.fit_arguments)
+        table.fit(model)
     del model.expected_statistics, table
     if any(reference() is not None for _, reference in watched):
         gc.collect()

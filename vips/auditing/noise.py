@@ -139,11 +139,11 @@ def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) ->
     with _same_global_seed() as reseed:
         for _ in range(n_fits):
             reseed()
-            model.fit(*table.fit_arguments)
+            table.fit(model)
         for each in (quiet, louder):
             for _ in range(n_fits):
                 reseed()
-                make_model(each).fit(*table.fit_arguments)
+                table.fit(make_model(each))
     refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
     others = np.array(recorded_louder).reshape(n_fits, 2, -1)
     return {

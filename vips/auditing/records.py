@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data import group_numbers
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["Table", "for_records", "hostile_records", "mutated"]
@@ -31,34 +33,53 @@ HURTFUL = (
     np.inf,
 )
 CONSTANTS = (0.0, 1.0, -1.0, 0.5, 1e9, 5e-324, 1e-310, 1e-160, 3e38, 1e160, 1e300, np.nan, np.inf, -np.inf)
+ROWS_OF_PERSON = 30
 SCALES = (1e3, 1e9, 1e38, 1e160, 1e300, 1e-3, 1e-160, 1e-310)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of an array or CSR matrix, with labels if there are any."""
+    """Rows of an array or CSR matrix, with labels if there are any. All rows with one number in ``ids`` are one record."""
 
     X: np.ndarray | sp.csr_array
     y: np.ndarray | None = None
+    ids: np.ndarray | None = None
 
     @classmethod
-    def of(cls, X, y=None) -> Table:
-        """From X and y as ``fit`` takes them."""
+    def of(cls, X, y=None, groups=None) -> Table:
+        """From X, y and groups as ``fit`` takes them."""
         X = sp.csr_array(X) if sp.issparse(X) else _array(X)
         if X.ndim != 2 or X.shape[0] < 2:
             raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
-        return cls(X, None if y is None else _array(y))
+        table = cls(X, None if y is None else _array(y), None if groups is None else group_numbers(groups, X.shape[0]))
+        return table if groups is None else table.take(table.ids >= 0)
 
     def __len__(self) -> int:
         return self.X.shape[0]
 
     @property
-    def fit_arguments(self) -> tuple:
-        return (self.X,) if self.y is None else (self.X, self.y)
+    def n_records(self) -> int:
+        return len(self) if self.ids is None else len(np.unique(self.ids))
+
+    def fit(self, model) -> object:
+        """Fit ``model`` to these records."""
+        labels = () if self.y is None else (self.y,)
+        return model.fit(self.X, *labels, **({} if self.ids is None else {"groups": self.ids}))
 
     def take(self, rows) -> Table:
         """Some rows, in that order."""
-        return Table(self.X[rows], None if self.y is None else self.y[rows])
+        return Table(self.X[rows], *(None if each is None else each[rows] for each in (self.y, self.ids)))
+
+    def shuffled(self, rng: np.random.Generator) -> np.ndarray:
+        """The rows in a random order, but those of one record in their order: it decides which rows ``max_rows`` leaves out."""
+        order = rng.permutation(len(self))
+        if self.ids is not None:
+            order[np.argsort(self.ids[order], kind="stable")] = np.argsort(self.ids, kind="stable")
+        return order
+
+    def as_person(self) -> Table:
+        """All rows as one record."""
+        return replace(self, ids=np.zeros(len(self), np.int64))
 
     def dense(self, row: int) -> np.ndarray:
         """One row as a vector."""
@@ -72,13 +93,14 @@ class Table:
         return Table(row, None if self.y is None else (self.y[:1] if y is None else y))
 
     def joined(self, *others: Table) -> Table:
-        """This table, then the others. Rows keep their stored entries, repeated ones included."""
+        """This table, then the others, none of which share a record. Rows keep their stored entries, repeated ones included."""
         tables = (self, *others)
         if sp.issparse(self.X):
             X = sp.csr_array(sp.vstack([table.X for table in tables], format="csr"))
         else:
             X = np.concatenate([table.X for table in tables])
-        return Table(X, None if self.y is None else np.concatenate([table.y for table in tables]))
+        y = None if self.y is None else np.concatenate([table.y for table in tables])
+        return Table(X, y, _distinct_ids(tables))
 
     def as_chunk(self):
         """What a model receives."""
@@ -88,7 +110,7 @@ class Table:
 
     def as_float(self) -> Table:
         """With X in double precision, so that a record can be NaN."""
-        return Table(self.X.astype(np.float64), self.y)
+        return replace(self, X=self.X.astype(np.float64))
 
 
 def for_records(plan: PrivacyPlan, n_records: int) -> PrivacyPlan:
@@ -130,15 +152,42 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
         records |= _repeated_entries(table, rng.integers(width))
     if table.y is not None:
         records |= _hostile_labels(table)
-    return records
+    return records if table.ids is None else records | _persons(records)
+
+
+def _persons(records: dict[str, Table]) -> dict[str, Table]:
+    """Records of several rows: each of the given ones many times, and all of them together."""
+    first, *others = records.values()
+    persons = {f"{ROWS_OF_PERSON} × {name}": _repeated(record) for name, record in records.items()}
+    return persons | {"all of these rows": first.joined(*others).as_person()}
+
+
+def _repeated(record: Table, n_rows: int = ROWS_OF_PERSON) -> Table:
+    return record.take(np.zeros(n_rows, np.intp)).as_person()
+
+
+def _distinct_ids(tables: Sequence[Table]) -> np.ndarray | None:
+    """Numbers of the records of all tables; a table without ids has a record in each row."""
+    if all(table.ids is None for table in tables):
+        return None
+    numbers, first = [], 0
+    for table in tables:
+        numbers.append(
+            first + np.unique(np.arange(len(table)) if table.ids is None else table.ids, return_inverse=True)[1]
+        )
+        first += len(table)
+    return np.concatenate(numbers)
 
 
 def mutated(record: Table, rng: np.random.Generator) -> Table:
-    """The record with up to three entries replaced by extreme ones."""
+    """The record with up to three entries replaced by extreme ones, in every row alike."""
     vector = record.dense(0).astype(float)
     places = rng.integers(len(vector), size=rng.integers(1, 4))
     vector[places] = rng.choice(HURTFUL, size=len(places))
-    return record.record(vector) if _holds(record, vector) else record
+    if not _holds(record, vector):
+        return record
+    row = record.record(vector)
+    return row if len(record) == 1 else _repeated(row, len(record))
 
 
 def _array(values) -> np.ndarray:

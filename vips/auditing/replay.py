@@ -126,7 +126,7 @@ def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | N
     with listening() as output, watching() as written, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            context.run(model.fit, *table.fit_arguments)
+            context.run(table.fit, model)
         except Exception as raised:
             messages["error"] = "".join(_chain(raised))
         if surroundings:

@@ -136,7 +136,7 @@ class Search:
 
     def _orders_and_chunks(self, sums, everything, rng) -> None:
         together = sums(everything, "all hostile records together")
-        order = rng.permutation(len(everything))
+        order = everything.shuffled(rng)
         for rows, chunk_size in ((order, None), (order, 3), (np.arange(len(everything)), 1)):
             other = sums(everything.take(rows), "all hostile records together", chunk_size)
             if other is None or together is None:  # an error, which is noted already
@@ -148,8 +148,9 @@ class Search:
 
     def _statistics(self, sums, base, records) -> None:
         """Norms and sums of single records, in one chunk and alone."""
-        names = [f"record {i} of the chunk" for i in range(len(base))] + list(records)
-        everything = base.joined(*records.values())
+        rows = {name: record for name, record in records.items() if len(record) == 1}
+        names = [f"record {i} of the chunk" for i in range(len(base))] + list(rows)
+        everything = base.joined(*rows.values())
         try:
             with np.errstate(all="ignore"):
                 valid = np.flatnonzero(sums.model.valid_records(everything.as_chunk()))

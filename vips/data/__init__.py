@@ -15,7 +15,7 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
-from vips.data._groups import canonical_id, name_of
+from vips.data._groups import canonical_id, group_numbers, name_of
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
 from vips.data._records import OpenPartition, Records, Runs, rows_without
@@ -40,6 +40,7 @@ __all__ = [
     "as_source",
     "canonical_id",
     "check_data",
+    "group_numbers",
     "name_of",
     "rows_without",
     "whole_csr",

@@ -11,7 +11,7 @@ from numbers import Integral
 
 import numpy as np
 
-__all__ = ["canonical_id", "first_rows", "name_of", "runs_of_rows"]
+__all__ = ["canonical_id", "first_rows", "group_numbers", "name_of", "runs_of_rows"]
 
 
 def canonical_id(value: object) -> bytes | None:
@@ -49,7 +49,7 @@ def runs_of_rows(groups: object, n_rows: int) -> tuple[np.ndarray | None, np.nda
     TypeError, ValueError
         For a container or length that cannot hold ids: public facts.
     """
-    codes = _codes(_values(groups), n_rows)
+    codes = group_numbers(groups, n_rows)
     present = np.flatnonzero(codes >= 0)
     order = present[np.argsort(codes[present], kind="stable")]
     starts = np.concatenate([[0], np.cumsum(np.bincount(codes[present]))]).astype(np.int64)
@@ -70,6 +70,11 @@ def name_of(groups: object) -> str | None:
     """The name of a series of ids."""
     name = getattr(groups, "name", None)
     return name if isinstance(name, str) and name else None
+
+
+def group_numbers(groups: object, n_rows: int) -> np.ndarray:
+    """Numbers of the ids of all rows, counted from 0 in the order of their first rows; -1 for a row of nobody."""
+    return _codes(_values(groups), n_rows)
 
 
 def _values(groups: object) -> np.ndarray:
@@ -94,7 +99,6 @@ def _values(groups: object) -> np.ndarray:
 
 
 def _codes(values: np.ndarray, n_rows: int) -> np.ndarray:
-    """Numbers of the ids, counted from 0 in the order of their first rows; -1 for a row of nobody."""
     if len(values) != n_rows:
         raise ValueError("X and groups have different numbers of rows.")
     if values.dtype.kind == "O":
