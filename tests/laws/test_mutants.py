@@ -286,7 +286,7 @@ def bad_record_raises(patch):
     def mutant(model, chunk, stop_at_invalid):
         if not model.valid_records(chunk).all():
             raise RuntimeError("a record is not valid")
-        return chunk
+        return chunk, None
 
     patch.setattr(partitions, "usable", mutant)
 
