@@ -27,7 +27,8 @@ def audited(case, plan=SAMPLED, n_runs=2000):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name == "logistic" else pytest.mark.slow) for name in sorted(REPRESENTATIVES)]
+    "name",
+    [pytest.param(name, marks=() if name == "logistic" else pytest.mark.slow) for name in sorted(REPRESENTATIVES)],
 )
 def test_the_models_of_the_laws_pass(name, noise):
     report = audited(BY_NAME[name], replace(SAMPLED, noise=noise))
@@ -54,7 +55,9 @@ def test_mutant_is_rejected(mutant, noise, finding, monkeypatch):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_a_crafted_person_of_thirty_rows_reaches_most_of_the_claim_and_never_exceeds_it(noise):
-    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0, noise=noise, max_rows_per_group=30)
+    plan = PrivacyPlan(
+        noise_multiplier=1.0, sampling="full", n_steps=1, clip_norm=2.0, noise=noise, max_rows_per_group=30
+    )
     assert ROWS_OF_PERSON == 30
     bound = canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE, n_rows=30)
     assert not bound.exceeded

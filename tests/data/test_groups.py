@@ -6,6 +6,7 @@ import datetime
 import decimal
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -24,6 +25,7 @@ from vips import (
     LatentDirichletAllocation,
     PrivacyLedger,
     PrivacyPlan,
+    PrivacyWarning,
     engine,
 )
 from vips.data import InMemoryData, NpySource, canonical_id
@@ -452,3 +454,21 @@ def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
             asking, X, y, params={"groups": ids}, cv=GroupKFold(3), return_estimator=True, error_score="raise"
         )
     assert {each.privacy_.unit for each in found["estimator"]} == {"all rows of one patient_id"}
+
+
+def test_a_clip_that_may_bind_for_persons_is_warned_of():
+    rng = np.random.default_rng(0)
+    X, y, ids = rng.normal(size=(200, 2)), rng.integers(0, 2, 200), np.arange(200) // 4
+
+    def warned(**settings):
+        plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, **settings)
+        model = BayesianLogisticRegression(privacy=plan, feature_norm=3.0).fit(X, y, groups=ids)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert model.noise_aware_posterior_ is not None
+        return [str(each.message) for each in caught if each.category is PrivacyWarning]
+
+    largest = BayesianLogisticRegression(feature_norm=3.0).fit(X, y).max_norm()
+    assert "any number of rows" in warned(clip_norm=largest)[0]
+    assert f"clip_norm=r * {largest:.3g}" in warned(clip_norm=largest, max_rows_per_group=4)[0]
+    assert not warned(clip_norm=4 * largest, max_rows_per_group=4)
