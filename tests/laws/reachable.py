@@ -27,7 +27,7 @@ from vips.persistence.checkpoint import posterior_arrays
 # Attributes that a private fit adds to those of the constructor.
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
 OF_CLASS = {"BayesianLogisticRegression": {"classes_"}}  # as declared
-CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std",
+CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
 REPORT = {"plan", "unit", "released", "declared_public", "on_invalid", "ledger", "repeated_steps", "preprocessing",

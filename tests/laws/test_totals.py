@@ -159,8 +159,8 @@ def a_lattice_sixteen_times_coarser(patch):
     """With noise of the same size in fewer units."""
     original = _lattice.Lattice.for_blocks.__func__
 
-    def mutant(cls, blocks, noise_multiplier, clip_norm):
-        lattice = original(cls, blocks, noise_multiplier, clip_norm)
+    def mutant(cls, *arguments):
+        lattice = original(cls, *arguments)
         return cls(16 * lattice.unit, lattice.noise_steps // 16)
 
     patch.setattr(_lattice.Lattice, "for_blocks", classmethod(mutant))
