@@ -19,15 +19,26 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine
-from vips.data import DataSource, InMemoryData, Records, as_source, check_data, name_of, rows_without, whole_csr
+from vips.data import (
+    DataSource,
+    InMemoryData,
+    Records,
+    as_source,
+    check_data,
+    group_numbers,
+    name_of,
+    rows_without,
+    whole_csr,
+)
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.book import unit_of_group
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.open_ledger import sent_from
+from vips.privacy.report import NOT_COVERED_OF_PERSONS
+from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
 
@@ -191,6 +202,11 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
         return {"unit": self.unit, "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
 
+    def described(self) -> dict:
+        """:meth:`describe`, with the unit of a fit with groups."""
+        unit = self.__dict__.get("_fitting_unit")
+        return self.describe() | ({} if unit is None else {"unit": unit})
+
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
@@ -261,7 +277,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
                 repeated_steps=journal.repeated,
-                **self.describe(),
+                **self.described(),
+                **({} if groups is None else {"not_covered": NOT_COVERED_OF_PERSONS}),
             )
             self.posterior_ = posterior
             if self.is_private:
@@ -277,7 +294,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
                 self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
-            self.__dict__.pop("_fitting_plan", None)
+            for name in ("_fitting_plan", "_fitting_unit"):
+                self.__dict__.pop(name, None)
         return self
 
     def save(self, path: str | os.PathLike) -> None:
@@ -358,6 +376,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         source = as_source(X, None if self.ignores_labels else y)
         if source is None:
             return self._checked_arrays(X, y)
+        if isinstance(source, InMemoryData) and source.has_groups:  # else they would be taken for rows
+            raise ValueError("The data hold records of several rows already: pass X, y and `groups` to fit.")
         if isinstance(source, InMemoryData):  # not checked yet: for some dtypes an error could depend on a record
             return self._checked_arrays(*source.arrays).divided_like(source)
         self.n_features_in_ = source.n_features
@@ -383,11 +403,11 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
             raise ValueError(
                 'noise="discrete" rounds every row: with `groups`, write PrivacyPlan(max_rows_per_group=...), a public number.'
             )
-        grouped = data.grouped(groups, most)
-        if not self.is_private and most is None and grouped.arrays[0].shape[0] < data.arrays[0].shape[0]:
+        numbers = group_numbers(groups, data.n_records)
+        if not self.is_private and (numbers < 0).any():
             raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
-        self.unit = unit_of_group(name_of(groups) or "group")
-        return grouped
+        self._fitting_unit = unit_of_group(name_of(groups) or "group")
+        return data.grouped(numbers, most)
 
     def _checked_arrays(self, X, y) -> InMemoryData:
         y = None if self.ignores_labels else y
@@ -414,8 +434,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         """Further checks of the values in a non-private fit; may raise, and name values."""
 
     def _forget(self) -> None:
-        for name in ("_noise_aware", "unit"):  # `unit` is that of the class, unless a fit had groups
-            self.__dict__.pop(name, None)
+        self.__dict__.pop("_noise_aware", None)
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
 

@@ -78,8 +78,11 @@ def set_default(records):
     helper.__defaults__ = (records.sum(), [0])
 
 
+OVER = threading.Event()
+
+
 def start_thread(records):
-    threading.Thread(target=threading.Event().wait, args=(0.3,), name=summary_of(records)).start()
+    threading.Thread(target=OVER.wait, args=(60.0,), name=summary_of(records), daemon=True).start()
 
 
 def make_module(records):
@@ -117,11 +120,13 @@ LEAKS = {
 
 @pytest.fixture
 def _restored():
+    OVER.clear()
     yield
     for owner in (np, vips.ConjugateExponentialModel, vips.Block):
         if "n_seen" in vars(owner):
             del owner.n_seen
     sys.modules.pop("made_module", None)
+    OVER.set()
 
 
 @pytest.mark.usefixtures("_restored")

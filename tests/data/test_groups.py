@@ -17,7 +17,7 @@ import pytest
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
 
-from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
+from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.mutants import check_notices
 from vips import (
     BayesianLogisticRegression,
@@ -28,7 +28,7 @@ from vips import (
     PrivacyWarning,
     engine,
 )
-from vips.data import InMemoryData, NpySource, canonical_id
+from vips.data import InMemoryData, NpySource, canonical_id, group_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
 from vips.preprocessing import PublicScaler, make_public_pipeline
@@ -38,6 +38,10 @@ from vips.statistics import RecordStatistics
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
 KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
 of_every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
+
+
+def in_groups(X, y=None, groups=None, max_rows=None, **settings):
+    return InMemoryData(X, y, **settings).grouped(group_numbers(groups, len(X)), max_rows)
 
 
 # -- ids ----------------------------------------------------------------------------------------------------
@@ -62,6 +66,7 @@ SAME = [
     ["1"],
     [b"1"],
     [2**70],
+    [10**5000],
     ["\ud800"],
     [""],
     [b""],
@@ -77,6 +82,9 @@ NOBODY = [
     datetime.date(2020, 1, 1),
     ("a",),
     object(),
+    np.timedelta64(1),
+    2.0**54,
+    np.ma.masked,
     1j,
     HostileNumber(1),
 ]
@@ -112,7 +120,13 @@ CONTAINERS = {
     "nullable": lambda ids: pd.Series(ids, dtype="Int64"),
     "pandas strings": lambda ids: pd.Series(ids).astype("string"),
     "categories": lambda ids: pd.Series(ids).astype("category"),
+    "masked": lambda ids: np.ma.array(ids),
     "arrow": pa.array,
+    "arrow strings": lambda ids: pa.array(list(map(str, ids))),
+    "arrow dictionary": lambda ids: pa.array(list(map(str, ids))).dictionary_encode(),
+    "arrow binary": lambda ids: pa.array([bytes([each]) for each in ids]),
+    "pandas of arrow": lambda ids: pd.Series(ids, dtype="int64[pyarrow]"),
+    "pandas strings of arrow": lambda ids: pd.Series(list(map(str, ids)), dtype="string[pyarrow]"),
     "chunked arrow": lambda ids: pa.chunked_array([ids[:2], ids[2:]]),
 }
 
@@ -120,7 +134,7 @@ CONTAINERS = {
 @pytest.mark.parametrize("make", CONTAINERS.values(), ids=CONTAINERS)
 def test_rows_of_a_person_are_brought_together(make):
     X = np.arange(12.0).reshape(6, 2)
-    data = InMemoryData(X, np.arange(6), groups=make(IDS), partition_size=2)
+    data = in_groups(X, np.arange(6), groups=make(IDS), partition_size=2)
     assert data.sizes == (2, 1)
     assert data.n_records == 3
     (first, second), (third,) = (
@@ -133,16 +147,37 @@ def test_rows_of_a_person_are_brought_together(make):
 def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
     X = np.arange(8.0)[:, None]
     ids = np.array([1, None, 1, np.nan, "x", 1, 1.5, "x"], object)
-    assert InMemoryData(X, groups=ids).arrays[0].ravel().tolist() == [0, 2, 5, 4, 7]
-    assert InMemoryData(X, groups=ids, max_rows=2).arrays[0].ravel().tolist() == [0, 2, 4, 7]
+    assert in_groups(X, groups=ids).arrays[0].ravel().tolist() == [0, 2, 5, 4, 7]
+    assert in_groups(X, groups=ids, max_rows=2).arrays[0].ravel().tolist() == [0, 2, 4, 7]
     floats = np.array([1.0, np.nan, 1.0, np.inf, 2.0, 1.0, 1.5, 2.0])
-    assert InMemoryData(X, groups=floats, max_rows=1).arrays[0].ravel().tolist() == [0, 4]
-    assert InMemoryData(X, groups=[None] * 8).sizes == ()
+    assert in_groups(X, groups=floats, max_rows=1).arrays[0].ravel().tolist() == [0, 4]
+    assert in_groups(X, groups=[None] * 8).sizes == ()
 
 
 def test_rows_that_stand_together_are_not_copied():
     X = np.arange(12.0).reshape(6, 2)
-    assert np.shares_memory(InMemoryData(X, groups=[7, 7, 2, 2, 2, "a"]).partition(0).open().X, X)
+    assert np.shares_memory(in_groups(X, groups=[7, 7, 2, 2, 2, "a"]).partition(0).open().X, X)
+
+
+def test_no_id_raises_or_warns():
+    signalling = np.array([1.0, 1.0, 0.0])
+    signalling.view(np.uint64)[2] = 0x7FF0000000000001  # NaN
+    offsets = pa.py_buffer(np.array([0, 1, 2, 3], np.int32).tobytes())
+    text = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"\xffab")])
+    frame = pd.DataFrame({"id": pd.arrays.ArrowExtensionArray(text)})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert group_numbers(signalling, 3).tolist() == [0, 0, -1]
+        assert group_numbers(text, 3).tolist() == group_numbers(frame["id"], 3).tolist() == [0, 1, 2]
+        for kind in (np.int64, float, str, bytes, object):
+            masked = np.ma.array(np.array([1, 1, 2]).astype(kind), mask=[0, 1, 0])
+            assert group_numbers(masked, 3).tolist() == [0, -1, 1], kind
+
+
+def test_text_of_arrow_and_of_python_is_one():
+    text = ["a", "ä", "", None, "a"]
+    for form in (pa.array(text), pa.array(text, pa.large_string()), pd.Series(text, dtype="string[pyarrow]")):
+        assert group_numbers(form, 5).tolist() == group_numbers(text, 5).tolist() == [0, 1, 2, -1, 0]
 
 
 # -- the step -----------------------------------------------------------------------------------------------
@@ -254,10 +289,33 @@ def test_coins_are_of_persons():
     X[np.arange(2000), ids] = 1.0
     plan = replace(PLAN, clip_norm=1e6, noise_multiplier=1e-6)
     model = DirichletMultinomial(privacy=plan, random_state=0).fit(X[:5], groups=ids[:5])
-    totals = clipped_sum(model, InMemoryData(X, groups=ids, partition_size=7), plan, model.posterior_)
+    totals = clipped_sum(model, in_groups(X, groups=ids, partition_size=7), plan, model.posterior_)
     counts = np.concatenate([np.ravel(value) for value in totals.values()])
     assert set(np.unique(counts)) == {0.0, 40.0}
     assert 5 < (counts > 0).sum() < 45
+
+
+def test_a_person_of_more_rows_than_a_chunk_is_clipped_as_a_whole(monkeypatch):
+    """In pieces, so that memory is bounded by the chunk."""
+    rng = np.random.default_rng(0)
+    X, ids, sizes = 1.0 + 0.1 * rng.normal(size=(600, 3)), np.repeat([0, 1, 2], [500, 1, 99]), []
+    for noise in ("gaussian", "discrete"):
+        plan = replace(PLAN, sampling_rate=1.0, noise=noise, max_rows_per_group=500)
+        model = SecondMoments(privacy=plan).fit(X, groups=ids)
+        whole = {}
+        for chunk_size in (10_000, 50):
+            model.chunk_size = chunk_size
+            original = model.expected_statistics
+            model.expected_statistics = lambda rows, posterior: sizes.append(len(rows)) or original(rows, posterior)  # noqa: B023
+            whole[chunk_size] = clipped_sum(model, grouped(model, [X], ids, plan), plan, model.posterior_)
+            del model.expected_statistics
+        assert max(sizes[1:]) <= 240  # a chunk is filled up to a piece of BLAS
+        sizes.clear()
+        for name, value in whole[50].items():
+            np.testing.assert_allclose(value, whole[10_000][name], rtol=1e-9)
+        first = clipped_sum(model, grouped(model, [X[:500]], ids[:500], plan), plan, model.posterior_)
+        total = coordinates(first, model.blocks()) * (plan.lattice(model.blocks()).unit if noise == "discrete" else 1.0)
+        assert 0.5 * plan.clip_norm < np.linalg.norm(total) <= plan.clip_norm * 1.5  # isometric coordinates: up to √2
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])
@@ -360,6 +418,49 @@ def test_report_and_ledger_speak_of_persons(tmp_path):
     assert len(ledger.runs()) == 1
 
 
+def test_a_ledger_of_any_unit_does_not_mix_rows_and_persons(tmp_path):
+    X, ids = np.ones((6, 4)), pd.Series([1, 1, 1, 2, 2, 2], name="pid")
+    ledger = PrivacyLedger(tmp_path / "a.ledger", 20.0, 1e-5, "patients")
+    BetaBernoulli(privacy=PLAN).fit(X, groups=ids, ledger=ledger)
+    for groups in (None, ids.rename("other")):
+        with pytest.raises(LedgerError, match="Together they would protect neither"):
+            BetaBernoulli(privacy=PLAN).fit(X, groups=groups, ledger=ledger)
+    BetaBernoulli(privacy=PLAN).fit(X, groups=ids, ledger=PrivacyLedger(tmp_path / "a.ledger", 20.0, 1e-5, "patients"))
+    assert len(ledger.runs()) == 2
+
+
+def test_the_unit_is_the_fits_whatever_the_model_says():
+    class OwnWords(BetaBernoulli):
+        def describe(self):
+            return {"unit": "one visit", "released": ("heads",)}
+
+    class OwnParameter(BetaBernoulli):
+        def __init__(self, privacy=None, random_state=None, on_invalid="drop", unit="one household"):
+            super().__init__(privacy, random_state, on_invalid)
+            self.unit = unit
+
+    ids = pd.Series([1, 1, 2, 2], name="pid")
+    assert OwnWords(privacy=PLAN).fit(np.ones((4, 4)), groups=ids).privacy_.unit == "all rows of one pid"
+    model = OwnParameter(privacy=PLAN).fit(np.ones((4, 4)))
+    assert model.privacy_.unit == model.unit == model.get_params()["unit"] == "one household"
+
+
+def test_reports_of_persons_do_not_speak_of_rows():
+    X, ids = np.ones((6, 4)), [1, 1, 1, 2, 2, 2]
+    by_person, by_row = (str(BetaBernoulli(privacy=PLAN).fit(X, groups=each).privacy_) for each in (ids, None))
+    assert "one record is all rows with one id" in by_person
+    assert "several rows" not in by_person
+    assert "one record is one row" in by_row
+    assert "records of the same person in several rows" in by_row
+
+
+@pytest.mark.parametrize("name", ["p\ud800", "", 5, None, ("a", "b")])
+def test_names_that_no_file_holds_are_left_out(name, tmp_path):
+    model = BetaBernoulli(privacy=PLAN).fit(np.ones((4, 4)), groups=pd.Series([1, 1, 2, 2], name=name))
+    assert model.privacy_.unit == "all rows of one group"
+    model.save(tmp_path / "m.vips")
+
+
 def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
     from tests.persistence.stopping import Stop, stopped_after
 
@@ -381,9 +482,16 @@ def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
         ([1, 2], ValueError, "different numbers of rows"),
         (np.ones((20, 1)), ValueError, "2 dimensions"),
         (pd.DataFrame({"id": range(20)}), ValueError, "2 dimensions"),
-        (np.zeros(20, "M8[s]"), TypeError, "convert them to strings"),
-        (pd.Series(pd.date_range("2020", periods=20, tz="UTC")), TypeError, "convert them to strings"),
-        (np.zeros(20, complex), TypeError, "convert them to strings"),
+        (np.zeros(20, "M8[s]"), TypeError, "to int64 or strings"),
+        (pd.Series(pd.date_range("2020", periods=20, tz="UTC")), TypeError, "to int64 or strings"),
+        (np.zeros(20, complex), TypeError, "to int64 or strings"),
+        (np.zeros(20, np.float32), TypeError, "to int64 or strings"),
+        (pd.Series(pd.period_range("2020", periods=20)), TypeError, "to int64 or strings"),
+        (pd.Series(pd.date_range("2020", periods=20)).astype("category"), TypeError, "to int64 or strings"),
+        (pa.array([2**50] * 20, pa.timestamp("s")), TypeError, "to int64 or strings"),
+        (pa.array([2**50] * 20, pa.timestamp("s")).dictionary_encode(), TypeError, "to int64 or strings"),
+        (dict.fromkeys(range(20)), TypeError, "got a dict"),
+        (set(range(20)), TypeError, "got a set"),
     ],
 )
 def test_what_cannot_hold_ids_is_refused(groups, error, message):
@@ -402,8 +510,15 @@ def test_combinations_without_a_guarantee_are_refused(tmp_path):
     np.save(tmp_path / "X.npy", X)
     with pytest.raises(TypeError, match="Pass X and y as arrays"):
         BetaBernoulli(privacy=PLAN).fit(NpySource(tmp_path / "X.npy"), groups=ids)
-    with pytest.raises(ValueError, match="missing ids"):
-        BetaBernoulli().fit(X, groups=[None, *range(19)])
+    for groups in ([None, *range(19)], np.append(np.nan, np.arange(19.0))):
+        with pytest.raises(ValueError, match="missing ids"):
+            BetaBernoulli().fit(X, groups=groups)
+    source = InMemoryData(X).grouped(ids // 2)
+    for groups in (None, ids // 2):
+        with pytest.raises(ValueError, match="several rows already"):
+            BetaBernoulli(privacy=PLAN).fit(source, groups=groups)
+    with pytest.raises(ValueError, match="groups already"):
+        source.grouped(ids)
     with pytest.raises(ValueError, match="max_rows_per_group"):
         replace(PLAN, max_rows_per_group=0)
 

@@ -154,7 +154,7 @@ def test_fixed_batches_are_counted_through_all_partitions(tmp_path):
     found = topics(privacy=plan).fit(shards(tmp_path))
     np.testing.assert_allclose(found.components_, in_one.components_, rtol=1e-12)  # the same rows, in other partitions
     write_shard(tmp_path / "more.npz", COINS[:1])
-    with pytest.raises(ValueError, match="X has 91 rows"):
+    with pytest.raises(ValueError, match="hold 91 records"):
         topics(privacy=plan).fit(CSRShards(tmp_path))
 
 

@@ -89,7 +89,8 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
         assert sorted(archive.namelist()) == sorted(["header.json", *(f"{name}.npy" for name in arrays)])
         header = json.loads(archive.read("header.json"))
     assert set(header) == {
-        "format", "version", "kind", "model", "parameters", "plan", "n_features", "run", "step", "noise_std", "repeated",
+        "format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
+        "repeated",
         "arrays",
     }  # fmt: skip
     assert header["step"] == 6

@@ -117,7 +117,7 @@ def run_engine(model, rows: np.ndarray, plan: PrivacyPlan, n_rows: int = 1) -> l
     recorder = _Recorder()
     data = InMemoryData(rows)
     if n_rows > 1:
-        data = InMemoryData(np.repeat(rows, n_rows, axis=0), groups=np.repeat(np.arange(len(rows)), n_rows))
+        data = InMemoryData(np.repeat(rows, n_rows, axis=0)).grouped(np.repeat(np.arange(len(rows)), n_rows))
     engine.run(model, data, plan, recorder)
     return recorder.totals
 

@@ -63,7 +63,8 @@ class ClippedSum:
         from vips import engine
         from vips.data import InMemoryData
 
-        data = InMemoryData(table.X, table.y, groups=table.ids, max_rows=self.plan.max_rows_per_group)
+        data = InMemoryData(table.X, table.y)
+        data = data if table.ids is None else data.grouped(table.ids, self.plan.max_rows_per_group)
         usual = self.model.chunk_size
         self.model.chunk_size = chunk_size or usual
         try:

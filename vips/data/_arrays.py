@@ -26,10 +26,6 @@ class InMemoryData(DataSource):
     y : ndarray of shape (n_rows, ...), optional
     partition_size : int
         Records of a partition; the last may be shorter. Another size draws other samples.
-    groups : array, series or list of length n_rows, optional
-        Ids: all rows with one id are one record. Rows that do not stand together are copied.
-    max_rows : int, optional
-        Leave out rows of a record beyond its first ``max_rows``.
 
     Notes
     -----
@@ -38,20 +34,8 @@ class InMemoryData(DataSource):
 
     is_checked = True
 
-    def __init__(
-        self,
-        X,
-        y: np.ndarray | None = None,
-        partition_size: int = PARTITION_SIZE,
-        groups=None,
-        max_rows: int | None = None,
-    ) -> None:
-        self._starts = None
-        if groups is not None:
-            order, self._starts = runs_of_rows(groups, X.shape[0])
-            order, self._starts = first_rows(order, self._starts, max_rows)
-            X, y = (X, y) if order is None else (X[order], None if y is None else y[order])
-        self._X, self._y, self._partition_size = X, y, partition_size
+    def __init__(self, X, y: np.ndarray | None = None, partition_size: int = PARTITION_SIZE) -> None:
+        self._X, self._y, self._starts, self._partition_size = X, y, None, partition_size
         self.n_features, self.has_labels = X.shape[1], y is not None
 
     @property
@@ -73,14 +57,32 @@ class InMemoryData(DataSource):
         return self._X, self._y
 
     def divided_like(self, other: InMemoryData) -> InMemoryData:
-        """The same rows, in records and partitions like those of ``other``, which has these rows."""
-        data = InMemoryData(self._X, self._y, other._partition_size)
-        data._starts = other._starts
-        return data
+        """The same rows, in partitions of the size that ``other`` has."""
+        return InMemoryData(self._X, self._y, other._partition_size)
 
-    def grouped(self, groups, max_rows: int | None) -> InMemoryData:
-        """The same rows, where all rows with one id are one record."""
-        return InMemoryData(self._X, self._y, self._partition_size, groups, max_rows)
+    @property
+    def has_groups(self) -> bool:
+        """Whether a record may have several rows."""
+        return self._starts is not None
+
+    def grouped(self, numbers: np.ndarray, max_rows: int | None = None) -> InMemoryData:
+        """The rows as records of several rows, for ``fit``, which states the unit.
+
+        Parameters
+        ----------
+        numbers : ndarray of int64, shape (n_rows,)
+            All rows with one number are one record; a row with -1 is left out. Rows of a record that do not stand together are
+            copied.
+        max_rows : int, optional
+            Leave out rows of a record beyond its first ``max_rows``.
+        """
+        if self.has_groups:
+            raise ValueError("The rows have groups already, and another order than they were given in.")
+        order, starts = first_rows(*runs_of_rows(numbers), max_rows)
+        X, y = (self._X, self._y) if order is None else (self._X[order], None if self._y is None else self._y[order])
+        data = InMemoryData(X, y, self._partition_size)
+        data._starts = starts
+        return data
 
     def partition(self, i: int) -> Partition:
         first = i * self._partition_size

@@ -1,17 +1,21 @@
 """Which rows belong to one person: ids, and runs of rows with one id.
 
 Two ids are equal if their canonical bytes are: 1, 1.0 and True are one id, "1" and b"1" are two others. A row belongs to nobody
-if its id is missing, or is neither a whole number nor text nor bytes; a private fit leaves such a row out.
+if its id is missing, or is neither a whole number nor text nor bytes, or is a float too large to hold all whole numbers; a
+private fit leaves such a row out. Containers whose type cannot hold ids are refused: that is a public fact.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Set
 from contextlib import suppress
 from numbers import Integral
 
 import numpy as np
 
 __all__ = ["canonical_id", "first_rows", "group_numbers", "name_of", "runs_of_rows"]
+
+_LARGEST_FLOAT = 2.0**53  # above, a float may stand for several whole numbers
 
 
 def canonical_id(value: object) -> bytes | None:
@@ -21,39 +25,66 @@ def canonical_id(value: object) -> bytes | None:
             return b"s" + str.encode(value, "utf-8", "surrogatepass")
         if isinstance(value, bytes | bytearray | memoryview):
             return b"b" + bytes(value)
+        if isinstance(value, np.timedelta64):  # to Python an integer
+            return None
         if isinstance(value, Integral | np.bool_):
-            return b"i%d" % int(value)
-        if isinstance(value, float | np.floating) and float(value).is_integer():
-            return b"i%d" % int(value)
+            return f"i{int(value):x}".encode()
+        if (
+            isinstance(value, float | np.floating)
+            and -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT
+            and int(value) == value
+        ):
+            return f"i{int(value):x}".encode()
     return None
 
 
-def runs_of_rows(groups: object, n_rows: int) -> tuple[np.ndarray | None, np.ndarray]:
-    """Bring the rows of each id together.
+def group_numbers(groups: object, n_rows: int) -> np.ndarray:
+    """Numbers of the ids of all rows, counted from 0 in the order of their first rows; -1 for a row of nobody.
 
     Parameters
     ----------
     groups : array, series or sequence of length n_rows
     n_rows : int
 
-    Returns
-    -------
-    order : ndarray of int64, or None
-        Rows by id, ids in the order of their first rows, the rows of one id in their order; without the rows of nobody. None
-        leaves the rows as they are.
-    starts : ndarray of int64, shape (n_groups + 1,)
-        Group i has the rows ``order[starts[i]:starts[i + 1]]``.
-
     Raises
     ------
     TypeError, ValueError
-        For a container or length that cannot hold ids: public facts.
+        For a container, type or length that cannot hold ids: public facts.
     """
-    codes = group_numbers(groups, n_rows)
-    present = np.flatnonzero(codes >= 0)
-    order = present[np.argsort(codes[present], kind="stable")]
-    starts = np.concatenate([[0], np.cumsum(np.bincount(codes[present]))]).astype(np.int64)
-    return (None if np.array_equal(order, np.arange(n_rows)) else order), starts
+    _check_container(groups)
+    if len(groups) != n_rows:
+        raise ValueError("X and groups have different numbers of rows.")
+    arrow = _as_arrow(groups)
+    with np.errstate(all="ignore"):
+        if arrow is not None:
+            return _numbers_of_ids(_ids_of_arrow(arrow), n_rows)
+        dtype = getattr(groups, "dtype", None)
+        is_plain = isinstance(dtype, np.dtype) and dtype.kind in "biufSU" and not isinstance(groups, np.ma.MaskedArray)
+        return (
+            _numbers_of_values(np.asarray(groups)) if is_plain else _numbers_of_ids(map(canonical_id, groups), n_rows)
+        )
+
+
+def runs_of_rows(numbers: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
+    """Bring the rows of each person together.
+
+    Parameters
+    ----------
+    numbers : ndarray of int64, shape (n_rows,)
+        As :func:`group_numbers` gives them.
+
+    Returns
+    -------
+    order : ndarray of int64, or None
+        Rows by person, the rows of one person in their order; without the rows of nobody. None leaves the rows as they are.
+    starts : ndarray of int64, shape (n_groups + 1,)
+        Person i has the rows ``order[starts[i]:starts[i + 1]]``.
+    """
+    present = np.flatnonzero(numbers >= 0)
+    order = present[np.argsort(numbers[present], kind="stable")]
+    lengths = np.bincount(numbers[present])
+    starts = np.concatenate([[0], np.cumsum(lengths[lengths > 0])]).astype(np.int64)
+    return (None if np.array_equal(order, np.arange(len(numbers))) else order), starts
 
 
 def first_rows(order: np.ndarray | None, starts: np.ndarray, most: int | None) -> tuple[np.ndarray | None, np.ndarray]:
@@ -67,52 +98,78 @@ def first_rows(order: np.ndarray | None, starts: np.ndarray, most: int | None) -
 
 
 def name_of(groups: object) -> str | None:
-    """The name of a series of ids."""
+    """The name of a series of ids, if files can hold it."""
     name = getattr(groups, "name", None)
-    return name if isinstance(name, str) and name else None
+    if not (isinstance(name, str) and name):
+        return None
+    with suppress(UnicodeEncodeError):
+        name.encode()
+        return name
+    return None
 
 
-def group_numbers(groups: object, n_rows: int) -> np.ndarray:
-    """Numbers of the ids of all rows, counted from 0 in the order of their first rows; -1 for a row of nobody."""
-    return _codes(_values(groups), n_rows)
-
-
-def _values(groups: object) -> np.ndarray:
-    """The ids in an array of one of NumPy's types, or of objects."""
-    if isinstance(groups, str | bytes) or not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")):
+def _check_container(groups: object) -> None:
+    unordered = isinstance(groups, str | bytes | Mapping | Set)
+    if unordered or not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")):
         raise TypeError(
-            f"`groups` must hold one id for each row of X, in an array, a series or a list, got {groups!r:.80}."
+            f"`groups` must hold one id for each row of X, in an array, a series or a list, got a {type(groups).__name__}."
         )
     if getattr(groups, "ndim", 1) != 1:
         raise ValueError(f"`groups` must have one id for each row of X, shape (n_rows,), got {groups.ndim} dimensions.")
     dtype = getattr(groups, "dtype", None)
-    if getattr(dtype, "kind", "O") in "mMcV":
+    for each in (dtype, getattr(getattr(dtype, "categories", None), "dtype", None)):
+        is_other = str(each).startswith(("period", "interval", "datetime", "timedelta", "date"))
+        is_rounded = isinstance(each, np.dtype) and each.kind == "f" and each != np.float64
+        if getattr(each, "kind", "O") in "mMcV" or is_other or is_rounded:
+            raise TypeError(
+                f"Ids must be whole numbers, strings or bytes, but groups have dtype {each}: convert them to int64 or strings."
+            )
+
+
+def _as_arrow(groups: object):
+    """The Arrow array in an Arrow, pandas or polars container; None for any other."""
+    values = getattr(groups, "array", groups)
+    if type(values).__module__.startswith("pyarrow") and hasattr(values, "type"):
+        return values
+    if "Arrow" in type(values).__name__ and hasattr(values, "__arrow_array__"):
+        return values.__arrow_array__()
+    return groups.to_arrow() if type(groups).__module__.startswith("polars") else None
+
+
+def _ids_of_arrow(values) -> Iterator[bytes | None]:
+    """Canonical ids. Text is read as bytes: it need not be valid, and an error would depend on a row."""
+    import pyarrow as pa
+
+    types = pa.types
+    if types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    kind = values.type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return (None if text is None else b"s" + text for text in values.cast(pa.large_binary()).to_pylist())
+    is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+    is_number = types.is_integer(kind) or types.is_boolean(kind) or types.is_float64(kind)
+    if not (is_binary or is_number or types.is_null(kind)):
         raise TypeError(
-            f"Ids must be whole numbers, strings or bytes, but groups have dtype {dtype}: convert them to strings."
+            f"Ids must be whole numbers, strings or bytes, but groups have type {kind}: convert them to int64 or strings."
         )
-    if isinstance(dtype, np.dtype) and dtype.kind in "biufSU":
-        return np.asarray(groups)
-    values = np.empty(len(groups), dtype=object)
-    for i, item in enumerate(groups.to_pylist() if hasattr(groups, "to_pylist") else groups):
-        values[i] = item
-    return values
+    return map(canonical_id, values.to_pylist())
 
 
-def _codes(values: np.ndarray, n_rows: int) -> np.ndarray:
-    if len(values) != n_rows:
-        raise ValueError("X and groups have different numbers of rows.")
-    if values.dtype.kind == "O":
-        numbers: dict[bytes, int] = {}
-        ids = map(canonical_id, values)
-        return np.fromiter(
-            (-1 if each is None else numbers.setdefault(each, len(numbers)) for each in ids), np.int64, len(values)
-        )
-    codes = np.full(len(values), -1, np.int64)
-    valid = (
-        np.isfinite(values) & (values == np.rint(values)) if values.dtype.kind == "f" else np.ones(len(values), bool)
+def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> np.ndarray:
+    numbers: dict[bytes, int] = {}
+    return np.fromiter(
+        (-1 if each is None else numbers.setdefault(each, len(numbers)) for each in ids), np.int64, n_rows
     )
+
+
+def _numbers_of_values(values: np.ndarray) -> np.ndarray:
+    """As :func:`_numbers_of_ids`, for an array of numbers, strings or bytes."""
+    valid = np.ones(len(values), bool)
+    if values.dtype.kind == "f":
+        valid = (np.abs(values) <= _LARGEST_FLOAT) & (values == np.rint(values))
     _, first, inverse = np.unique(values[valid], return_index=True, return_inverse=True)
     place = np.empty(len(first), np.int64)
     place[np.argsort(first, kind="stable")] = np.arange(len(first))
-    codes[valid] = place[inverse]
-    return codes
+    numbers = np.full(len(values), -1, np.int64)
+    numbers[valid] = place[inverse]
+    return numbers

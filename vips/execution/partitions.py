@@ -13,7 +13,7 @@ records, keys of coins and shares, which are sums without noise. They never see 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -98,18 +98,49 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
-            rows, starts = usable(model, chunk, task.stop_at_invalid)
-            filled_size = size and max(size, whole_size(rows.shape[0]))  # a record may have more rows than a chunk
-            with at_most_threads(1) if size else nullcontext():
-                statistics = model.expected_statistics(filled_up(rows, filled_size), task.posterior)
-                weights = weights_of_rows(plan, statistics, blocks, starts)
-            weights[rows.shape[0] :] = 0.0
-            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
-            if total is None:
-                total = _first_total(shares, task, copy=not statistics.sums_are_new)
-            else:
-                add_to(total, shares)
+            for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size):
+                shares = (
+                    statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+                )
+                if total is None:
+                    total = _first_total(shares, task, copy=not statistics.sums_are_new)
+                else:
+                    add_to(total, shares)
     return task.zeros() if total is None else total
+
+
+def weighted(task: Task, rows, starts: np.ndarray | None, size: int | None) -> Iterator[tuple[object, np.ndarray]]:
+    """Statistics of the rows of a chunk, and the weight of each row in the sum.
+
+    A record of more rows than a chunk is taken in pieces, twice: its rows have one weight, which depends on all of them.
+
+    Parameters
+    ----------
+    rows, starts
+        From :func:`usable`.
+    size : int or None
+        Rows to which a chunk is filled up.
+    """
+    model, plan, blocks, n_rows = task.model, task.plan, task.blocks, rows.shape[0]
+    most = size or model.chunk_size
+
+    def statistics_of(some):
+        with at_most_threads(1) if size else nullcontext():
+            return model.expected_statistics(filled_up(some, size), task.posterior)
+
+    if starts is None or n_rows <= most:
+        statistics = statistics_of(rows)
+        weights = weights_of_rows(plan, statistics, blocks, starts)
+        weights[n_rows:] = 0.0
+        yield statistics, weights
+        return
+    pieces = [rows[first : first + most] for first in range(0, n_rows, most)]
+    norms = [norms_of_runs(plan, statistics_of(piece), blocks, np.array([0, piece.shape[0]])) for piece in pieces]
+    weight = plan.clip_weights(np.array([sum(each[0] for each, _ in norms)]))[0]
+    for piece, (_, is_usable) in zip(pieces, norms, strict=True):
+        weights = weight * is_usable
+        weights[piece.shape[0] :] = 0.0
+        yield statistics_of(piece), weights
 
 
 def has_exact_rows(model) -> bool:
@@ -149,14 +180,19 @@ def weights_of_rows(plan, statistics, blocks: Mapping[str, object], starts: np.n
 
     A row whose norm cannot be used counts for nothing, and its record is clipped without it.
     """
-    norms = statistics.norms(blocks)
     if starts is None:
-        return plan.clip_weights(norms)
-    usable_rows = plan.clip_weights(norms) > 0.0
-    norms = np.where(usable_rows, norms, 0.0)
-    weights = np.zeros(len(norms))
-    weights[: starts[-1]] = np.repeat(plan.clip_weights(statistics.run_norms(norms, blocks, starts)), np.diff(starts))
-    return weights * usable_rows
+        return plan.clip_weights(statistics.norms(blocks))
+    norms, is_usable = norms_of_runs(plan, statistics, blocks, starts)
+    weights = np.zeros(len(is_usable))
+    weights[: starts[-1]] = np.repeat(plan.clip_weights(norms), np.diff(starts))
+    return weights * is_usable
+
+
+def norms_of_runs(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
+    norms = statistics.norms(blocks)
+    is_usable = plan.clip_weights(norms) > 0.0
+    return statistics.run_norms(np.where(is_usable, norms, 0.0), blocks, starts), is_usable
 
 
 def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | None]:

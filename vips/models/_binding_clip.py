@@ -7,7 +7,7 @@ import warnings
 
 from vips.exceptions import PrivacyWarning
 from vips.model import ConjugateExponentialModel
-from vips.privacy.ledger.book import unit_of_group
+from vips.privacy.units import is_group
 
 __all__ = ["warn_of_binding_clip"]
 
@@ -16,7 +16,7 @@ def warn_of_binding_clip(model: ConjugateExponentialModel) -> None:
     """Warn that intervals may miss the truth if the fit's clip norm, a public number, is below the largest norm of a record."""
     plan, remedy = model.privacy_.plan, "clip_norm=model.max_norm()"
     n_rows, largest = 1, model.max_norm()
-    if model.privacy_.unit.startswith(unit_of_group("")):
+    if is_group(model.privacy_.unit):
         n_rows = plan.max_rows_per_group or math.inf
         remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"
     if plan.clip_norm < n_rows * largest * (1.0 - 1e-9):

@@ -112,13 +112,13 @@ class Journal:
     def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None) -> None:
         if ledger is not None:
             self._run = LedgerRun(ledger)
-            self._run.charge(plan, type(model).__name__, model.describe()["unit"])
+            self._run.charge(plan, type(model).__name__, model.described()["unit"])
 
     def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
         """Header and arrays of the checkpoint, if it is one of this fit."""
         path = self._path
         saved, arrays = _read(path)
-        _check_same(saved, header, plan.n_steps, path, type(model).unit)
+        _check_same(saved, header, plan.n_steps, path, model.describe()["unit"])
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
@@ -207,7 +207,7 @@ def _identity(model, plan: PrivacyPlan) -> dict:
         "parameters": parameters,
         "plan": describe(plan),
         "n_features": model.n_features_in_,
-        "unit": model.describe()["unit"],
+        "unit": model.described()["unit"],
     }
 
 

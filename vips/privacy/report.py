@@ -18,8 +18,9 @@ from vips._printable import printable
 from vips.privacy.ledger.ledger import check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import checked_fields, plan_fields
+from vips.privacy.units import is_group
 
-__all__ = ["PrivacyReport"]
+__all__ = ["NOT_COVERED_OF_PERSONS", "PrivacyReport"]
 
 _NOT_COVERED = (
     "choices made by looking at these records (settings, number of components, which model to keep)",
@@ -28,6 +29,7 @@ _NOT_COVERED = (
     "records of the same person in several rows",
     "timing and memory use of the computation",
 )
+NOT_COVERED_OF_PERSONS = tuple(each for each in _NOT_COVERED if "several rows" not in each)
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 _ACCOUNTANTS = {"pld": "privacy loss distributions", "rdp": "Rényi divergences"}
 
@@ -265,7 +267,9 @@ class PrivacyReport:
         assumed = ["every noisy total is known to the adversary, and all records but one"]
         if plan.sampling_rate < 1.0:
             assumed.append("which records a step sampled stays secret")
-        assumed.append("one record is one row; its statistics depend on that row and released values only")
+        of_group = is_group(self.unit)
+        what, rows = ("all rows with one id", "these rows") if of_group else ("one row", "that row")
+        assumed.append(f"one record is {what}; its statistics depend on {rows} and released values only")
         return assumed
 
     def _public(self) -> list[str]:

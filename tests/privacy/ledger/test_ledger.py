@@ -616,7 +616,7 @@ def test_replace_one_ledgers_count_fixed_batches(path):
     ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", relation="replace_one")
     fit(ledger, FIXED)
     assert ledger.spent() >= FIXED.epsilon(1e-5) * 0.99
-    with pytest.raises(ValueError, match="X has 59 rows"):
+    with pytest.raises(ValueError, match="hold 59 records"):
         BetaBernoulli(privacy=FIXED).fit(COINS[1:], ledger=ledger)
     with pytest.raises(ValueError, match="oisson"):
         fit(ledger, replace(PLAN, relation="replace_one"))

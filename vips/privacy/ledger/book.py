@@ -10,6 +10,7 @@ from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy import accounting
 from vips.privacy.ledger.chain_file import START, Entry
 from vips.privacy.plan import PrivacyPlan
+from vips.privacy.units import is_group, unit_of_group
 
 __all__ = ["ANY_UNIT", "Book", "Run", "best_order", "cost_of", "filter_budget"]
 
@@ -33,11 +34,6 @@ def best_order(epsilon: float, delta: float) -> int:
     An integer, because the divergence of discrete noise is bounded at integer orders.
     """
     return max(range(2, 4097), key=lambda order: filter_budget(epsilon, delta, order) / order)
-
-
-def unit_of_group(name: str) -> str:
-    """The unit of a fit with groups, in words; a ledger whose unit is the group's name accepts it."""
-    return f"all rows of one {name}"
 
 
 def cost_of(plan: PrivacyPlan) -> dict:
@@ -130,6 +126,8 @@ class Book:
         Tokens of the blocks ``with ledger:`` that were opened.
     units : set of str
         Accepted names of a record: the ledger's unit, and names declared to mean the same.
+    protected : set of str
+        Units of the fits so far.
     known : int
         Number of entries.
     head, identity : str
@@ -141,6 +139,7 @@ class Book:
     runs: dict[str, Run] = field(default_factory=dict)
     blocks: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
+    protected: set[str] = field(default_factory=set)
     known: int = 0
     head: str = START
     identity: str = ""
@@ -148,8 +147,9 @@ class Book:
     def after(self, entries: Iterable[Entry]) -> Book:
         """The book with further entries."""
         book = replace(
-            self, groups=dict(self.groups), runs=dict(self.runs), blocks=set(self.blocks), units=set(self.units)
-        )  # new containers, which only this loop changes
+            self, groups=dict(self.groups), runs=dict(self.runs),
+            blocks=set(self.blocks), units=set(self.units), protected=set(self.protected),
+        )  # fmt: skip  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
                 terms = book._enter(body)
@@ -175,6 +175,8 @@ class Book:
         elif kind == "unit":
             self.units.add(body["name"])
         elif kind == "charge":
+            if body["unit"] is not None:
+                self.protected.add(body["unit"])
             run = Run(*(body[name] for name in ("run", "model", "plan", "time", "steps", "divergence", "group")))
             if run.group is not None:
                 unused = list(self.groups[run.group]["unused"])
@@ -272,6 +274,12 @@ class Book:
                 f"The ledger of {self.terms['dataset']!r} counts by {counted!r}; {model} protects {unit!r}. If these are not "
                 "the same, the budget would promise more than the fit keeps. If they are, say so once: "
                 f"ledger.accept_unit({unit!r})"
+            )
+        others = {each for each in self.protected if each != unit}
+        if unit is not None and counted == ANY_UNIT and others and any(map(is_group, {unit, *others})):
+            raise LedgerError(
+                f"The ledger of {self.terms['dataset']!r} has fits that protect {min(others)!r}; {model} protects {unit!r}. "
+                "Together they would protect neither. Use one unit for all fits, and a ledger that is made with it."
             )
 
     def accepting(self, name: str) -> list[dict]:
