@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 
 from tests.auditing.audits import BY_NAME, FULL, SAMPLED, audited
-from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli
+from tests.laws.cases import CASES, BetaBernoulli
 from tests.test_engine import LinearModel
 from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, audit
 from vips.auditing.reach import reachable
@@ -19,11 +19,19 @@ from vips.auditing.report import Finding
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
+AUDITED = {"beta-bernoulli", "lda", "logistic"}  # on every change; the others before a release
+
 
 @pytest.mark.parametrize(
     ("case", "noise"),
-    [pytest.param(case, "gaussian", marks=() if case.name in REPRESENTATIVES else pytest.mark.slow) for case in CASES]
-    + [(BY_NAME[name], "discrete") for name in ("beta-bernoulli", "second moments", "lda float32, few updates")],
+    [pytest.param(case, "gaussian", marks=() if case.name in AUDITED else pytest.mark.slow) for case in CASES]
+    + [
+        (BY_NAME["lda float32, few updates"], "discrete"),
+        *[
+            pytest.param(BY_NAME[name], "discrete", marks=pytest.mark.slow)
+            for name in ("beta-bernoulli", "second moments")
+        ],
+    ],
     ids=lambda value: getattr(value, "name", value),
 )
 def test_the_models_of_the_laws_pass(case, noise):
@@ -37,14 +45,14 @@ def test_the_models_of_the_laws_pass(case, noise):
 @pytest.mark.parametrize(
     "plan",
     [
-        FULL,
-        replace(FULL, relation="replace_one", noise_multiplier=2.0),
+        pytest.param(FULL, marks=pytest.mark.slow),
+        pytest.param(replace(FULL, relation="replace_one", noise_multiplier=2.0), marks=pytest.mark.slow),
         PrivacyPlan(
             noise_multiplier=2.0, n_steps=2, sampling="fixed", relation="replace_one", batch_size=300, n_records=10**6
         ),
         replace(SAMPLED, relation="replace_one", noise_multiplier=2.0),
         replace(FULL, relation="replace_one", noise_multiplier=2.0, noise="discrete"),
-        replace(SAMPLED, n_steps=1, sampling_rate=1.0),
+        pytest.param(replace(SAMPLED, n_steps=1, sampling_rate=1.0), marks=pytest.mark.slow),
     ],
     ids=lambda plan: f"{plan.sampling}, {plan.relation}, {plan.noise}, q = {plan.sampling_rate:g}",
 )

@@ -25,7 +25,7 @@ def audited(case, plan=SAMPLED, n_runs=2000):
     return audit(model, *records, groups=rng.integers(0, 12, 40), n_runs=n_runs, random_state=0)
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("noise", ["gaussian", pytest.param("discrete", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name == "logistic" else pytest.mark.slow) for name in sorted(REPRESENTATIVES)],

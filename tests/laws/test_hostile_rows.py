@@ -88,7 +88,15 @@ def _isometric(found, blocks):
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if "sparse" in case.name or case.name.startswith("lda")], ids=lambda case: case.name
+    "case",
+    [
+        pytest.param(
+            case, marks=() if case.name in ("lda", "logistic sparse", "proportions sparse") else pytest.mark.slow
+        )
+        for case in CASES
+        if "sparse" in case.name or case.name.startswith("lda")
+    ],
+    ids=lambda case: case.name,
 )
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_torn_records_count_for_nothing_wherever_they_stand(case, noise):

@@ -5,12 +5,13 @@ import pytest
 from tests.laws import checks, reachable, totals
 from tests.laws.cases import CASES, REPRESENTATIVES
 
-# Laws that need many fits: always on one model of each family, on every model only before a release.
+# Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {
     checks.noise_has_the_stated_size,
     checks.noise_is_never_shared,
     checks.samples_are_poisson,
     checks.totals_are_sums,
+    checks.one_event_per_step,
 }
 
 
