@@ -137,6 +137,20 @@ def test_calibration_is_never_under_and_close(plan, name, epsilon):
     assert 0.998 * epsilon <= reached <= epsilon
 
 
+@pytest.mark.parametrize("slope", [0.02, 0.2, 1.5, 50.0])
+@pytest.mark.parametrize("root", [-1.0, 2.0, 8.0])
+def test_calibration_finds_the_noise_on_flat_and_on_steep_curves(slope, root):
+    class Curve:
+        name = "curve"
+        check = staticmethod(lambda plan: None)
+
+        def epsilon(self, plan, delta):
+            return math.exp(-slope * (math.log(plan.noise_multiplier) - root))
+
+    log_sigma = math.log(accounting.calibrate_noise(Curve(), POISSON, 1.0, DELTA))
+    assert 0.0 <= log_sigma - root <= max(1e-4, 0.4e-4 / slope) * (1.0 + 1e-6)
+
+
 @every_accountant
 def test_number_of_steps_is_the_largest(plan, name):
     plan = replace(PLANS[plan], noise_multiplier=8.0)

@@ -57,8 +57,9 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
         # log ε is nearly linear in log σ: a few secants are enough
         step = min(max(-(gap + 0.5 * close) / slope, -_LONGEST_STEP), _LONGEST_STEP)
         place = min(max(log_sigma + step, least), most)
-        if not too_little < place < enough or i >= _MOST_SECANTS:
-            place = 0.5 * (too_little + enough)
+        if i >= _MOST_SECANTS or not too_little < place < enough:
+            bracketed = math.isfinite(too_little) and math.isfinite(enough)
+            place = 0.5 * (too_little + enough) if bracketed else (most if gap > 0.0 else least)
         before, last, log_sigma = gap, log_sigma, place
         gap = excess(log_sigma)
         if math.isfinite(gap) and math.isfinite(before):
