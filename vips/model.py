@@ -25,11 +25,10 @@ from vips.data import (
     Records,
     as_source,
     check_data,
-    group_numbers,
-    name_of,
     rows_without,
     whole_csr,
 )
+from vips.data._groups import group_numbers, name_of
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -202,11 +201,6 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
         return {"unit": self.unit, "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
 
-    def described(self) -> dict:
-        """:meth:`describe`, with the unit of a fit with groups."""
-        unit = self.__dict__.get("_fitting_unit")
-        return self.describe() | ({} if unit is None else {"unit": unit})
-
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
@@ -270,15 +264,18 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
                     f"The plan is for `n_records={plan.n_records}` (public), but the data hold {data.n_records} records."
                 )
             plan.lattice(self.blocks())
-            journal.begin(self, plan, ledger, checkpoint)
+            of_persons = {}
+            if groups is not None:
+                unit = unit_of_group(name_of(groups) or "group")
+                of_persons = {"unit": unit, "not_covered": NOT_COVERED_OF_PERSONS}
+            journal.begin(self, plan, ledger, checkpoint, of_persons.get("unit"))
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
             self.privacy_ = PrivacyReport(
                 plan=plan,
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
                 repeated_steps=journal.repeated,
-                **self.described(),
-                **({} if groups is None else {"not_covered": NOT_COVERED_OF_PERSONS}),
+                **self.describe() | of_persons,
             )
             self.posterior_ = posterior
             if self.is_private:
@@ -294,8 +291,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
                 self._forget()  # a half-fitted model must not look fitted
             raise
         finally:
-            for name in ("_fitting_plan", "_fitting_unit"):
-                self.__dict__.pop(name, None)
+            self.__dict__.pop("_fitting_plan", None)
         return self
 
     def save(self, path: str | os.PathLike) -> None:
@@ -386,7 +382,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return source
 
     def _grouped(self, data: DataSource, groups: object) -> DataSource:
-        """The same rows, where all rows of one person are one record; states the unit of the fit."""
+        """The same rows, where all rows of one person are one record."""
         most = getattr(self.privacy, "max_rows_per_group", None)
         if groups is None:
             if most is not None:
@@ -406,7 +402,6 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         numbers = group_numbers(groups, data.n_records)
         if not self.is_private and (numbers < 0).any():
             raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
-        self._fitting_unit = unit_of_group(name_of(groups) or "group")
         return data.grouped(numbers, most)
 
     def _checked_arrays(self, X, y) -> InMemoryData:

@@ -254,7 +254,13 @@ def test_forks_while_another_thread_multiplies():
 
 def test_only_what_blas_cannot_read_is_copied():
     table = np.arange(1000.0).reshape(4, 250)
-    for piece, copied in ((table[:, :3], False), (table.T[:3], False), (table[:, ::2], True), (table[:, 1::2].T, True)):
+    for piece, copied in (
+        (table[:, :3], False),
+        (table.T[:3], False),
+        (table[:, ::2], True),
+        (table[:, 1::2].T, True),
+        (table[::-1], True),
+    ):
         assert (blas.for_blas(piece, np.float64) is not piece) == copied
         other = np.arange(piece.shape[1] * 2.0).reshape(-1, 2)
         np.testing.assert_array_equal(blas.product(piece, other), piece @ other)

@@ -96,7 +96,8 @@ def gram(rows: np.ndarray) -> np.ndarray:
 def for_blas(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The array, or a copy that NumPy gives to BLAS: other orders of memory take loops of its own, many times slower."""
     array = np.asarray(array, dtype)
-    return array if array.itemsize in array.strides else np.ascontiguousarray(array)
+    readable = array.itemsize in array.strides and min(array.strides) > 0
+    return array if readable else np.ascontiguousarray(array)
 
 
 def share_rows(compute: Callable[[slice], None], n_rows: int, size: int, work_of_row: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data import group_numbers
+from vips.data._groups import group_numbers
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["Table", "for_records", "hostile_records", "mutated"]

@@ -15,7 +15,6 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
-from vips.data._groups import canonical_id, group_numbers, name_of
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
 from vips.data._records import OpenPartition, Records, Runs, rows_without
@@ -38,10 +37,7 @@ __all__ = [
     "Runs",
     "SourceError",
     "as_source",
-    "canonical_id",
     "check_data",
-    "group_numbers",
-    "name_of",
     "rows_without",
     "whole_csr",
 ]

@@ -70,9 +70,16 @@ class Journal:
         self.repeated = 0
 
     def begin(
-        self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, checkpoint: str | os.PathLike | None
+        self,
+        model,
+        plan: PrivacyPlan,
+        ledger: PrivacyLedger | None,
+        checkpoint: str | os.PathLike | None,
+        unit: str | None = None,
     ) -> None:
         """Charge the fit, or continue the one in the checkpoint. Looks at public facts only.
+
+        ``unit`` is what the fit protects, if it is not what the model calls a record.
 
         The journal holds the run before the run is charged, so that ``close`` gives the charge back after an interruption.
 
@@ -84,9 +91,9 @@ class Journal:
             If the ledger refuses.
         """
         if checkpoint is None:
-            self._charge(model, plan, ledger)
+            self._charge(model, plan, ledger, unit)
             return
-        self._path, header = Path(os.path.realpath(checkpoint)), _identity(model, plan)
+        self._path, header = Path(os.path.realpath(checkpoint)), _identity(model, plan, unit)
         if not os.access(self._path.parent, os.W_OK):
             raise CheckpointError(
                 f"No checkpoint can be written to {self._path}: its folder is missing or not writable."
@@ -96,7 +103,7 @@ class Journal:
             self._run = LedgerRun(ledger, saved["run"])
             self._run.resume(saved["step"], plan)
         else:
-            self._charge(model, plan, ledger)
+            self._charge(model, plan, ledger, unit)
         self._header = header | {"run": None if self._run is None else self._run.run}
         self._count_interrupted_step(saved, arrays)
         if saved is None or saved["step"] == 0:
@@ -109,10 +116,10 @@ class Journal:
                 stacklevel=4,
             )
 
-    def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None) -> None:
+    def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, unit: str | None) -> None:
         if ledger is not None:
             self._run = LedgerRun(ledger)
-            self._run.charge(plan, type(model).__name__, model.described()["unit"])
+            self._run.charge(plan, type(model).__name__, unit or model.describe()["unit"])
 
     def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
         """Header and arrays of the checkpoint, if it is one of this fit."""
@@ -200,14 +207,14 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
 
 
-def _identity(model, plan: PrivacyPlan) -> dict:
+def _identity(model, plan: PrivacyPlan, unit: str | None) -> dict:
     parameters = {name: describe(value) for name, value in model.get_params(deep=False).items() if name != "privacy"}
     return {
         "model": _public_name(f"{type(model).__module__}.{type(model).__qualname__}"),
         "parameters": parameters,
         "plan": describe(plan),
         "n_features": model.n_features_in_,
-        "unit": model.described()["unit"],
+        "unit": unit or model.describe()["unit"],
     }
 
 
