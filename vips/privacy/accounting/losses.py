@@ -1,8 +1,7 @@
 """The privacy losses of one Gaussian step: dp_accounting's, evaluated at all points of the grid at once.
 
-dp_accounting inverts the privacy loss in Python, one point after the other, which takes nine tenths of the time of a
-calibration. This module evaluates the same formulas with NumPy, about ten times as fast. Bounds, discretisation ("connect the
-dots") and composition are dp_accounting's.
+dp_accounting inverts the privacy loss in Python, one point after the other, which takes most of the time of a calibration. This
+module evaluates the same formulas with NumPy. Bounds, discretisation ("connect the dots") and composition are dp_accounting's.
 """
 
 from __future__ import annotations
