@@ -86,7 +86,9 @@ def _show(options: argparse.Namespace) -> None:
     ledger = PrivacyLedger.open(options.file)
     remaining = ledger.remaining()
     budget = max(remaining["filter_budget"], 1e-300)  # 0 if the whole budget is set apart for declared fits
-    lines = [f"{ledger.dataset}: ε = {ledger.epsilon:g}, δ = {ledger.delta:g}, {ledger.relation}, unit: {ledger.unit}"]
+    outright = f" ({ledger.outright_delta:g} of it outright)" if ledger.outright_delta else ""
+    budgets = f"ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{outright}"
+    lines = [f"{ledger.dataset}: {budgets}, {ledger.relation}, unit: {ledger.unit}"]
     for entry in ledger.history():
         if entry["kind"] == "declare":
             lines.append(
@@ -94,11 +96,15 @@ def _show(options: argparse.Namespace) -> None:
             )
     for run in ledger.runs():
         cost = run.group or f"{run.filter_steps * run.divergence / budget:.2%} of the filter"
+        if run.outright_delta:
+            cost += f", outright δ = {run.charged * run.outright_delta:g}"
         lines.append(
             f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}"
         )
     share = max(0.0, remaining["divergence"]) / budget
     lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
+    if ledger.outright_delta:
+        lines.append(f"{remaining['outright_delta']:.4g} of the outright δ is left")
     print("\n".join(map(printable, lines)))
 
 

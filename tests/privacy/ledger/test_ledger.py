@@ -163,9 +163,9 @@ def test_forged_entries_with_the_right_hash_are_one_kind_of_error(path, ledger, 
 
 def test_a_newer_format_is_refused(path, ledger):
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    with pytest.raises(LedgerError, match="format 2"):
+    with pytest.raises(LedgerError, match="format 3"):
         PrivacyLedger.open(path)
 
 
@@ -692,10 +692,12 @@ def test_plan_from_the_shell(capsys):
 
 
 def test_nothing_depends_on_the_clock(ledger, monkeypatch):
-    from vips.privacy.ledger import ledger as module
+    from vips.privacy.ledger import ledger as of_ledgers
+    from vips.privacy.ledger import reader as of_readers
 
     times = iter(["2026-01-02T00:00:00+00:00", "1970-01-01T00:00:00+00:00", "9999-01-01T00:00:00+00:00"] * 10)
-    monkeypatch.setattr(module, "_now", lambda: next(times))
+    for module in (of_ledgers, of_readers):
+        monkeypatch.setattr(module, "now", lambda: next(times))
     fit(ledger)
     fit(ledger)
     assert [run.state for run in PrivacyLedger.open(ledger.path).runs()] == ["complete", "complete"]

@@ -3,112 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy import accounting
+from vips.privacy.ledger.admitted import Run, cost_of
 from vips.privacy.ledger.chain_file import START, Entry
+from vips.privacy.ledger.statement import Statement
+from vips.privacy.ledger.terms import ANY_UNIT, delta_of_filter, filter_budget
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.units import is_group, unit_of_group
 
-__all__ = ["ANY_UNIT", "Book", "Run", "best_order", "cost_of", "filter_budget"]
-
-
-# The default unit of a ledger: it accepts whatever a model calls one record.
-ANY_UNIT = "one record"
-
-
-def filter_budget(epsilon: float, delta: float, order: float) -> float:
-    """B: the largest Rényi divergence of that order that implies (ε, δ); negative if none does.
-
-    ε = B + log((α - 1)/α) - (log δ + log α)/(α - 1): proposition 12 of Canonne, Kamath and Steinke (2020),
-    arXiv:2004.00010v5.
-    """
-    return epsilon - math.log1p(-1.0 / order) + (math.log(delta) + math.log(order)) / (order - 1.0)
-
-
-def best_order(epsilon: float, delta: float) -> int:
-    """The integer order with the most room for steps of divergence ∝ α, such as Gaussian ones with much noise.
-
-    An integer, because the divergence of discrete noise is bounded at integer orders.
-    """
-    return max(range(2, 4097), key=lambda order: filter_budget(epsilon, delta, order) / order)
-
-
-def cost_of(plan: PrivacyPlan) -> dict:
-    """The fields of a plan that its privacy depends on, ready for JSON."""
-    names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise", "batch_size", "n_records")
-    return {name: getattr(plan, name) for name in names}
-
-
-@dataclass(frozen=True)
-class Run:
-    """One admitted fit.
-
-    Attributes
-    ----------
-    run, model, plan, time
-        As in the entry that charged it.
-    steps : int
-        T.
-    divergence : float
-        ρ.
-    group : str or None
-        The declared group that pays for it; None is the filter.
-    charged, released : int
-        Steps paid for, and steps whose noisy total exists (repeated ones counted again).
-    last_step, next_step, attempt : int
-        Largest step ever released; the step that the present attempt releases next; how often the run was resumed.
-    returned : int
-        Steps given back.
-    """
-
-    run: str
-    model: str
-    plan: dict
-    time: str
-    steps: int
-    divergence: float
-    group: str | None
-    charged: int = 0
-    further: int = 0
-    released: int = 0
-    last_step: int = 0
-    next_step: int = 1
-    attempt: int = 0
-    returned: int = 0
-    closed: bool = False
-
-    @property
-    def state(self) -> str:
-        """For display: "complete", or "open at" or "closed at" the last released step."""
-        if self.released and self.last_step == self.steps:
-            return "complete"
-        return f"closed at {self.last_step}" if self.closed else f"open at {self.last_step}"
-
-    @property
-    def filter_steps(self) -> int:
-        """Steps that the filter pays for: all of them, or for a declared fit those beyond its declaration."""
-        return self.charged if self.group is None else self.further
-
-    def after(self, body: Mapping) -> Run:
-        """The run after a further entry about it."""
-        kind = body["kind"]
-        if kind == "release":
-            last = max(self.last_step, body["step"])
-            return replace(self, released=self.released + 1, last_step=last, next_step=body["step"] + 1)
-        if kind == "resume":
-            charged, further = self.charged + body["further"], self.further + body["further"]
-            next_step = body["step"] + 1
-            return replace(
-                self, attempt=body["attempt"], next_step=next_step, closed=False, charged=charged, further=further
-            )
-        if kind == "close":
-            returned, further = body["returned"], max(0, self.further - body["returned"])
-            charged = self.charged - returned
-            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=further)
-        raise ValueError(f"unknown kind {kind!r}")
+__all__ = ["Book"]
 
 
 @dataclass(frozen=True)
@@ -167,7 +74,11 @@ class Book:
         kind = body["kind"]
         if kind == "open":
             self.units.add(body["unit"])
-            return {name: body[name] for name in ("epsilon", "delta", "dataset", "unit", "relation", "order")}
+            outright = _amount(body.get("outright_delta", 0.0))  # version 0.1.0 wrote none
+            if not outright < body["delta"]:
+                raise ValueError("outright_delta")
+            names = ("epsilon", "delta", "dataset", "unit", "relation", "order")
+            return {name: body[name] for name in names} | {"outright_delta": outright}
         if kind == "declare":
             self.groups[body["group"]] = body | {"unused": list(body["plans"])}
         elif kind == "block":
@@ -183,6 +94,11 @@ class Book:
                 unused.remove(run.plan)
                 self.groups[run.group] = self.groups[run.group] | {"unused": unused}
             self.runs[run.run] = replace(run, charged=run.steps)
+        elif kind == "event":
+            self.protected.add(body["unit"])
+            named = (body[name] for name in ("run", "description", "what", "time"))
+            divergence, outright = _amount(body["divergence"]), _amount(body["outright_delta"])
+            self.runs[body["run"]] = Run(*named, 1, divergence, None, charged=1, outright_delta=outright)
         else:
             self.runs[body["run"]] = self.runs[body["run"]].after(body)
         return self.terms
@@ -200,8 +116,9 @@ class Book:
 
     @property
     def filter_delta(self) -> float:
-        """δ that is not set apart for declared fits."""
-        return self.terms["delta"] - math.fsum(group["delta"] for group in self.groups.values())
+        """δ of the filter's Rényi side: fixed before the first fit or event, whatever is spent of the outright δ."""
+        rest = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
+        return rest - math.fsum(group["delta"] for group in self.groups.values())
 
     @property
     def filter_budget(self) -> float:
@@ -213,6 +130,11 @@ class Book:
         """Σ steps · ρ of everything that the filter pays for."""
         return math.fsum(run.filter_steps * run.divergence for run in self.runs.values())
 
+    @property
+    def outright_spent(self) -> float:
+        """Σ δ_i of everything that was charged."""
+        return math.fsum(run.charged * run.outright_delta for run in self.runs.values())
+
     def epsilon_spent(self) -> float:
         """ε of everything that was admitted, declared shares included, at the ledger's δ."""
         declared = math.fsum(group["epsilon"] for group in self.groups.values())
@@ -222,15 +144,37 @@ class Book:
         conversion = -filter_budget(0.0, self.filter_delta, self.terms["order"])
         return declared + max(0.0, spent + conversion)
 
-    def admit(self, divergence: float, steps: int) -> None:
+    def admit(self, divergence: float, what: str, instead: str) -> None:
         """Raise PrivacyBudgetError unless the filter has room for ``divergence`` more."""
         spent, budget = self.divergence_spent, self.filter_budget
-        if steps and not spent + divergence <= budget * (1.0 - 1e-12):
+        if not spent + divergence <= budget * (1.0 - 1e-12):
             raise PrivacyBudgetError(
-                f"The privacy budget of {self.terms['dataset']!r} has no room for {steps} steps of this fit: they need "
-                f"{divergence:.4g} of Rényi divergence of order {self.terms['order']}, and "
-                f"{max(0.0, budget - spent):.4g} of {budget:.4g} is left. Nothing was charged. Use more noise, a smaller "
-                "sampling rate or fewer steps."
+                f"The privacy budget of {self.terms['dataset']!r} has no room for {what}: needed are {divergence:.4g} of Rényi "
+                f"divergence of order {self.terms['order']}, and {max(0.0, budget - spent):.4g} of {budget:.4g} is left. "
+                f"Nothing was charged. {instead}"
+            )
+
+    def admit_steps(self, run_divergence: float, steps: int) -> None:
+        """The same for steps of a fit."""
+        if steps:
+            instead = "Use more noise, a smaller sampling rate or fewer steps."
+            self.admit(steps * run_divergence, f"{steps} steps of this fit", instead)
+
+    def admit_outright(self, delta: float, what: str) -> None:
+        """Raise LedgerError unless the reserved δ has room for ``delta`` more."""
+        dataset, reserved = self.terms["dataset"], self.terms["outright_delta"]
+        if delta and not reserved:
+            raise LedgerError(
+                f"The ledger of {dataset!r} was made without an outright δ, and cannot admit {what}, whose δ is {delta:g}. "
+                "Nothing was charged. State it by `rho` or an event, without `delta`, if its mechanism guarantees that; or "
+                f"make a ledger that keeps a part of δ for such events: PrivacyLedger(..., outright_delta={delta:g})."
+            )
+        spent = self.outright_spent
+        if delta and not spent + delta <= reserved:
+            raise PrivacyBudgetError(
+                f"The outright δ of {dataset!r} has no room for {what}: its δ is {delta:g}, and "
+                f"{max(0.0, reserved - spent):.4g} of {reserved:g} is left. Nothing was charged. State it at a smaller δ, with "
+                "the ε that holds there."
             )
 
     # -- the rules: each action makes entries, or raises --------------------------------------------------------
@@ -261,9 +205,21 @@ class Book:
         cost, steps = cost_of(plan), plan.n_steps
         group = next((name for name, group in self.groups.items() if cost in group["unused"]), None)
         if group is None:
-            self.admit(steps * divergence, steps)
+            self.admit_steps(divergence, steps)
         paid = {"plan": cost, "steps": steps, "divergence": divergence, "group": group}
         return [{"kind": "charge", "run": run, "model": model, "unit": unit, **paid}]
+
+    def charging_event(
+        self, run: str, statement: Statement, description: str, unit: str, is_released: bool
+    ) -> list[dict]:
+        """Charge a new event to the filter, and its δ to the outright δ; one that is released is never given back."""
+        self._check_unit(description, unit)
+        self.admit_outright(statement.outright_delta, repr(description))
+        self.admit(statement.divergence, repr(description), "Use more noise, or a smaller ε.")
+        paid = {"divergence": statement.divergence, "outright_delta": statement.outright_delta}
+        entry = {"kind": "event", "run": run, "description": description, "unit": unit, "what": statement.what, **paid}
+        release = {"kind": "release", "run": run, "attempt": 0, "step": 1}
+        return [entry, release] if is_released else [entry]
 
     def _check_unit(self, model: str, unit: str | None) -> None:
         """Raise LedgerError unless the fit protects what the ledger counts."""
@@ -299,7 +255,7 @@ class Book:
                 "ledger is older than the checkpoint, or was replaced."
             )
         further = max(0, run.steps - step - (run.charged - run.released))
-        self.admit(further * run.divergence, further)
+        self.admit_steps(run.divergence, further)
         return [{"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}]
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:
@@ -323,3 +279,10 @@ class Book:
         unreleased = run.charged - run.released
         returned = unreleased if run.group is None else min(unreleased, run.further)
         return [{"kind": "close", "run": name, "step": run.last_step, "returned": returned}]
+
+
+def _amount(value: object) -> float:
+    """A number that could have been charged."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+        raise ValueError(f"{value!r} is no amount")
+    return float(value)

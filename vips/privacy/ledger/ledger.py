@@ -18,23 +18,21 @@ order may not change). Privacy loss distributions compose only plans that were f
 from __future__ import annotations
 
 import inspect
-import math
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
 
-from vips._validation import check_delta, check_number
 from vips.exceptions import LedgerError, PrivacyBudgetError
-from vips.privacy import accounting
 from vips.privacy.ledger import open_ledger
-from vips.privacy.ledger.book import ANY_UNIT, Book, Run, best_order, filter_budget
-from vips.privacy.ledger.chain_file import ChainFile
-from vips.privacy.ledger.clerk import ask
+from vips.privacy.ledger.admitted import check_plan, step_divergence
+from vips.privacy.ledger.chain_file import FORMAT_VERSION, OUTRIGHT_VERSION, ChainFile
 from vips.privacy.ledger.open_ledger import Block, SentFrom
+from vips.privacy.ledger.reader import LedgerReader, now
 from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.ledger.statement import Statement, stated
+from vips.privacy.ledger.terms import ANY_UNIT, checked_terms
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
@@ -44,7 +42,7 @@ _DEFERRED_FUNCTIONS = inspect.iscoroutinefunction, inspect.isgeneratorfunction, 
 _LAZY_RESULTS = Awaitable, Generator, AsyncGenerator, map, filter, zip
 
 
-class PrivacyLedger:
+class PrivacyLedger(LedgerReader):
     """Privacy budget of one data set, in a file that admits fits and refuses what would exceed it.
 
     Opening an existing file with the same terms continues it; other terms are refused. Pass it to ``fit(..., ledger=ledger)``
@@ -66,6 +64,8 @@ class PrivacyLedger:
         Neighbouring relation of all fits.
     order : int, optional
         α ≥ 2; every order is valid. None takes the one that admits the most steps of a fit with many small steps.
+    outright_delta : float
+        The part of ``delta`` that is reserved, for good, for events that carry a δ of their own. Fits use the rest.
 
     Raises
     ------
@@ -115,11 +115,13 @@ class PrivacyLedger:
         unit: str = ANY_UNIT,
         relation: str = "add_or_remove",
         order: int | None = None,
+        outright_delta: float = 0.0,
     ) -> None:
-        terms = _terms(epsilon, delta, dataset, unit, relation, order)
+        terms = checked_terms(epsilon, delta, dataset, unit, relation, order, outright_delta)
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
-        ChainFile.create(path, {"kind": "open", "time": _now(), "nonce": os.urandom(16).hex(), **terms})
+        first = {"kind": "open", "time": now(), "nonce": os.urandom(16).hex(), **terms}
+        ChainFile.create(path, first, OUTRIGHT_VERSION if outright_delta else FORMAT_VERSION)
         self._start(path)
         existing = self._book.terms
         if order is None:
@@ -136,10 +138,6 @@ class PrivacyLedger:
         ledger._start(Path(path).absolute())
         return ledger
 
-    def _start(self, path: Path) -> None:
-        self._file, self._book, self._keys = ChainFile(path), Book(), []
-        self._refresh()
-
     def __reduce__(self):
         return _reopened, (self._as_block(""), f"{self._book.known - 1}:{self._book.head}")
 
@@ -147,93 +145,6 @@ class PrivacyLedger:
         return (
             f"PrivacyLedger({str(self.path)!r}, epsilon={self.epsilon}, delta={self.delta}, dataset={self.dataset!r})"
         )
-
-    # -- queries ------------------------------------------------------------------------------------------------
-
-    @property
-    def path(self) -> Path:
-        """Absolute path of the file."""
-        return self._file.path
-
-    @property
-    def epsilon(self) -> float:
-        """ε of the budget."""
-        return self._book.terms["epsilon"]
-
-    @property
-    def delta(self) -> float:
-        """δ of the budget."""
-        return self._book.terms["delta"]
-
-    @property
-    def dataset(self) -> str:
-        """Declared name of the data set."""
-        return self._book.terms["dataset"]
-
-    @property
-    def unit(self) -> str:
-        """What one record is."""
-        return self._book.terms["unit"]
-
-    @property
-    def relation(self) -> str:
-        """Neighbouring relation of every fit."""
-        return self._book.terms["relation"]
-
-    @property
-    def identity(self) -> str:
-        """Hash of the first entry; unique to this ledger."""
-        return self._book.identity
-
-    def spent(self) -> float:
-        """Joint ε of the fits admitted so far, at the ledger's δ."""
-        return self._refresh().epsilon_spent()
-
-    def remaining(self) -> dict[str, float]:
-        """The remaining budget: ``divergence``, of the filter's Rényi budget ``filter_budget``; and ``epsilon``."""
-        book = self._refresh()
-        return {
-            "divergence": book.filter_budget - book.divergence_spent,
-            "filter_budget": book.filter_budget,
-            "epsilon": self.epsilon - book.epsilon_spent(),
-        }
-
-    def affordable_steps(self, plan: PrivacyPlan) -> int:
-        """How many steps of ``plan`` would still be admitted."""
-        book, cost = self._refresh(), self._cost(plan)
-        steps = int((book.filter_budget - book.divergence_spent) / cost)
-        return max(0, steps)
-
-    def runs(self) -> list[Run]:
-        """Every fit that was admitted, in order."""
-        return list(self._refresh().runs.values())
-
-    def run(self, name: str) -> Run:
-        """One fit that was admitted, by its name."""
-        return self._refresh().run(name)
-
-    def history(self) -> list[dict]:
-        """All entries, checked against their hashes."""
-        return [body for _, body, _ in self._entries()]
-
-    def head(self) -> str:
-        """Number and hash of the last entry. Keep it elsewhere: it can prove later that nothing was cut off or replaced."""
-        number, _, digest = self._entries()[-1]
-        return f"{number}:{digest}"
-
-    def verify(self, head: str | None = None) -> None:
-        """Check every hash, and that ``head`` (from an earlier :meth:`head`) is still part of the chain.
-
-        Raises
-        ------
-        LedgerError
-            If an entry was edited or removed.
-        """
-        entries = self._entries()
-        if head is not None and head not in [f"{number}:{digest}" for number, _, digest in entries]:
-            raise LedgerError(
-                f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
-            )
 
     # -- actions ------------------------------------------------------------------------------------------------
 
@@ -266,7 +177,8 @@ class PrivacyLedger:
         if not plans or not all(isinstance(plan, PrivacyPlan) for plan in plans):
             raise LedgerError("`plans` must be a sequence of PrivacyPlan, at least one.")
         for plan in plans:
-            self._check(plan)
+            check_plan(plan, self.relation)
+            step_divergence(plan, self.order)  # or an error: the filter pays for repeated steps
 
         return list(self._append(lambda book: book.declaring(plans, epsilon, delta)).groups)[-1]
 
@@ -300,6 +212,93 @@ class PrivacyLedger:
         """
         run = LedgerRun(self)
         run.charge(plan, model, unit)
+        return run
+
+    def charge_event(
+        self,
+        description: str,
+        *,
+        unit: str,
+        relation: str,
+        event: object = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+        delta: float = 0.0,
+    ) -> str:
+        """Charge what another tool releases of the same data, durably: call it before the release.
+
+        State exactly one of ``event``, ``epsilon`` and ``rho``.
+
+        Parameters
+        ----------
+        description : str
+            What is released, for the history.
+        unit : str
+            What one record is to the release.
+        relation : {"add_or_remove", "replace_one"}
+            Neighbouring relation of the statement. A ledger that counts under replace-one converts ``epsilon``, and ``rho``
+            without ``delta``, from add-or-remove-one; nothing can be converted the other way.
+        event : dp_accounting.DpEvent or PrivacyPlan, optional
+            What the release does. Of a plan, all steps are charged.
+        epsilon : float, optional
+            The release is (``epsilon``, ``delta``)-differentially private.
+        rho : float, optional
+            It is ``rho``-zCDP; with ``delta``, ``delta``-approximately so (Bun and Steinke, 2016).
+        delta : float
+            Charged to the ledger's ``outright_delta``.
+
+        Returns
+        -------
+        str
+            Name of the event, as in :meth:`runs`. It is never given back.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the rest of the budget is too small. Nothing is charged then.
+        LedgerError
+            If the unit or the relation does not fit the ledger, or the ledger has no outright δ.
+        TypeError, ValueError
+            If the statement is impossible, or not known to dp_accounting's Rényi accountant.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from vips import PrivacyLedger
+        >>> path = tempfile.mkdtemp() + "/letters.ledger"
+        >>> ledger = PrivacyLedger(path, epsilon=2.0, delta=1e-6, dataset="letters 1911", outright_delta=1e-7)
+        >>> stated = {"unit": "one letter", "relation": "add_or_remove"}
+        >>> name = ledger.charge_event("number of letters, by OpenDP", epsilon=0.1, **stated)
+        >>> name = ledger.charge_event("common words, by OpenDP", epsilon=0.1, delta=1e-8, **stated)
+        >>> ledger.remaining()["outright_delta"]
+        9e-08
+        """
+        return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), True).run
+
+    def begin_event(
+        self,
+        description: str,
+        *,
+        unit: str,
+        relation: str,
+        event: object = None,
+        epsilon: float | None = None,
+        rho: float | None = None,
+        delta: float = 0.0,
+    ) -> LedgerRun:
+        """Charge an event of vips itself, durably, before the data are read; arguments as in :meth:`charge_event`.
+
+        The result is a run of one step, with the life of a fit's: ``release(1)`` once the noise is drawn and before the value
+        is used; ``close()`` after an error before that, which gives everything back. A kill leaves it charged.
+        """
+        return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), False)
+
+    def _charged_event(self, description: str, unit: str, statement: Statement, is_released: bool) -> LedgerRun:
+        for name, value in (("description", description), ("unit", unit)):
+            if not isinstance(value, str) or not value:
+                raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
+        run = LedgerRun(self)
+        run.charge_event(statement, description, unit, is_released)
         return run
 
     def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:
@@ -381,20 +380,6 @@ class PrivacyLedger:
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _check(self, plan: PrivacyPlan) -> None:
-        if not plan.has_guarantee:
-            raise LedgerError(
-                "A fit without noise, with reproducible noise, or by a subclass of PrivacyPlan has no guarantee: no budget "
-                "could pay for it. Fit it without the ledger, and only if the data are public."
-            )
-        if plan.relation != self.relation:
-            raise LedgerError(f"The ledger counts under {self.relation!r}, the plan under {plan.relation!r}.")
-        self._cost(plan)
-
-    def _cost(self, plan: PrivacyPlan) -> float:
-        """ρ of one step, rounded up."""
-        return math.nextafter(accounting.renyi_divergence(plan, self._book.terms["order"]), math.inf)
-
     def _block(self) -> Block:
         """The open block of this ledger, or a new one."""
         block, enclosing = self._as_block(os.urandom(16).hex()), open_ledger.paying()
@@ -408,38 +393,6 @@ class PrivacyLedger:
     def _as_block(self, token: str) -> Block:
         stat = self.path.stat()
         return Block(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, open_ledger.this_machine())
-
-    def _entries(self) -> list:
-        def work():
-            with self._file.transaction() as chain:
-                return chain.read()
-
-        return ask(work)
-
-    def _refresh(self) -> Book:
-        def work() -> Book:
-            with self._file.transaction() as chain:
-                self._book = self._book.after(chain.read(self._book.known, self._book.head))
-            return self._book
-
-        return ask(work)
-
-    def _append(self, decide: Callable[[Book], list[dict]], then: Callable[[Book], None] = lambda book: None) -> Book:
-        """Append the entries that ``decide`` makes from the state of the file at that moment; returns the book with them.
-
-        ``then`` is called with that book, even if the waiting thread is interrupted.
-        """
-
-        def work() -> Book:
-            with self._file.transaction(to_write=True) as chain:
-                book = self._book.after(chain.read(self._book.known, self._book.head))
-                bodies = [{"time": _now(), **body} for body in decide(book)]
-                book = book.after(chain.write(bodies, book.known, book.head))
-            self._book = book  # only now: a failed transaction writes nothing
-            then(book)
-            return book
-
-        return ask(work)
 
 
 def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
@@ -526,27 +479,3 @@ def _call_inside(block: Block, function: Callable, *arguments, **keywords):
                 "would be done outside. Return a list."
             )
         return result
-
-
-def _terms(epsilon, delta, dataset, unit, relation, order) -> dict:
-    check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
-    check_delta(delta)
-    for name, value in (("dataset", dataset), ("unit", unit)):
-        if not isinstance(value, str) or not value:
-            raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
-    if relation not in ("add_or_remove", "replace_one"):
-        raise LedgerError(f'`relation` must be "add_or_remove" or "replace_one", got {relation!r}.')
-    if order is not None and (not isinstance(order, int) or order < 2):
-        raise LedgerError(f"`order` must be an integer ≥ 2, got {order!r}.")
-    order = best_order(epsilon, delta) if order is None else order
-    if not filter_budget(epsilon, delta, order) > 0.0:
-        raise LedgerError(
-            f"No Rényi divergence of order {order} implies ε = {epsilon} at δ = {delta}: use another order."
-        )
-    terms = {"epsilon": float(epsilon), "delta": float(delta), "dataset": dataset, "unit": unit, "relation": relation}
-    return terms | {"order": order}
-
-
-def _now() -> str:
-    """For readers only: nothing depends on the clock."""
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,11 +1,13 @@
-"""One fit's place in a ledger."""
+"""The place of a fit, or of another event, in a ledger."""
 
 from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
 
+from vips.privacy.ledger.admitted import check_plan, step_divergence
 from vips.privacy.ledger.book import Book
+from vips.privacy.ledger.statement import Statement
 from vips.privacy.plan import PrivacyPlan
 
 if TYPE_CHECKING:
@@ -15,7 +17,7 @@ __all__ = ["LedgerRun"]
 
 
 class LedgerRun:
-    """One fit's place in a ledger; used by ``fit``.
+    """One fit's place in a ledger, used by ``fit``; or that of another event, which has one step.
 
     Create it before charging it: even if the charge is interrupted, ``close`` can then give back unreleased steps.
 
@@ -32,9 +34,15 @@ class LedgerRun:
 
     def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> None:
         """See :meth:`PrivacyLedger.charge`."""
-        self.ledger._check(plan)
-        divergence = self.ledger._cost(plan)
+        check_plan(plan, self.ledger.relation)
+        divergence = step_divergence(plan, self.ledger.order)
         self.ledger._append(lambda book: book.charging(self.run, model, unit, plan, divergence), self._admitted)
+
+    def charge_event(self, statement: Statement, description: str, unit: str, is_released: bool = False) -> None:
+        """See :meth:`PrivacyLedger.charge_event`."""
+        self.ledger._append(
+            lambda book: book.charging_event(self.run, statement, description, unit, is_released), self._admitted
+        )
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""
@@ -47,9 +55,7 @@ class LedgerRun:
     def close(self) -> None:
         """Give back unreleased steps, unless the run was never charged, or has been resumed elsewhere since."""
 
-        def closing(
-            book: Book,
-        ) -> list[dict]:  # runs in the clerk's thread, after a charge whose caller was interrupted
+        def closing(book: Book) -> list[dict]:  # in the clerk's thread, after a charge whose caller was interrupted
             return [] if self._attempt is None else book.closing(self.run, self._attempt)
 
         self.ledger._append(closing)
