@@ -1,0 +1,270 @@
+"""Events that are not fits: what is stated about them, how a ledger counts it, and their life in the file."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+import dp_accounting
+import numpy as np
+import pytest
+
+from tests.plans import FIXED
+from tests.privacy.ledger.test_ledger import PLAN, fit, kinds
+from vips import PrivacyBudgetError, PrivacyLedger
+from vips.__main__ import main
+from vips.privacy.accounting.other_events import pure_divergence
+from vips.privacy.ledger import LedgerError, current_ledger
+
+ADD_OR_REMOVE = {"unit": "one letter", "relation": "add_or_remove"}
+REPLACE_ONE = {"unit": "one letter", "relation": "replace_one"}
+GAUSSIAN = dp_accounting.GaussianDpEvent(3.0)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "letters.ledger"
+
+
+def make(path, relation="add_or_remove"):
+    return PrivacyLedger(path, 3.0, 1e-5, "letters", relation=relation, outright_delta=1e-6)
+
+
+@pytest.fixture
+def ledger(path):
+    return make(path)
+
+
+@pytest.fixture
+def of_replace_one(path):
+    return make(path, "replace_one")
+
+
+def cost(ledger, **statement):
+    """Divergence and outright δ of one event."""
+    run = ledger.run(ledger.charge_event("a query", **statement))
+    return run.divergence, run.outright_delta
+
+
+# -- what a statement costs -------------------------------------------------------------------------------------
+
+
+def test_every_kind_of_statement_costs_what_it_says(ledger):
+    order = ledger.order
+    assert cost(ledger, event=GAUSSIAN, **ADD_OR_REMOVE) == pytest.approx((order / 18.0, 0.0))
+    assert cost(ledger, rho=0.01, **ADD_OR_REMOVE) == pytest.approx((order * 0.01, 0.0))
+    assert cost(ledger, rho=0.01, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((order * 0.01, 1e-7))
+    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.1, order), 0.0))
+    assert cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.1, order), 1e-7))
+    assert cost(ledger, event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((order / 18.0, 1e-7))
+    assert ledger.remaining()["divergence"] == pytest.approx(
+        ledger.remaining()["filter_budget"] - sum(run.divergence for run in ledger.runs())
+    )
+
+
+def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
+    other = PrivacyLedger(path.with_name("fits"), 3.0, 1e-5, "letters", outright_delta=1e-6)
+    fit(other)
+    ledger.charge_event("a histogram", event=PLAN, **ADD_OR_REMOVE)
+    assert ledger.spent() == pytest.approx(other.spent(), rel=1e-12)
+    with pytest.raises(LedgerError, match="no guarantee"):
+        ledger.charge_event("a histogram", event=replace(PLAN, reproducible_noise=True), **ADD_OR_REMOVE)
+    with pytest.raises(LedgerError, match="the plan under 'replace_one'"):
+        ledger.charge_event("a histogram", event=FIXED, **ADD_OR_REMOVE)
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ({}, "exactly one of"),
+        ({"epsilon": 0.1, "rho": 0.1}, "exactly one of"),
+        ({"epsilon": 0.1, "event": GAUSSIAN}, "exactly one of"),
+        ({"delta": 1e-7}, "exactly one of"),
+        ({"epsilon": -0.1}, "epsilon"),
+        ({"epsilon": np.nan}, "epsilon"),
+        ({"epsilon": np.inf}, "epsilon"),
+        ({"epsilon": True}, "epsilon"),
+        ({"epsilon": "0.1"}, "epsilon"),
+        ({"epsilon": 1e308}, "no room"),
+        ({"rho": -0.1}, "rho"),
+        ({"rho": np.inf}, "rho"),
+        ({"rho": 1e308}, "infinite"),
+        ({"epsilon": 0.1, "delta": 1.0}, "delta"),
+        ({"epsilon": 0.1, "delta": -1e-9}, "delta"),
+        ({"epsilon": 0.1, "delta": np.nan}, "delta"),
+        ({"event": 0.1}, "DpEvent"),
+        ({"event": dp_accounting.NonPrivateDpEvent()}, "not known"),
+        ({"event": GAUSSIAN, "relation": "add_one"}, "relation"),
+        ({"event": GAUSSIAN, "relation": None}, "relation"),
+        ({"event": GAUSSIAN, "unit": None}, "in words"),
+        ({"event": GAUSSIAN, "unit": ""}, "in words"),
+    ],
+    ids=str,
+)
+def test_statements_that_say_nothing_are_refused_and_charge_nothing(ledger, statement, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        ledger.charge_event("a query", **(ADD_OR_REMOVE | statement))
+    with pytest.raises(TypeError, match="unit"):
+        ledger.charge_event("a query", epsilon=0.1, relation="add_or_remove")
+    with pytest.raises(LedgerError, match="`description`"):
+        ledger.charge_event("", epsilon=0.1, **ADD_OR_REMOVE)
+    assert kinds(ledger) == ["open"]
+
+
+def test_numbers_of_numpy_are_stored_as_numbers(ledger):
+    ledger.charge_event("a query", epsilon=np.float32(0.25), delta=np.float64(1e-7), **ADD_OR_REMOVE)
+    ledger.charge_event("a query", rho=np.int64(0), **ADD_OR_REMOVE)
+    assert ledger.history()[1]["what"] == {"epsilon": 0.25, "delta": 1e-7, "relation": "add_or_remove"}
+    json.dumps(ledger.history(), allow_nan=False)
+
+
+# -- unit and relation ------------------------------------------------------------------------------------------
+
+
+def test_the_unit_must_be_the_ledgers(path):
+    ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", unit="one patient")
+    stated = {"epsilon": 0.1, "relation": "add_or_remove"}
+    with pytest.raises(LedgerError, match="by 'one patient'; a query protects 'one letter'"):
+        ledger.charge_event("a query", unit="one letter", **stated)
+    assert kinds(ledger) == ["open"]
+    ledger.charge_event("a query", unit="one patient", **stated)
+    ledger.accept_unit("one letter")
+    ledger.charge_event("a query", unit="one letter", **stated)
+
+
+def test_persons_and_rows_are_not_mixed_in_a_ledger_of_any_unit(ledger):
+    ledger.charge_event("a query", epsilon=0.1, unit="all rows of one patient", relation="add_or_remove")
+    with pytest.raises(LedgerError, match="Together they would protect neither"):
+        fit(ledger)
+
+
+@pytest.mark.parametrize("statement", [{"epsilon": 0.1}, {"rho": 0.01}, {"event": dp_accounting.ZCDpEvent(0.01)}])
+def test_statements_under_replace_one_say_nothing_under_add_or_remove(ledger, statement):
+    """A release of the number of records is free under replace-one."""
+    with pytest.raises(LedgerError, match="says nothing about data sets of different sizes"):
+        ledger.charge_event("a query", **statement, **REPLACE_ONE)
+    assert kinds(ledger) == ["open"]
+
+
+def test_statements_under_add_or_remove_are_converted_to_replace_one(of_replace_one):
+    ledger, order = of_replace_one, of_replace_one.order
+    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.2, order), 0.0))
+    assert cost(ledger, rho=0.001, **ADD_OR_REMOVE) == pytest.approx((0.004 * order, 0.0))
+    divergence, delta = cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
+    assert (divergence, delta) == pytest.approx((pure_divergence(0.2, order), (1.0 + np.exp(0.1)) * 1e-7))
+    assert cost(ledger, epsilon=0.1, **REPLACE_ONE) == pytest.approx((pure_divergence(0.1, order), 0.0))
+    assert cost(ledger, rho=0.001, delta=1e-7, **REPLACE_ONE) == pytest.approx((0.001 * order, 1e-7))
+    for statement in ({"event": GAUSSIAN}, {"rho": 0.001, "delta": 1e-7}, {"event": PLAN}):
+        with pytest.raises(LedgerError, match="State it under 'replace_one'"):
+            ledger.charge_event("a query", **statement, **ADD_OR_REMOVE)
+
+
+def test_the_conversion_holds_for_every_path_over_a_removal_and_is_attained():
+    """P and Q, and Q and R, are (ε, δ)-close: how far P and R may be apart, over all that are a grid's, in closed form."""
+    epsilon, delta = 0.3, 0.02
+    ratio = np.exp(epsilon)
+    # the worst case: Q has mass a on the event, R has a smaller one, P a larger one, each by e^ε and δ
+    r = 0.1
+    q = ratio * r + delta
+    p = ratio * q + delta
+    assert p - ratio**2 * r == pytest.approx((1.0 + ratio) * delta)
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        q = rng.dirichlet(np.ones(4))
+        p, r = (_near(q, epsilon, delta, rng) for _ in range(2))
+        assert np.sum(np.maximum(p - ratio**2 * r, 0.0)) <= (1.0 + ratio) * delta + 1e-12
+
+
+def _near(q, epsilon, delta, rng):
+    """A distribution that is (ε, δ)-close to q, both ways."""
+    p = rng.dirichlet(np.ones(len(q)))
+    for share in np.linspace(0.0, 1.0, 101):
+        mixed = share * q + (1.0 - share) * p
+        gaps = [np.sum(np.maximum(a - np.exp(epsilon) * b, 0.0)) for a, b in ((mixed, q), (q, mixed))]
+        if max(gaps) <= delta:
+            return mixed
+    raise AssertionError("q itself is close to q")
+
+
+# -- life in the file -------------------------------------------------------------------------------------------
+
+
+def test_what_another_tool_releases_is_never_given_back(ledger):
+    name = ledger.charge_event("a query", epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
+    assert kinds(ledger) == ["open", "event", "release"]
+    spent = ledger.spent()
+    assert ledger.close(name) == 0
+    assert ledger.spent() == spent > 0.0
+    assert ledger.run(name).state == "complete"
+    with pytest.raises(LedgerError, match="another plan"):
+        ledger.resume(name, 0, PLAN)
+
+
+def test_an_event_of_vips_is_given_back_only_before_its_release(ledger):
+    run = ledger.begin_event("a table's codes", event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE)
+    assert PrivacyLedger.open(ledger.path).spent() == ledger.spent() > 0.0  # durable
+    run.close()
+    assert ledger.spent() == 0.0
+    assert ledger.remaining()["outright_delta"] == 1e-6
+    run = ledger.begin_event("a table's codes", event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE)
+    run.release(1)
+    run.close()
+    assert ledger.spent() > 0.0
+    assert ledger.remaining()["outright_delta"] == pytest.approx(9e-7)
+    with pytest.raises(LedgerError, match="no charge for step 2"):
+        run.release(2)
+
+
+def test_an_event_is_charged_to_the_ledger_of_the_block(ledger):
+    """As a mechanism of vips does it."""
+    with ledger:
+        current_ledger().begin_event("a table's codes", event=GAUSSIAN, **ADD_OR_REMOVE).release(1)
+        fit()
+    assert [run.model for run in ledger.runs()] == ["a table's codes", "BetaBernoulli"]
+    assert [run.state for run in ledger.runs()] == ["complete"] * 2
+
+
+def test_events_and_fits_share_one_budget(ledger):
+    before = ledger.affordable_steps(PLAN)
+    ledger.charge_event("a query", event=PLAN, **ADD_OR_REMOVE)
+    assert before - ledger.affordable_steps(PLAN) == 5
+    ledger.charge_event("a query", rho=ledger.remaining()["divergence"] / ledger.order * (1 - 1e-9), **ADD_OR_REMOVE)
+    with pytest.raises(PrivacyBudgetError, match="no room for 5 steps"):
+        fit(ledger)
+    with pytest.raises(PrivacyBudgetError, match=r"no room for 'a query'.*smaller ε"):
+        ledger.charge_event("a query", epsilon=0.1, **ADD_OR_REMOVE)
+    assert ledger.spent() <= 3.0
+
+
+def test_fits_are_declared_before_the_first_event(path):
+    ledger = PrivacyLedger(path, 8.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger.declare([PLAN])
+    assert ledger.history()[1]["delta"] == pytest.approx(0.5 * 9e-6)  # of the δ that is not outright
+    ledger.charge_event("a query", event=PLAN, **ADD_OR_REMOVE)
+    assert ledger.runs()[0].group is None  # the share is for fits
+    with pytest.raises(LedgerError, match="only before the first"):
+        ledger.declare([PLAN])
+
+
+def test_racing_threads_never_overspend_the_outright_delta(path, ledger):
+    def attempt(i):
+        try:
+            mine = ledger if i % 2 else PrivacyLedger.open(path)
+            return bool(mine.charge_event("a query", epsilon=0.0, delta=1e-7, **ADD_OR_REMOVE))
+        except PrivacyBudgetError:
+            return False
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sum(pool.map(attempt, range(24))) == 10
+    assert ledger.remaining()["outright_delta"] == 0.0
+
+
+def test_the_shell_shows_events_and_the_outright_delta(path, ledger, capsys):
+    ledger.charge_event("a query\x1b[2J", epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
+    fit(ledger)
+    assert main(["ledger", "show", str(path)]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "δ = 1e-05 (1e-06 of it outright)" in shown[0]
+    assert "a query\\x1b[2J" in shown[1]
+    assert shown[1].endswith("of the filter, outright δ = 1e-07")
+    assert "outright" not in shown[2]
+    assert shown[-1] == "9e-07 of the outright δ is left"
