@@ -214,6 +214,22 @@ def test_an_event_of_vips_is_given_back_only_before_its_release(ledger):
         run.release(2)
 
 
+def test_a_charge_that_was_interrupted_is_given_back_unless_another_tool_may_have_released(ledger, monkeypatch):
+    original = PrivacyLedger._append
+
+    def append(self, *arguments):
+        book = original(self, *arguments)
+        if kinds(self)[-1] != "close":
+            raise KeyboardInterrupt
+        return book
+
+    monkeypatch.setattr(PrivacyLedger, "_append", append)
+    for charge in (ledger.begin_event, ledger.charge_event):
+        with pytest.raises(KeyboardInterrupt):
+            charge("an event", event=GAUSSIAN, **ADD_OR_REMOVE)
+    assert [run.charged for run in ledger.runs()] == [0, 1]
+
+
 def test_an_event_is_charged_to_the_ledger_of_the_block(ledger):
     """As a mechanism of vips does it."""
     with ledger:

@@ -18,8 +18,8 @@ __all__ = ["event_divergence", "pure_divergence"]
 def pure_divergence(epsilon: float, order: float) -> float:
     """Largest Rényi divergence of an ε-differentially private mechanism: that of randomised response.
 
-    With p = e^ε / (1 + e^ε), both ways round: log(p^α (1-p)^(1-α) + (1-p)^α p^(1-α)) / (α - 1). Every ε-private pair is
-    randomised response, processed: theorem 3.1 of Kairouz, Oh and Viswanath (2015), arXiv:1311.0776v4, with δ = 0.
+    With p = e^ε / (1 + e^ε), both ways round: log(p^α (1-p)^(1-α) + (1-p)^α p^(1-α)) / (α - 1). It
+    dominates every ε-private mechanism: proof of theorem 3.3 of Kairouz, Oh and Viswanath (2015), with δ = 0.
     """
     if order * epsilon > 30.0:  # the same value; the hyperbolic functions would overflow
         rest = math.log1p(math.exp((1.0 - 2.0 * order) * epsilon)) - math.log1p(math.exp(-epsilon))

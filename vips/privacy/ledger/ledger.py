@@ -11,7 +11,8 @@ B          ``filter_budget``     largest total Rényi divergence of order α tha
 
 Users choose the next plan after seeing the last result, so that admission has to be a *fully adaptive filter*: a fit is
 admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193; the
-order may not change). Privacy loss distributions compose only plans that were fixed beforehand: those of
+order may not change). Releases that are not fits may have a δ_i of their own; their sum stays at most ``outright_delta``, which
+B never uses. Privacy loss distributions compose only plans that were fixed beforehand: those of
 :meth:`PrivacyLedger.declare`, which are paid from a share of the budget that is set apart.
 """
 
@@ -74,8 +75,8 @@ class PrivacyLedger(LedgerReader):
 
     Guarantees
     ----------
-    - Everything released by the admitted fits together is (``epsilon``, ``delta``)-differentially private under
-      ``relation``, however users choose plans from earlier results.
+    - Everything released by the admitted fits and events together is (``epsilon``, ``delta``)-differentially private under
+      ``relation``, however users choose them from earlier results.
     - All steps of a fit are charged durably before a value of a record is read. Only an entry "close" gives unreleased
       steps back: a process that is killed gives nothing back until its run is resumed or closed.
     - Concurrent processes and threads are admitted one after another; a full disk refuses.
@@ -288,8 +289,9 @@ class PrivacyLedger(LedgerReader):
     ) -> LedgerRun:
         """Charge an event of vips itself, durably, before the data are read; arguments as in :meth:`charge_event`.
 
-        The result is a run of one step, with the life of a fit's: ``release(1)`` once the noise is drawn and before the value
-        is used; ``close()`` after an error before that, which gives everything back. A kill leaves it charged.
+        A mechanism asks :func:`current_ledger` for the ledger, as models do. The result is a run of one step, and lives as a
+        fit does: ``release(1)`` once the noise is drawn, before the value is used; ``close()`` after an error before that,
+        which gives everything back. A kill leaves it charged; a Ctrl-C during the charge does not.
         """
         return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), False)
 
@@ -298,7 +300,11 @@ class PrivacyLedger(LedgerReader):
             if not isinstance(value, str) or not value:
                 raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
         run = LedgerRun(self)
-        run.charge_event(statement, description, unit, is_released)
+        try:
+            run.charge_event(statement, description, unit, is_released)
+        except KeyboardInterrupt:  # the charge may be on record all the same
+            run.close()
+            raise
         return run
 
     def resume(self, run: str, step: int, plan: PrivacyPlan) -> LedgerRun:

@@ -10,7 +10,7 @@ zCDP with rho, δ                α rho                                         
 ==============================  ===============================================  =====================
 
 Whoever states (ε, δ) states δ-approximate ε-privacy: such a mechanism is one that reveals everything with probability δ, and
-is ε-private otherwise (docs/guarantee.md).
+is ε-private otherwise. The theorem: docs/guarantee.md, part 7 of the proof.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         check_number("rho", rho, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
         if removals == 2 and delta:
             raise LedgerError(_no_conversion(ledger, "`rho` with `delta`"))
-        # proposition 27 of Bun and Steinke (2016), arXiv:1605.02065v1: k² rho at distance k
+        # D_α(P‖R) ≤ 2α/(2α-1) D_(2α-1)(P‖Q) + D_2α(Q‖R) ≤ 4α rho: group privacy of Bun and Steinke (2016)
         return _rounded(what | {"rho": float(rho)}, removals**2 * float(rho) * ledger.order, delta)
     if removals == 2:
         raise LedgerError(_no_conversion(ledger, "an event"))
