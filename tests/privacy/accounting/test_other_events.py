@@ -129,7 +129,7 @@ def test_what_is_no_event_of_dp_accounting_is_refused():
 
 @pytest.mark.parametrize(
     "event",
-    [dp_event.DiscreteLaplaceDpEvent(1.0, 1), dp_event.MixtureOfGaussiansDpEvent(2.0, [0.0, 1.0], [0.5, 0.5])],
+    [dp_event.DiscreteLaplaceDpEvent(1.0, 1), dp_accounting.PoissonSampledDpEvent(0.5, LAPLACE)],
     ids=str,
 )
 def test_the_suggestion_for_unknown_events_works(event):
