@@ -78,6 +78,10 @@ ROWS = [
         replacing_a_record_costs_what_removing_one_does,
         EVENTS.test_statements_under_add_or_remove_are_converted_to_replace_one,
     ),
+    (
+        replacing_a_record_costs_what_removing_one_does,
+        EVENTS.test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained,
+    ),
     (what_other_tools_released_can_be_given_back, EVENTS.test_what_another_tool_releases_is_never_given_back),
     (events_are_not_charged, EVENTS.test_events_and_fits_share_one_budget),
     (

@@ -14,6 +14,7 @@ from vips import PrivacyBudgetError, PrivacyLedger
 from vips.__main__ import main
 from vips.privacy.accounting.other_events import pure_divergence
 from vips.privacy.ledger import LedgerError, current_ledger
+from vips.privacy.ledger.statement import stated
 
 ADD_OR_REMOVE = {"unit": "one letter", "relation": "add_or_remove"}
 REPLACE_ONE = {"unit": "one letter", "relation": "replace_one"}
@@ -158,20 +159,23 @@ def test_statements_under_add_or_remove_are_converted_to_replace_one(of_replace_
             ledger.charge_event("a query", **statement, **ADD_OR_REMOVE)
 
 
-def test_the_conversion_holds_for_every_path_over_a_removal_and_is_attained():
-    """P and Q, and Q and R, are (ε, δ)-close: how far P and R may be apart, over all that are a grid's, in closed form."""
+def test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained(of_replace_one):
+    """P and Q are (ε, δ)-close, both ways, and so are Q and R: P and R are as close as the statement is charged for."""
     epsilon, delta = 0.3, 0.02
     ratio = np.exp(epsilon)
-    # the worst case: Q has mass a on the event, R has a smaller one, P a larger one, each by e^ε and δ
-    r = 0.1
+    converted = stated(of_replace_one, None, epsilon, None, delta, "add_or_remove").outright_delta
+    r = 0.1  # masses of one event
     q = ratio * r + delta
     p = ratio * q + delta
-    assert p - ratio**2 * r == pytest.approx((1.0 + ratio) * delta)
+    assert p - ratio**2 * r == pytest.approx(converted)
     rng = np.random.default_rng(1)
     for _ in range(300):
         q = rng.dirichlet(np.ones(4))
         p, r = (_near(q, epsilon, delta, rng) for _ in range(2))
-        assert np.sum(np.maximum(p - ratio**2 * r, 0.0)) <= (1.0 + ratio) * delta + 1e-12
+        assert np.sum(np.maximum(p - ratio**2 * r, 0.0)) <= converted + 1e-12
+    # a Gaussian that a removal shifts by 1, and a replacement by 2
+    zcdp = stated(of_replace_one, None, None, 0.5, 0.0, "add_or_remove")
+    assert zcdp.divergence == pytest.approx(of_replace_one.order * 2.0**2 / 2.0)
 
 
 def _near(q, epsilon, delta, rng):

@@ -63,7 +63,7 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
     if epsilon is not None:
         check_number("epsilon", epsilon, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
         if removals == 2:  # P ≤ e^ε Q + δ and Q ≤ e^ε R + δ: P ≤ e^2ε R + (1 + e^ε) δ
-            delta = delta and delta * (1.0 + math.exp(min(epsilon, 700.0)))
+            delta *= (1.0 + math.exp(min(epsilon, 700.0))) * (1.0 + 1e-12)  # rounded up
         divergence = pure_divergence(removals * float(epsilon), ledger.order)
         return _rounded(what | {"epsilon": float(epsilon)}, divergence, delta)
     if rho is not None:
