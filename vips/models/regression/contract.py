@@ -7,7 +7,7 @@
     Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
 
 Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
-``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
+``precision`` Σ_n ω_nj x_n x_n'; private fits also sum ``variance`` (``scores.py``). With averages ḡ and P of their totals, and m the previous μ,
 μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update; noise in P slows the iteration down but does not
 move its fixed point.
 
@@ -37,6 +37,7 @@ from vips.models.regression.denoising import (
 )
 from vips.models.regression.parts import coefficient_parts
 from vips.models.regression.posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
+from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
     PartedStatistics,
     RegressionStatistics,
@@ -55,10 +56,10 @@ __all__ = ["POWER", "AugmentedRegression"]
 # Share of `feature_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
 # Clip norm and block scales, in units in which a row has norm at most 1. docs/logistic.md says how they were chosen.
-_CLIP_NORM = 0.3
+_CLIP_NORM = {"unbiased": 0.5, "clipped": 0.3}
 _SCALES_FULL = {"linear": 1.0, "precision": 0.7}
 _SCALES_DIAGONAL = {"linear": 1.0, "precision": 0.2, "cross": 0.5, "weight": 1.0}
-POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0}  # of the rows' unit in each block
+POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0, "variance": 2}  # of the rows' unit in each block
 # Noisy steps up to this number have full length; later ones are shortened as 1/t.
 _FULL_STEPS = 20
 # Maximum number of steps whose residuals are kept for the noise-aware posterior.
@@ -88,6 +89,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         prior: tuple[float, float] | float = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
+        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -99,6 +101,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         self.prior = prior
         self.covariance = covariance
         self.statistics = statistics
+        self.influence = influence
         self.schedule = schedule
         self.on_invalid = on_invalid
         self.dtype = dtype
@@ -122,6 +125,10 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """b and κ of labels, both of shape (n_records, n_outputs); NaN for a label that does not exist."""
 
+    @abstractmethod
+    def _extreme_labels(self) -> np.ndarray:
+        """Public labels, among which is one with the largest norm for every x; infinite if there is no bound."""
+
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
@@ -137,6 +144,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         CoefficientPrior.check(self.prior)
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("statistics", self.statistics, ("centred", "paper"))
+        check_choice("influence", self.influence, ("unbiased", "clipped"))
         if self.covariance == "diagonal" and self.statistics == "paper":
             raise ValueError('statistics="paper" needs covariance="full": a diagonal one cannot undo Σ_n κ_n x_n.')
         check_dtype_of_computation(self.dtype)
@@ -153,6 +161,8 @@ class AugmentedRegression(ConjugateExponentialModel):
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d, d)}
         else:
             shapes = {"linear": (*outputs, d), "precision": (*outputs, d), "cross": (*outputs, d), "weight": outputs}
+        if self._sums_variance():
+            shapes["variance"] = (*outputs, d)
         return {
             name: Block(shape, symmetric=name == "precision" and self.covariance == "full", scale=scale[name])
             for name, shape in shapes.items()
@@ -181,27 +191,44 @@ class AugmentedRegression(ConjugateExponentialModel):
 
     def expected_statistics(self, records: Records, posterior) -> RegressionStatistics | PartedStatistics:
         X, terms = records.X, self._terms(records.y)
+        scores = self._score_settings()
         if sp.issparse(X):
-            return self._statistics(X, terms, posterior)
+            return self._statistics(X, terms, posterior, **scores)
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         n_stored = count_entries(X)
         second = better_as_csr(n_stored, X.shape[1]) | self._plan().rounds_records
         if second.all():
-            return self._statistics(X, terms, posterior, n_stored)
+            return self._statistics(X, terms, posterior, n_stored, **scores)
         if not second.any():
-            return self._statistics(X, terms, posterior)
+            return self._statistics(X, terms, posterior, **scores)
         parts = [
             self._statistics(X[rows], [term[rows] for term in terms], posterior, counts)
             for rows, counts in ((~second, None), (second, n_stored[second]))
         ]
-        return PartedStatistics(second, parts)
+        return PartedStatistics(second, parts, **scores)
 
-    def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None) -> RegressionStatistics:
+    def _statistics(self, X, terms, posterior, n_stored: np.ndarray | None = None, **scores) -> RegressionStatistics:
         rows, lengths = self._design(X, n_stored)
-        coordinates = self._in_coordinates(posterior, sp.issparse(rows))
         return RegressionStatistics(
-            rows, lengths, *terms, *coordinates, centred=self.statistics == "centred", dtype=self.dtype
+            rows,
+            lengths,
+            *terms,
+            *self._in_coordinates(posterior, sp.issparse(rows)),
+            centred=self.statistics == "centred",
+            dtype=self.dtype,
+            labels=self._labels_of_norms(),
+            **scores,
         )
+
+    def _score_settings(self) -> dict[str, object]:
+        return {"clip_norm": self._clip_norm(), "blocks": self.blocks()} if self._sums_variance() else {}
+
+    def _labels_of_norms(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """b and κ of the labels over which norms are maximised; None where nothing is clipped, or by the record's own label."""
+        labels = self._extreme_labels()
+        if self.influence == "clipped" or np.isinf(self._clip_norm()) or not np.isfinite(labels).all():
+            return None
+        return self._terms(labels)
 
     def to_posterior(self, average, noise_std, previous):
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
@@ -267,11 +294,12 @@ class AugmentedRegression(ConjugateExponentialModel):
             return 1.0
         recent = PolynomialAveraging(power=1.0)(t)
         others = 1.0 / t if self.is_private else 1.0 if self._plan().sampling_rate == 1.0 else recent
-        return dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
+        steps = dict.fromkeys(self.blocks(), others) | {"linear": max(recent, _LEAST_STEP)}
+        return steps | ({"variance": recent} if self._sums_variance() else {})
 
     def default_clip(self) -> float:
         """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
-        return _CLIP_NORM
+        return _CLIP_NORM[self.influence]
 
     def max_norm(self) -> float:
         """Norm of a row of norm ``feature_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
@@ -286,7 +314,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
         residual = self._largest_linear() + (omega * c if self.statistics == "centred" else 0.0)
-        squares = (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
+        in_variance = 1.0 + self._sums_variance() / VARIANCE_SCALE**2
+        squares = (
+            in_variance * (residual * length / scale["linear"]) ** 2 + (omega * length**2 / scale["precision"]) ** 2
+        )
         if self.covariance == "diagonal":
             squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
         return float(np.sqrt(self._n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
@@ -354,7 +385,19 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Residuals of a count with b trials are of the order √b, precisions of the order b."""
         scales, b = (_SCALES_FULL if self.covariance == "full" else _SCALES_DIAGONAL), self._largest_shape()
         trials = {name: np.sqrt(b) if name == "linear" else b for name in scales}
-        return {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
+        scales = {name: scale * trials[name] * self._ball() ** POWER[name] for name, scale in scales.items()}
+        if self._sums_variance():
+            scales["variance"] = VARIANCE_SCALE * self._clip_norm() * scales["linear"] ** 2
+        return scales
+
+    def _clip_norm(self) -> float:
+        """C: public."""
+        clip_norm = self._plan().clip_norm
+        return _CLIP_NORM[self.influence] if clip_norm is None else clip_norm
+
+    def _sums_variance(self) -> bool:
+        """Whether the variance of the scores is released, for the noise-aware posterior."""
+        return self.is_private and self.influence == "unbiased" and self.statistics == "centred"
 
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""

@@ -52,6 +52,10 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
     @abstractmethod
     def _largest_count(self) -> int: ...
 
+    def _extreme_labels(self) -> np.ndarray:
+        """0 and the largest count: squares of residuals and precisions are convex functions of the count."""
+        return np.array([0.0, self._largest_count()])
+
     def check_values(self, X, y) -> None:
         shape, _ = self._terms(y)
         if np.isnan(shape).any():
@@ -70,7 +74,7 @@ class BayesianBinomialRegression(_CountRegression):
     ----------
     n_trials : int
         n. Public.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule, on_invalid, dtype, random_state
+    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
         defective.
 
@@ -96,6 +100,7 @@ class BayesianBinomialRegression(_CountRegression):
         prior: tuple[float, float] | float = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
+        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -103,7 +108,8 @@ class BayesianBinomialRegression(_CountRegression):
     ) -> None:
         super().__init__(
             privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
+            random_state=random_state,
         )  # fmt: skip
         self.n_trials = n_trials
 
@@ -146,7 +152,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         r: the variance of a count of mean m is m + m²/r. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, schedule, on_invalid, dtype, random_state
+    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
     Attributes
@@ -172,6 +178,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         prior: tuple[float, float] | float = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
+        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -179,7 +186,8 @@ class BayesianNegativeBinomialRegression(_CountRegression):
     ) -> None:
         super().__init__(
             privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
+            random_state=random_state,
         )  # fmt: skip
         self.dispersion = dispersion
         self.max_count = max_count

@@ -118,21 +118,23 @@ class PolyaGammaRegression(AugmentedRegression):
     def to_noise_aware_posterior(self) -> CoefficientPosterior:
         """Gaussian with the mean and covariance of the coefficients given the noisy totals: ``noise_aware.py``.
 
-        Its intervals hold if the clip binds for no record, ``clip_norm=model.max_norm()``. As noise vanishes they tend to those
-        of the exact posterior. A clip that binds makes slopes steeper than the truth, whatever the noise. With
-        ``covariance="diagonal"`` it assumes, as the fit does, that features are independent but for their averages.
+        With weights, or several rows of a person, its variance is that of the weighted scores (a sandwich). As noise vanishes
+        and no weight is below 1, its intervals tend to those of the exact posterior. With ``covariance="diagonal"`` it assumes,
+        as the fit does, that features are independent but for their averages.
 
         Warns
         -----
         PrivacyWarning
-            If the clip norm is below :meth:`max_norm`.
+            With ``influence="clipped"``, if the clip norm is below :meth:`max_norm`: a clip that looks at labels makes slopes
+            steeper than the truth, whatever the noise.
         """
         if self.statistics != "centred":
             raise NotImplementedError('The noise-aware posterior needs statistics="centred".')
         if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
             raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
         plan, posterior = self.privacy_.plan, self.posterior_
-        warn_of_binding_clip(self)
+        if self.influence == "clipped":
+            warn_of_binding_clip(self)
         ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
         noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
@@ -148,8 +150,16 @@ class PolyaGammaRegression(AugmentedRegression):
                 precisions = precision_draws(averages["precision"], noise_std["precision"], self.fit_intercept, rng)
             else:
                 precisions = structured_precision_draws(averages, noise_std, rng)
+            variance = (averages["variance"], noise_std["variance"]) if "variance" in averages else None
             steps = NoisySteps(
-                means * ball, totals / ball, step_noise / ball, plan.sampling_rate, precisions, prior, constant
+                means * ball,
+                totals / ball,
+                step_noise / ball,
+                plan.sampling_rate,
+                precisions,
+                prior,
+                constant,
+                variance,
             )
             mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
             scale = units * ball

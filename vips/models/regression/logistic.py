@@ -55,6 +55,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
+    influence : {"unbiased", "clipped"}
+        How a record is clipped. "unbiased": by a weight that depends on its features and not on its label, so that coefficients
+        are not biased. "clipped": by the norm of its statistics, which cuts surprising labels off and makes slopes too steep.
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
@@ -110,6 +113,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         covariance: str = "full",
         classes: Sequence | None = None,
         statistics: str = "centred",
+        influence: str = "unbiased",
         schedule: Callable[[int], float] | None = None,
         on_invalid: str = "drop",
         dtype: type = np.float64,
@@ -117,7 +121,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ) -> None:
         super().__init__(
             privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
-            statistics=statistics, schedule=schedule, on_invalid=on_invalid, dtype=dtype, random_state=random_state,
+            statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
+            random_state=random_state,
         )  # fmt: skip
         self.classes = classes
 
@@ -222,6 +227,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         output = np.arange(len(classes) - 1)
         sees, is_own = place[:, None] >= output, place[:, None] == output
         return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
+
+    def _extreme_labels(self) -> np.ndarray:
+        return self._labels()
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Log-loss, and the AUC of two classes."""

@@ -11,13 +11,17 @@ A                      prior precision, diagonal
 
 The totals of the last k steps, shifted from m_i to one μ by the curvature, g_i + H (m_i - μ), are Gaussian draws around the
 total at μ. Their average ḡ has noise of variance s²/k. If the true coefficients are w, the total at μ has mean H (w - μ) and
-variance H, approximately. So
+variance B, approximately. So
 
-    ḡ | w ~ N(H (w - μ), H + I s²/k),      w ~ N(0, A⁻¹),
+    ḡ | w ~ N(H (w - μ), B + I s²/k),      w ~ N(0, A⁻¹),
 
-is a linear model whose posterior has a closed form; it is recomputed until μ is the posterior mean. As s → 0 it becomes the
-Gaussian with the curvature of the exact posterior, not the variational one, whose variances are too small. H is unknown:
-matrices P are drawn given P̂ and made positive definite, and the posteriors under them are mixed.
+is a linear model whose posterior has a closed form; it is recomputed until μ is the posterior mean. As s → 0 its variance
+becomes the sandwich H⁻¹ B H⁻¹ where the prior is weak; without weights (B = H) it is the Gaussian with the curvature of the exact
+posterior, not the variational one, whose variances are too small. H is unknown: matrices P are drawn given P̂ and made positive
+definite, and the posteriors under them are mixed.
+
+The fit releases the diagonal V̂ of B, and B = R^½ H R^½ with the ratios R of V̂ to the diagonal of H. Ratios differ between coefficients
+if rows of a person depend on each other; what noise hides of their differences is shrunk (``variance_ratios``).
 
 From ω to σ': ψ is approximated as Gaussian over records, with the mean and variance for which the ω-weighted moments of (1, ψ)
 equal those in P̂. Then H = r P + a correction in two directions, the constant's and that of ψ.
@@ -38,7 +42,7 @@ from vips._compute.blas import eigh
 from vips.expfam import polya_gamma_mean
 from vips.models.regression.denoising import LEAST_SHARE
 
-__all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws"]
+__all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws", "variance_ratios"]
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
@@ -46,6 +50,8 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _N_DRAWS = 32
 # Least eigenvalue of a draw, relative to the largest.
 _LEAST_EIGENVALUE = 1e-3
+# Least ratio of the scores' variance to the curvature.
+_LEAST_RATIO = 0.02
 _MOST_ROUNDS, _TOLERANCE = 8, 1e-3
 
 
@@ -67,6 +73,8 @@ class NoisySteps:
         Diagonal of A.
     constant : float
         The intercept's column, the last; 0 if there is none.
+    variance : (ndarray of shape (d,), float), optional
+        V̂, and the standard deviation of its noise. None: B = H.
     """
 
     means: np.ndarray
@@ -76,6 +84,7 @@ class NoisySteps:
     precisions: Iterable[np.ndarray]
     prior: np.ndarray
     constant: float
+    variance: tuple[np.ndarray, float] | None = None
 
 
 def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -157,7 +166,9 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
             total + _Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu)
             for mean, total in zip(steps.means, steps.totals, strict=True)
         ]
-        varies = (1.0 + (1.0 - q) / (q * k)) * curvature + noise
+        roots = 1.0 if steps.variance is None else np.sqrt(variance_ratios(*steps.variance, np.diagonal(curvature)))
+        scores = roots * curvature * np.reshape(roots, (-1, 1))  # B
+        varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise
         weight = curvature @ np.linalg.solve(varies, curvature)
         seen = curvature @ np.linalg.solve(varies, np.mean(carried, axis=0))
         law = weight + np.diag(prior)
@@ -165,6 +176,34 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
         if np.abs(mu - last).max() <= _TOLERANCE * (1.0 + np.abs(mu).max()):
             break
     return mu, np.linalg.inv(law)
+
+
+def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) -> np.ndarray:
+    """Ratios R of the scores' variances to the curvature, from noisy variances.
+
+    Ratios are taken as draws around a common value. Its variance is estimated by moments, and each ratio is its
+    posterior mean: without noise the ratio itself, and the common value where noise hides it.
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (d,)
+        V̂.
+    noise_std : float
+    curvature : ndarray of shape (d,)
+        Diagonal of H, positive.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        At least ``_LEAST_RATIO``.
+    """
+    ratios, information = noisy / curvature, (curvature / max(noise_std, 1e-300)) ** 2
+    information /= information.max()
+    common = (information * ratios).sum() / information.sum()
+    noise = (noise_std / curvature) ** 2
+    excess = (information * ((ratios - common) ** 2 - noise)).sum() / information.sum()
+    share = max(excess, 0.0) / (max(excess, 0.0) + noise + 1e-300)
+    return np.maximum(common + share * (ratios - common), _LEAST_RATIO)
 
 
 class _Curvature:

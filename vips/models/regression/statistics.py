@@ -12,6 +12,12 @@ r_nj                 κ - ω ψ, the residual (κ itself with statistics as in t
 
 Squared norm of a record: ‖x‖² Σ_j r_j² + ‖x xᵀ‖² Σ_j ω_j², where ‖x xᵀ‖ is ‖x‖², or √Σ_i x_i⁴ for a diagonal precision. With a
 diagonal precision there are two more blocks, ω x and ω, which add (‖x‖² + 1) Σ_j ω_j².
+
+**Weights that ignore labels.** A clip that looks at the residual cuts surprising labels off, and makes slopes too steep. So the
+norm that is reported is the largest over all labels: the engine's weight is then a function of x and released values, and the
+weighted residual w(x) (y - p) x has mean zero at the true coefficients. For two labels this is the conditionally unbiased score of
+bounded influence of Künsch, Stefanski and Carroll (1989): of all functions of y with conditional mean 0 and norm at most C, it has
+the largest slope.
 """
 
 from __future__ import annotations
@@ -26,8 +32,9 @@ from vips._compute.rowwise import row_norms, rowwise_product, rowwise_squares
 from vips._compute.threads import run_ranges
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
+from vips.models.regression.scores import VARIANCE_SCALE, ScoredStatistics, Scores
 from vips.privacy import Lattice
-from vips.statistics import Block, RecordStatistics
+from vips.statistics import Block
 
 __all__ = ["PartedStatistics", "RegressionStatistics", "better_as_csr", "count_entries", "design_rows", "outer_sums"]
 
@@ -105,36 +112,40 @@ def _sparse_design(X, n_stored, feature_norm: float, intercept: float) -> tuple[
     return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant)), lengths
 
 
-class PartedStatistics(RecordStatistics):
-    """Statistics of two kinds of records: where ``second`` is True, those of ``parts[1]``, else those of ``parts[0]``."""
+class PartedStatistics(ScoredStatistics):
+    """Statistics of two kinds of rows: where ``second`` is True, those of ``parts[1]``, else those of ``parts[0]``."""
 
-    def __init__(self, second: np.ndarray, parts: Sequence[RecordStatistics]) -> None:
+    def __init__(self, second: np.ndarray, parts: Sequence[RegressionStatistics], clip_norm=None, blocks=None) -> None:
+        super().__init__(clip_norm, blocks)
         self._parts = [(np.flatnonzero(~second), parts[0]), (np.flatnonzero(second), parts[1])]
-        self._n_records = len(second)
+        self._n_rows = len(second)
 
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+    def _row_norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return self._scattered([part.norms(blocks) for _, part in self._parts])
+
+    def _scores(self) -> list[Scores]:
+        return [Scores(places, *part.rows_and_residual()) for places, part in self._parts]
 
     def bounds(self) -> np.ndarray:
         """Bounds of the records, from their parts."""
         return self._scattered([part.bounds() for _, part in self._parts])
 
     def _scattered(self, values: list[np.ndarray]) -> np.ndarray:
-        result = np.empty(self._n_records)
-        for (records, _), value in zip(self._parts, values, strict=True):
-            result[records] = value
+        result = np.empty(self._n_rows)
+        for (places, _), value in zip(self._parts, values, strict=True):
+            result[places] = value
         return result
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        first, second = (part.weighted_sum(weights[records]) for records, part in self._parts)
-        return {name: first[name] + second[name] for name in first}
+        first, second = (part.weighted_sum(weights[places]) for places, part in self._parts)
+        return {name: first[name] + second[name] for name in first} | self._squared_scores(weights)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        first, second = (part.rounded_sum(weights[records], blocks, lattice) for records, part in self._parts)
-        return {name: first[name] + second[name] for name in first}
+        first, second = (part.rounded_sum(weights[places], blocks, lattice) for places, part in self._parts)
+        return {name: first[name] + second[name] for name in first} | self._rounded_squares(weights, blocks, lattice)
 
 
-class RegressionStatistics(RecordStatistics):
+class RegressionStatistics(ScoredStatistics):
     """E-step of a chunk of records.
 
     Parameters
@@ -152,10 +163,18 @@ class RegressionStatistics(RecordStatistics):
         Whether the linear statistic is the residual.
     dtype : float32 or float64
         Of the quadratic forms over CSR rows.
+    labels : (ndarray, ndarray) of shape (n_labels, n_outputs), optional
+        b and κ of labels, among which is one with the largest norm for every x. None: norms are of the records' own labels.
+    clip_norm, blocks : optional
+        See :class:`ScoredStatistics`.
     """
 
-    def __init__(self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype) -> None:
+    def __init__(
+        self, rows, lengths, shape, linear, mean, spread, centred: bool, dtype, labels=None, clip_norm=None, blocks=None
+    ) -> None:
+        super().__init__(clip_norm, blocks)
         self._rows, self._lengths, self._shape, self._linear = rows, lengths, shape, linear
+        self._centred, self._labels = centred, labels
         self._diagonal = spread.ndim == 2
         self.predictor = _times_rowwise(rows, mean.T)  # ψ
         self.variance = self._forms(spread, np.dtype(dtype))  # x'Σx
@@ -180,16 +199,31 @@ class RegressionStatistics(RecordStatistics):
             run_ranges(compute, rows.indptr, parts_per_thread=2, least_work=_LEAST_WORK)
         return np.maximum(forms.T.astype(np.float64), 0.0)
 
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        scale = {name: block.scale for name, block in blocks.items()}
-        norms = np.hypot(
-            self._lengths * row_norms(self.residual) / scale["linear"],
-            self._outer_norms() * row_norms(self.precision) / scale["precision"],
-        )
-        if self._diagonal:
-            common = np.hypot(self._lengths / scale["cross"], 1.0 / scale["weight"])
-            norms = np.hypot(norms, common * row_norms(self.precision))
+    def rows_and_residual(self) -> tuple[np.ndarray, np.ndarray]:
+        """x_n, and r_nj."""
+        return self._rows, self.residual
+
+    def _scores(self) -> list[Scores]:
+        return [Scores(np.arange(self._rows.shape[0]), self._rows, self.residual)]
+
+    def _row_norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        scale, outer = {name: block.scale for name, block in blocks.items()}, self._outer_norms()
+        if self._labels is None:
+            return self._joint_norms(self.residual, self.precision, outer, scale) * _ROUNDING
+        norms, unit = np.zeros(len(self._lengths)), polya_gamma_mean(self.tilt, 1.0)
+        for shape, linear in zip(*self._labels, strict=True):
+            residual = linear - shape * unit * self.predictor if self._centred else np.broadcast_to(linear, unit.shape)
+            norms = np.maximum(norms, self._joint_norms(residual, shape * unit, outer, scale))
         return norms * _ROUNDING
+
+    def _joint_norms(self, residual: np.ndarray, precision: np.ndarray, outer: np.ndarray, scale) -> np.ndarray:
+        score, length = self._lengths * row_norms(residual), row_norms(precision)
+        norms = np.hypot(score / scale["linear"], outer * length / scale["precision"])
+        if "variance" in scale:
+            norms = np.hypot(norms, score / (scale["linear"] * VARIANCE_SCALE))
+        if self._diagonal:
+            norms = np.hypot(norms, np.hypot(self._lengths / scale["cross"], 1.0 / scale["weight"]) * length)
+        return norms
 
     def _outer_norms(self) -> np.ndarray:
         """‖x xᵀ‖, or the norm of its diagonal if only the diagonal is summed."""
@@ -202,18 +236,20 @@ class RegressionStatistics(RecordStatistics):
         return np.sqrt(sums)
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        squares = self._squared_scores(weights)
         rows, weights, residual, precision = self._present(weights)
         linear = _times(rows.T, weights[:, None] * residual).T
         weighted = weights[:, None] * precision
         if self._diagonal:
             sums = {"precision": _times((rows * rows).T, weighted).T, "cross": _times(rows.T, weighted).T}
-            return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums)
-        return self._shaped({"linear": linear, "precision": outer_sums(rows, weighted)})
+            return self._shaped({"linear": linear, "weight": weighted.sum(axis=0)} | sums) | squares
+        return self._shaped({"linear": linear, "precision": outer_sums(rows, weighted)}) | squares
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """As in the base class, but faster for CSR rows, whose E-step is a function of each record alone, to the last bit."""
         if not sp.issparse(self._rows):
-            return super().rounded_sum(weights, blocks, lattice)
+            return super().rounded_sum(weights, blocks, lattice) | self._rounded_squares(weights, blocks, lattice)
+        squares = self._rounded_squares(weights, blocks, lattice)
         rows, weights, residual, precision = self._present(weights)
         indptr, columns, n_columns = rows.indptr, rows.indices, rows.shape[1]
         record = np.repeat(np.arange(rows.shape[0]), np.diff(indptr))
@@ -225,12 +261,13 @@ class RegressionStatistics(RecordStatistics):
 
         linear = rounded(rows.data, residual, "linear")
         if self._diagonal:
-            squares = rounded(np.square(rows.data), precision, "precision")
+            second = rounded(np.square(rows.data), precision, "precision")
             cross = rounded(rows.data, precision, "cross")
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
-            return self._shaped({"linear": linear, "precision": squares, "cross": cross, "weight": weight})
+            sums = {"linear": linear, "precision": second, "cross": cross, "weight": weight}
+            return self._shaped(sums) | squares
         outer = [_outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
-        return self._shaped({"linear": linear, "precision": np.stack(outer)})
+        return self._shaped({"linear": linear, "precision": np.stack(outer)}) | squares
 
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each record given q(w): Σ_j κψ - b log 2 - b log cosh(c/2), shape (n_records,).

@@ -1,0 +1,116 @@
+"""Variance of the records' scores: what a sandwich A⁻¹ B A⁻¹ has between its curvatures.
+
+The score of a record is s = Σ_rows r x. Its rows may depend on each other (visits of one patient do), and a weight w makes the
+variance of its share, w² s sᵀ, differ from the curvature. Block "variance" sums the diagonal of w² s sᵀ by coefficient.
+
+The engine multiplies a record's statistic by w. So the statistic is u (s_j)², where u = min(1, C/n) is the weight that a record
+of norm n gets. Since u ‖s‖ ≤ C, its norm is at most C ‖s‖: with a scale of ``VARIANCE_SCALE`` times C it adds
+‖s‖² / ``VARIANCE_SCALE``² to the squared norm of the record.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.privacy import Lattice
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["VARIANCE_SCALE", "ScoredStatistics", "Scores"]
+
+# Scale of the squared scores, in units of the clip norm: they lengthen a record's vector by at most 6 %.
+VARIANCE_SCALE = 3.0
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Residuals of rows, and the rows themselves.
+
+    Parameters
+    ----------
+    places : ndarray of shape (n,)
+        Places of the rows in their chunk, ascending.
+    rows : array or CSR of shape (n, d)
+    residual : ndarray of shape (n, n_outputs)
+    """
+
+    places: np.ndarray
+    rows: np.ndarray | sp.csr_array
+    residual: np.ndarray
+
+
+class ScoredStatistics(RecordStatistics):
+    """Statistics with a block "variance", if ``clip_norm`` is given.
+
+    Parameters
+    ----------
+    clip_norm : float or None
+        C.
+    blocks : dict of str to Block
+    """
+
+    def __init__(self, clip_norm: float | None, blocks: Mapping[str, Block]) -> None:
+        self._clip_norm, self._blocks = clip_norm, blocks
+        self._bounds, self._starts = None, None  # norms of the records, and where their rows start
+
+    @abstractmethod
+    def _row_norms(self, blocks: Mapping[str, Block]) -> np.ndarray: ...
+
+    @abstractmethod
+    def _scores(self) -> Sequence[Scores]:
+        """The rows of the chunk, in one or several parts."""
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        self._starts, self._bounds = None, self._row_norms(blocks)
+        return self._bounds
+
+    def run_norms(self, norms: np.ndarray, blocks: Mapping[str, Block], starts: np.ndarray) -> np.ndarray:
+        self._starts, self._bounds = starts, super().run_norms(norms, blocks, starts)
+        return self._bounds
+
+    def _squared_scores(self, weights: np.ndarray, rounded: Callable | None = None) -> dict[str, np.ndarray]:
+        """Block "variance" of records of these weights; ``rounded`` rounds the share of each record to the lattice."""
+        if self._clip_norm is None:
+            return {}
+        bounds = self.norms(self._blocks) if self._bounds is None else self._bounds
+        starts = np.arange(len(weights) + 1) if self._starts is None else self._starts
+        present = weights[: starts[-1]] > 0.0
+        record = np.repeat(np.arange(len(starts) - 1), np.diff(starts))[present]
+        factors = np.zeros(len(starts) - 1)
+        factors[record] = weights[: starts[-1]][present]
+        factors[record] *= np.minimum(1.0, self._clip_norm / bounds[record])
+        total = []
+        for j in range(self._scores()[0].residual.shape[1]):
+            scores = sum(_sums_of_runs(part, j, present, starts) for part in self._scores())
+            if sp.issparse(scores):
+                shares = factors[np.repeat(np.arange(len(factors)), np.diff(scores.indptr))] * np.square(scores.data)
+                shares = shares if rounded is None else rounded(shares)
+                total.append(np.bincount(scores.indices, shares, scores.shape[1]))
+            else:
+                shares = factors[:, None] * np.square(scores)
+                total.append((shares if rounded is None else rounded(shares)).sum(axis=0))
+        return {"variance": total[0] if len(total) == 1 else np.array(total)}
+
+    def _rounded_squares(
+        self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice
+    ) -> dict[str, np.ndarray]:
+        """The same in whole units of the lattice."""
+        squares = self._squared_scores(
+            weights, lambda shares: np.rint(shares / (lattice.unit * blocks["variance"].scale))
+        )
+        return {name: value.astype(np.int64) for name, value in squares.items()}
+
+
+def _sums_of_runs(part: Scores, output: int, present: np.ndarray, starts: np.ndarray):
+    """Σ r x over the present rows of each record, shape (n_records, d); SciPy adds a record's rows in order."""
+    starts = np.searchsorted(part.places, starts)
+    inside = np.searchsorted(part.places, len(present))
+    here = present[part.places[:inside]]
+    rows = np.flatnonzero(here)
+    indptr = np.concatenate([[0], np.cumsum(here)])[starts]
+    runs = sp.csr_array((part.residual[rows, output], rows, indptr), shape=(len(starts) - 1, part.rows.shape[0]))
+    return runs @ part.rows
