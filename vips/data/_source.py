@@ -63,11 +63,18 @@ class DataSource(ABC):
         Public, too.
     has_labels : bool
         Whether a record has a label.
+    has_groups : bool
+        Whether a record is all rows of one person. Such a source promises that a person's rows are in one partition, where
+        ``OpenPartition.starts`` says which they are.
+    group_name : str or None
+        Name of the persons' ids, for the unit of a fit. Public.
     """
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
     has_labels: bool = False
+    has_groups: bool = False
+    group_name: str | None = None
     is_checked: bool = False  # whether the values of a non-private fit were validated before
 
     @property
@@ -78,6 +85,12 @@ class DataSource(ABC):
     @abstractmethod
     def partition(self, i: int) -> Partition:
         """The handle of partition ``i``. Reads no record."""
+
+    def ids(self, i: int, by: str) -> object:
+        """Ids of the rows of partition ``i``, from a column of that name, as :func:`vips.data.regroup` needs them."""
+        raise SourceError(
+            f"{type(self).__name__} has no column to take ids from: pass an array with an id for each row instead of {by!r}."
+        )
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
