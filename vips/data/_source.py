@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -108,9 +108,9 @@ class DataSource(ABC):
         return sum(self.sizes)
 
     def chunks(self, chunk_size: int) -> Iterator:
-        """All records, at most ``chunk_size`` at a time, in order."""
+        """All rows, whosever they are, at most ``chunk_size`` at a time, in order."""
         for partition in self.partitions:
-            opened = partition.open()
+            opened = replace(partition.open(), starts=None)
             yield from opened.chunks(np.arange(opened.n_records), chunk_size)
 
 
