@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tracemalloc
 from dataclasses import replace
 
 import dask.array as da
@@ -21,7 +22,7 @@ import pytest
 import scipy.sparse as sp
 
 import vips
-from tests.data.test_groups import KINDS, PLAN, clipped_sum, coordinates, grouped, of_every_kind
+from tests.data.test_groups import KINDS, NOBODY, PLAN, SAME, clipped_sum, coordinates, grouped, of_every_kind
 from tests.laws.cases import BetaBernoulli, arguments
 from tests.mutants import check_notices
 from tests.persistence.stopping import Stop, stopped_after
@@ -171,6 +172,16 @@ def test_rows_of_nobody_are_left_out(tmp_path):
     rows = np.arange(12.0)[:, None]
     source = regroup(rows, by=ids, to=tmp_path / "g", n_partitions=3)
     assert persons_of(source) == [[[0], [2], [5]], [[4], [7]], [[8]], [[10]], [[11]]]
+
+
+def test_hostile_ids_are_those_in_memory(tmp_path):
+    ids = [each for values in SAME for each in values] + NOBODY
+    rows = np.arange(float(len(ids)))[:, None]
+    forms = [canonical_id(each) for each in ids]
+    expected = [rows[[form == each for form in forms]].tolist() for each in set(forms) - {None}]
+    source = regroup(InMemoryData(rows, partition_size=3), by=ids, to=tmp_path / "g", n_partitions=4)
+    assert persons_of(source) == sorted(expected)
+    assert source.n_records == len(SAME)
 
 
 ID_TYPES = [
@@ -348,7 +359,7 @@ def test_rows_beyond_the_bound_are_the_last_ones(tmp_path):
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_a_person_of_more_rows_than_memory_holds_at_a_time(sparse, tmp_path, monkeypatch):
+def test_a_person_of_more_rows_than_a_chunk(sparse, tmp_path, monkeypatch):
     monkeypatch.setattr(buckets_module, "_CHUNK_BYTES", 256)
     rows = RNG.integers(0, 2, (3000, 4)).astype(float)
     ids = np.where(np.arange(3000) % 5, 1, np.arange(3000))
@@ -357,6 +368,23 @@ def test_a_person_of_more_rows_than_memory_holds_at_a_time(sparse, tmp_path, mon
     assert persons_of(source) == persons_in(rows, ids)
     model = BetaBernoulli if not sparse else DirichletMultinomial
     assert model(privacy=PLAN).fit(source).privacy_.unit == "all rows of one group"
+
+
+def test_memory_does_not_grow_with_the_rows_of_a_person(tmp_path, monkeypatch):
+    monkeypatch.setattr(buckets_module, "_CHUNK_BYTES", 2**20)
+    n, width = 60_000, 128
+    rows = np.lib.format.open_memmap(tmp_path / "X.npy", "w+", np.float64, (n, width))
+    rows[:] = 0.5
+    rows.flush()
+    ids = np.arange(n) // 59_000
+    tracemalloc.start()
+    source = regroup(NpySource(tmp_path / "X.npy", partition_size=1000), by=ids, to=tmp_path / "g", n_partitions=2)
+    _, peak_of_regroup = tracemalloc.get_traced_memory()
+    tracemalloc.reset_peak()
+    BetaBernoulli(privacy=PLAN).fit(source)
+    _, peak_of_fit = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert max(peak_of_regroup, peak_of_fit) < rows.nbytes / 4
 
 
 def test_entries_of_columns_that_do_not_exist_stay_defective(tmp_path):
@@ -425,8 +453,9 @@ regroup(InMemoryData(np.ones((90, 2)), partition_size=10), by=np.arange(90) % 20
 
 @pytest.mark.parametrize(
     ("place", "after"),
-    [("module._hashes", 1), ("module._hashes", 5), ("module.write_grouped", 1), ("module.write_grouped", 4),
-     ("module.Manifest.to_json", 1), ("os.rename", 1)],
+    [("module._hashes", 5), ("module.write_grouped", 4), ("os.rename", 1),
+     *(pytest.param(place, 1, marks=pytest.mark.thorough)
+       for place in ("module._hashes", "module.write_grouped", "module.Manifest.to_json"))],
 )  # fmt: skip
 def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(place, after, tmp_path):
     code = KILLED.format(place=place, after=after)
@@ -602,6 +631,21 @@ def test_fits_that_are_not_private_and_fixed_samples_count_persons(tmp_path):
     DirichletMultinomial(privacy=plan).fit(source)
     with pytest.raises(ValueError, match=f"but the data hold {N_PERSONS} records"):
         DirichletMultinomial(privacy=replace(plan, n_records=90, sampling_rate=None)).fit(source)
+
+
+def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):
+    source = regroup(X, Y, by=IDS, to=tmp_path / "g", n_partitions=2)
+    on_disk, in_memory = (vips.BayesianLogisticRegression(feature_norm=4.0, random_state=0) for _ in range(2))
+    found, expected = on_disk.fit(source), in_memory.fit(X, Y, groups=IDS)
+    np.testing.assert_allclose(found.posterior_.mean, expected.posterior_.mean)
+    np.testing.assert_allclose(found.bound_, expected.bound_)
+
+
+def test_no_other_source_takes_persons_for_rows(tmp_path):
+    regroup(X, by=IDS, to=tmp_path / "g")
+    for make in (CSRShards, NpySource, lambda path: ParquetTable(path, ["x0"])):
+        with pytest.raises(SourceError):
+            make(tmp_path / "g")
 
 
 def test_what_has_no_guarantee_is_refused(tmp_path):
