@@ -675,6 +675,7 @@ def test_what_has_no_guarantee_is_refused(tmp_path):
         (pd.DataFrame(X), "pid", ValueError, "no column 'pid'"),
         (pd.DataFrame(X, columns=list("aabb")), "a", ValueError, "no column 'a', or two"),
         (X.tolist(), IDS, TypeError, "got list"),
+        (X[:, :0], IDS, ValueError, "no columns"),
     ],
 )  # fmt: skip
 def test_bad_arguments(rows, by, error, message, tmp_path):

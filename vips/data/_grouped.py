@@ -155,6 +155,8 @@ class GroupedPartition(Partition):
         try:
             opened = open_checked(self.name, self._rows(arrays), arrays.get("y"), self.n_features)
             is_whole = self._holds_whole_persons(persons, starts, opened.X.shape[0])
+        except SourceError:  # a width or a dtype, which are public
+            raise
         except (TypeError, ValueError):  # the message may hold an entry
             is_whole = False
         if not is_whole:

@@ -71,6 +71,9 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     Memory: one partition of the source, and about 80 bytes for each row of the largest partition that is written. Disk: the
     rows twice, until the end.
 
+    A Dask collection must compute the same rows in the same order every time: rows, labels and ids may be computed apart, and
+    an id beside another row would put that row into the wrong person. Persist one that shuffles, or write it to Parquet.
+
     The hash is keyed because ids may be chosen by persons: whoever knew the hash could send many persons into one partition,
     or find two ids with one hash.
 
@@ -89,6 +92,8 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     'all rows of one group'
     """
     source, names, by = _source(X, y, by)
+    if not source.n_features:
+        raise ValueError("X has no columns.")
     name = _name(by)
     if n_partitions is None:
         n_partitions = min(max(source.n_partitions, 1), _MOST_PARTITIONS)
