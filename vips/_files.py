@@ -1,8 +1,9 @@
-"""Atomic file writes: a temporary file in the same folder is written, synced and renamed."""
+"""Atomic writes of files and folders: a temporary one beside is written, synced and renamed."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import uuid
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["sync_folder", "whole_file"]
+__all__ = ["sync_folder", "whole_file", "whole_folder"]
 
 
 @contextmanager
@@ -43,6 +44,32 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
     except BaseException:
         if is_temporary:
             partial.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
+    """A new folder to write into; it becomes ``path`` when the block ends without an error, and is removed after one.
+
+    Its name until then is hidden and ends in ``.partial``: that is what a killed process leaves. The block syncs its own files.
+
+    Raises
+    ------
+    FileExistsError
+        If ``path`` exists.
+    """
+    path = Path(os.path.abspath(path))
+    if os.path.lexists(path):
+        raise FileExistsError(f"{path} exists already, and is never overwritten: choose a new folder.")
+    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial.mkdir()
+    try:
+        yield partial
+        sync_folder(partial)
+        os.rename(partial, path)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
         raise
     sync_folder(path.parent)
 

@@ -234,7 +234,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         groups : array, series or list of length n_rows, optional
             Ids of persons: whole numbers, strings or bytes. All rows with one id are then one record, which the guarantee
             protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a private fit. The
-            report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds the rows of a person.
+            report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds the rows of a person. For data
+            sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
 
         Returns
         -------
@@ -256,7 +257,7 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         self._forget()
         journal = Journal()
         try:
-            data = self._grouped(self._data(X, y), groups)
+            data = self._grouped(self._data(X, y), groups, "X" if y is None else "X, y")
             self.check_features()
             self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
             if plan.sampling == "fixed" and data.n_records != plan.n_records:
@@ -265,8 +266,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
                 )
             plan.lattice(self.blocks())
             of_persons = {}
-            if groups is not None:
-                unit = unit_of_group(name_of(groups) or "group")
+            if data.has_groups:
+                unit = unit_of_group(data.group_name or "group")
                 of_persons = {"unit": unit, "not_covered": NOT_COVERED_OF_PERSONS}
             journal.begin(self, plan, ledger, checkpoint, of_persons.get("unit"))
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
@@ -381,28 +382,38 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
 
-    def _grouped(self, data: DataSource, groups: object) -> DataSource:
-        """The same rows, where all rows of one person are one record."""
-        most = getattr(self.privacy, "max_rows_per_group", None)
-        if groups is None:
-            if most is not None:
+    def _grouped(self, data: DataSource, groups: object, records: str = "X, y") -> DataSource:
+        """The same rows, where all rows of one person are one record. ``records`` is how the call of ``fit`` names them."""
+        bounds_rows = getattr(self.privacy, "max_rows_per_group", None) is not None
+        if groups is None and not data.has_groups:
+            if bounds_rows:
                 raise ValueError(
-                    "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
+                    "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit, or a source "
+                    "that vips.data.regroup wrote."
                 )
             return data
-        if not isinstance(data, InMemoryData):
+        if groups is not None and data.has_groups:
+            raise ValueError(
+                f"The source holds persons already, by {data.group_name or 'their ids'}: call fit without `groups`. For "
+                "other persons, write another folder with vips.data.regroup."
+            )
+        if groups is not None and not isinstance(data, InMemoryData):
+            by = repr(groups) if isinstance(groups, str) else "groups"
             raise TypeError(
                 f"{type(data).__name__} cannot promise that all rows of a person are in one partition, so that `groups` would "
-                "protect parts of persons. Pass X and y as arrays."
+                "protect parts of persons. Bring the rows of each person together first, and fit to the result without "
+                f'`groups`: vips.data.regroup({records}, by={by}, to="a_new_folder").'
             )
-        if most is None and self.is_private and self.privacy.rounds_records:
+        if not bounds_rows and self.is_private and self.privacy.rounds_records:
             raise ValueError(
-                'noise="discrete" rounds every row: with `groups`, write PrivacyPlan(max_rows_per_group=...), a public number.'
+                'noise="discrete" rounds every row: with persons, write PrivacyPlan(max_rows_per_group=...), a public number.'
             )
+        if data.has_groups:
+            return data
         numbers = group_numbers(groups, data.n_records)
         if not self.is_private and (numbers < 0).any():
             raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
-        return data.grouped(numbers, most)
+        return data.grouped(numbers, name_of(groups))
 
     def _checked_arrays(self, X, y) -> InMemoryData:
         y = None if self.ignores_labels else y

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import warnings
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import pandas as pd
@@ -41,8 +41,17 @@ KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
 of_every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.name)
 
 
-def in_groups(X, y=None, groups=None, max_rows=None, **settings):
-    return InMemoryData(X, y, **settings).grouped(group_numbers(groups, len(X)), max_rows)
+def in_groups(X, y=None, groups=None, **settings):
+    return InMemoryData(X, y, **settings).grouped(group_numbers(groups, len(X)))
+
+
+def rows_of(data, max_rows=None):
+    """The rows of a column, as a step takes them."""
+    chunks = [
+        list(p.open().at_most(max_rows).chunks(np.arange(n), 2))
+        for p, n in zip(data.partitions, data.sizes, strict=True)
+    ]
+    return [row for chunk in chain(*chunks) for row in chunk.rows.ravel().tolist()]
 
 
 # -- ids ----------------------------------------------------------------------------------------------------
@@ -130,6 +139,14 @@ CONTAINERS = {
     "arrow binary": lambda ids: pa.array([bytes([each]) for each in ids]),
     "pandas of arrow": lambda ids: pd.Series(ids, dtype="int64[pyarrow]"),
     "pandas strings of arrow": lambda ids: pd.Series(list(map(str, ids)), dtype="string[pyarrow]"),
+    "arrow string view": lambda ids: pa.array(list(map(str, ids)), pa.string_view()),
+    "arrow binary view": lambda ids: pa.array([bytes([each]) for each in ids], pa.binary_view()),
+    "arrow dictionary of views": lambda ids: pa.DictionaryArray.from_arrays(
+        pa.array(ids), pa.array(list("abcd"), pa.string_view())
+    ),
+    "chunked dictionaries": lambda ids: pa.chunked_array(
+        [pa.array(list(map(str, part))).dictionary_encode() for part in (ids[:2], ids[2:])]
+    ),
     "chunked arrow": lambda ids: pa.chunked_array([ids[:2], ids[2:]]),
 }
 
@@ -151,9 +168,9 @@ def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
     X = np.arange(8.0)[:, None]
     ids = np.array([1, None, 1, np.nan, "x", 1, 1.5, "x"], object)
     assert in_groups(X, groups=ids).arrays[0].ravel().tolist() == [0, 2, 5, 4, 7]
-    assert in_groups(X, groups=ids, max_rows=2).arrays[0].ravel().tolist() == [0, 2, 4, 7]
+    assert rows_of(in_groups(X, groups=ids), max_rows=2) == [0, 2, 4, 7]
     floats = np.array([1.0, np.nan, 1.0, np.inf, 2.0, 1.0, 1.5, 2.0])
-    assert in_groups(X, groups=floats, max_rows=1).arrays[0].ravel().tolist() == [0, 4]
+    assert rows_of(in_groups(X, groups=floats), max_rows=1) == [0, 4]
     assert in_groups(X, groups=[None] * 8).sizes == ()
 
 
@@ -172,6 +189,9 @@ def test_no_id_raises_or_warns():
         warnings.simplefilter("error")
         assert group_numbers(signalling, 3).tolist() == [0, 0, -1]
         assert group_numbers(text, 3).tolist() == group_numbers(frame["id"], 3).tolist() == [0, 1, 2]
+        places = pa.array([0, 5, 1])  # one beyond its dictionary
+        forged = pa.DictionaryArray.from_arrays(places, pa.array(["a", "b"]), safe=False)
+        assert group_numbers(forged, 3).tolist() == [0, -1, 1]
         for kind in (np.int64, float, str, bytes, object):
             masked = np.ma.array(np.array([1, 1, 2]).astype(kind), mask=[0, 1, 0])
             assert group_numbers(masked, 3).tolist() == [0, -1, 1], kind
@@ -179,7 +199,9 @@ def test_no_id_raises_or_warns():
 
 def test_text_of_arrow_and_of_python_is_one():
     text = ["a", "ä", "", None, "a"]
-    for form in (pa.array(text), pa.array(text, pa.large_string()), pd.Series(text, dtype="string[pyarrow]")):
+    array = pa.array(text)
+    kinds = [pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())]
+    for form in (array, *map(array.cast, kinds), pd.Series(text, dtype="string[pyarrow]")):
         assert group_numbers(form, 5).tolist() == group_numbers(text, 5).tolist() == [0, 1, 2, -1, 0]
 
 
@@ -511,7 +533,7 @@ def test_combinations_without_a_guarantee_are_refused(tmp_path):
     with pytest.raises(ValueError, match="ids as `groups`"):
         BetaBernoulli(privacy=replace(PLAN, max_rows_per_group=3)).fit(X)
     np.save(tmp_path / "X.npy", X)
-    with pytest.raises(TypeError, match="Pass X and y as arrays"):
+    with pytest.raises(TypeError, match="Bring the rows of each person together"):
         BetaBernoulli(privacy=PLAN).fit(NpySource(tmp_path / "X.npy"), groups=ids)
     for groups in ([None, *range(19)], np.append(np.nan, np.arange(19.0))):
         with pytest.raises(ValueError, match="missing ids"):

@@ -26,7 +26,7 @@ from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute import threads
 from vips._compute.threads import n_threads
-from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data
+from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data, regroup
 from vips.exceptions import PartitionError
 from vips.execution.resolve import resolve
 from vips.models.belief_networks import posterior as sbn_posterior
@@ -108,6 +108,21 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
         np.testing.assert_array_equal(fit(source, executor), expected)
     expected = fit(in_parts(sp.csr_array(X), y), None)
     np.testing.assert_array_equal(fit(CSRShards(tmp_path, labels="y"), executor), expected)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_persons_on_disk_are_the_same_for_every_executor(noise, executor, tmp_path):
+    rng = np.random.default_rng(2)
+    X, y, ids = rng.normal(size=(200, 3)), rng.integers(0, 2, 200).astype(float), rng.integers(0, 40, 200)
+    plan = replace(PLAN, noise=noise, max_rows_per_group=4)
+    for i, rows in enumerate((X, sp.csr_array(X))):
+        source = regroup(rows, y, by=ids, to=tmp_path / str(i), n_partitions=5)
+        fits = [
+            BayesianLogisticRegression(privacy=plan, feature_norm=3.0, random_state=0).fit(source, executor=each)
+            for each in (None, executor)
+        ]
+        np.testing.assert_array_equal(fits[1].posterior_.mean, fits[0].posterior_.mean)
+        assert fits[1].privacy_.unit == "all rows of one group"
 
 
 def test_more_partitions_than_a_node_of_the_tree_holds(client):

@@ -64,7 +64,7 @@ class ClippedSum:
         from vips.data import InMemoryData
 
         data = InMemoryData(table.X, table.y)
-        data = data if table.ids is None else data.grouped(table.ids, self.plan.max_rows_per_group)
+        data = data if table.ids is None else data.grouped(table.ids)
         usual = self.model.chunk_size
         self.model.chunk_size = chunk_size or usual
         try:

@@ -15,9 +15,11 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
+from vips.data._grouped import GroupedRows
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable
 from vips.data._records import OpenPartition, Records, Runs, rows_without
+from vips.data._regroup import regroup
 from vips.data._shards import CSRShards
 from vips.data._source import DataSource, Partition
 from vips.exceptions import SourceError
@@ -27,6 +29,7 @@ __all__ = [
     "CSRShards",
     "DaskSource",
     "DataSource",
+    "GroupedRows",
     "InMemoryData",
     "NpySource",
     "OpenPartition",
@@ -38,6 +41,7 @@ __all__ = [
     "SourceError",
     "as_source",
     "check_data",
+    "regroup",
     "rows_without",
     "whole_csr",
 ]

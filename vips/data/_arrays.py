@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips.data._groups import first_rows, runs_of_rows
+from vips.data._groups import runs_of_rows
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
 
@@ -62,10 +62,9 @@ class InMemoryData(DataSource):
 
     @property
     def has_groups(self) -> bool:
-        """Whether a record may have several rows."""
         return self._starts is not None
 
-    def grouped(self, numbers: np.ndarray, max_rows: int | None = None) -> InMemoryData:
+    def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryData:
         """The rows as records of several rows, for ``fit``, which states the unit.
 
         Parameters
@@ -73,15 +72,15 @@ class InMemoryData(DataSource):
         numbers : ndarray of int64, shape (n_rows,)
             All rows with one number are one record; a row with -1 is left out. Rows of a record that do not stand together are
             copied.
-        max_rows : int, optional
-            Leave out rows of a record beyond its first ``max_rows``.
+        name : str, optional
+            Name of the ids.
         """
         if self.has_groups:
             raise ValueError("The rows have groups already, and another order than they were given in.")
-        order, starts = first_rows(*runs_of_rows(numbers), max_rows)
+        order, starts = runs_of_rows(numbers)
         X, y = (self._X, self._y) if order is None else (self._X[order], None if self._y is None else self._y[order])
         data = InMemoryData(X, y, self._partition_size)
-        data._starts = starts
+        data._starts, data.group_name = starts, name
         return data
 
     def partition(self, i: int) -> Partition:

@@ -11,7 +11,7 @@ from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
 
-__all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source"]
+__all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source", "is_dask"]
 
 
 class DaskSource(DataSource):
@@ -84,6 +84,13 @@ class BlockPartition(Partition):
 
         return ComputedBlock(self.name, *dask.compute(self.X, self.y), self.n_features).open()
 
+    def open_with(self, other) -> tuple[OpenPartition, object]:
+        """The records, and another chunk, computed together."""
+        import dask
+
+        X, y, other = dask.compute(self.X, self.y, other)
+        return ComputedBlock(self.name, X, y, self.n_features).open(), other
+
 
 class ComputedBlock(BlockPartition):
     """A chunk that is computed."""
@@ -117,10 +124,11 @@ def as_source(X, y=None) -> DataSource | None:
         if y is not None:
             raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
         return X
-    return DaskSource(X, y) if _is_dask(X) else None
+    return DaskSource(X, y) if is_dask(X) else None
 
 
-def _is_dask(collection) -> bool:
+def is_dask(collection: object) -> bool:
+    """Whether this is a Dask collection."""
     return type(collection).__module__.partition(".")[0] in ("dask", "dask_expr") and hasattr(
         collection, "__dask_graph__"
     )
@@ -128,7 +136,7 @@ def _is_dask(collection) -> bool:
 
 def _as_array(collection, name: str) -> tuple:
     """A Dask array, and the names of its columns."""
-    if not _is_dask(collection):
+    if not is_dask(collection):
         raise TypeError(f"{name} must be a Dask array or data frame, got {type(collection).__name__}.")
     if not hasattr(collection, "to_dask_array"):
         return collection, None

@@ -7,13 +7,13 @@ private fit leaves such a row out. Containers whose type cannot hold ids are ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from numbers import Integral
 
 import numpy as np
 
-__all__ = ["canonical_id", "first_rows", "group_numbers", "name_of", "runs_of_rows"]
+__all__ = ["canonical_id", "check_ids", "group_numbers", "ids_and_numbers", "name_of", "runs_of_rows"]
 
 _LARGEST_FLOAT = 2.0**53  # above, a float may stand for several whole numbers
 
@@ -51,7 +51,12 @@ def group_numbers(groups: object, n_rows: int) -> np.ndarray:
     TypeError, ValueError
         For a container, type or length that cannot hold ids: public facts.
     """
-    _check_container(groups)
+    return ids_and_numbers(groups, n_rows)[1]
+
+
+def ids_and_numbers(groups: object, n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:
+    """The different canonical ids, in the order of their first rows, and :func:`group_numbers`."""
+    check_ids(groups)
     if len(groups) != n_rows:
         raise ValueError("X and groups have different numbers of rows.")
     arrow = _as_arrow(groups)
@@ -87,19 +92,9 @@ def runs_of_rows(numbers: np.ndarray) -> tuple[np.ndarray | None, np.ndarray]:
     return (None if np.array_equal(order, np.arange(len(numbers))) else order), starts
 
 
-def first_rows(order: np.ndarray | None, starts: np.ndarray, most: int | None) -> tuple[np.ndarray | None, np.ndarray]:
-    """``order`` and ``starts`` with at most ``most`` rows of each group, its first ones."""
-    lengths = np.diff(starts)
-    if most is None or not (lengths > most).any():
-        return order, starts
-    kept = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths) < most
-    order = np.flatnonzero(kept) if order is None else order[kept]
-    return order, np.concatenate([[0], np.cumsum(np.minimum(lengths, most))])
-
-
 def name_of(groups: object) -> str | None:
-    """The name of a series of ids, if files can hold it."""
-    name = getattr(groups, "name", None)
+    """The name of a series or a column of ids, if files can hold it."""
+    name = groups if isinstance(groups, str) else getattr(groups, "name", None)
     if not (isinstance(name, str) and name):
         return None
     with suppress(UnicodeEncodeError):
@@ -108,7 +103,8 @@ def name_of(groups: object) -> str | None:
     return None
 
 
-def _check_container(groups: object) -> None:
+def check_ids(groups: object) -> None:
+    """Raise TypeError or ValueError for a container or dtype that cannot hold ids. Reads no value."""
     unordered = isinstance(groups, str | bytes | Mapping | Set)
     if unordered or not (hasattr(groups, "__len__") and hasattr(groups, "__iter__")):
         raise TypeError(
@@ -140,36 +136,61 @@ def _ids_of_arrow(values) -> Iterator[bytes | None]:
     """Canonical ids. Text is read as bytes: it need not be valid, and an error would depend on a row."""
     import pyarrow as pa
 
-    types = pa.types
-    if types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    kind = values.type
-    if types.is_string(kind) or types.is_large_string(kind):
+    types, kind = pa.types, values.type
+    if types.is_dictionary(kind):
+        _check_arrow_type(kind.value_type)
+        return _ids_of_dictionaries(values.chunks if isinstance(values, pa.ChunkedArray) else [values])
+    _check_arrow_type(kind)
+    if any(is_text(kind) for is_text in (types.is_string, types.is_large_string, _is_view("string_view"))):
         return (None if text is None else b"s" + text for text in values.cast(pa.large_binary()).to_pylist())
-    is_binary = types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
-    is_number = types.is_integer(kind) or types.is_boolean(kind) or types.is_float64(kind)
-    if not (is_binary or is_number or types.is_null(kind)):
-        raise TypeError(
-            f"Ids must be whole numbers, strings or bytes, but groups have type {kind}: convert them to int64 or strings."
-        )
     return map(canonical_id, values.to_pylist())
 
 
-def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> np.ndarray:
-    numbers: dict[bytes, int] = {}
-    return np.fromiter(
-        (-1 if each is None else numbers.setdefault(each, len(numbers)) for each in ids), np.int64, n_rows
+def _ids_of_dictionaries(chunks) -> Iterator[bytes | None]:
+    for chunk in chunks:
+        ids = list(_ids_of_arrow(chunk.dictionary))
+        for place in chunk.indices.to_pylist():
+            yield ids[place] if place is not None and 0 <= place < len(ids) else None
+
+
+def _check_arrow_type(kind) -> None:
+    from pyarrow import types
+
+    usable = (
+        types.is_string, types.is_large_string, _is_view("string_view"),
+        types.is_binary, types.is_large_binary, types.is_fixed_size_binary, _is_view("binary_view"),
+        types.is_integer, types.is_boolean, types.is_float64, types.is_null,
+    )  # fmt: skip
+    if not any(is_usable(kind) for is_usable in usable):
+        raise TypeError(
+            f"Ids must be whole numbers, strings or bytes, but groups have type {kind}: convert them to int64 or strings."
+        )
+
+
+def _is_view(name: str):
+    """PyArrow's test for a type that older versions do not have."""
+    from pyarrow import types
+
+    return getattr(types, f"is_{name}", lambda kind: False)
+
+
+def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:
+    found: dict[bytes, int] = {}
+    numbers = np.fromiter(
+        (-1 if each is None else found.setdefault(each, len(found)) for each in ids), np.int64, n_rows
     )
+    return found, numbers
 
 
-def _numbers_of_values(values: np.ndarray) -> np.ndarray:
+def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]:
     """As :func:`_numbers_of_ids`, for an array of numbers, strings or bytes."""
     valid = np.ones(len(values), bool)
     if values.dtype.kind == "f":
         valid = (np.abs(values) <= _LARGEST_FLOAT) & (values == np.rint(values))
-    _, first, inverse = np.unique(values[valid], return_index=True, return_inverse=True)
+    different, first, inverse = np.unique(values[valid], return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
     place = np.empty(len(first), np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(len(first))
+    place[order] = np.arange(len(first))
     numbers = np.full(len(values), -1, np.int64)
     numbers[valid] = place[inverse]
-    return numbers
+    return map(canonical_id, different[order]), numbers

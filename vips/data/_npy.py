@@ -13,7 +13,7 @@ from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition
 from vips.exceptions import SourceError
 
-__all__ = ["NpySource"]
+__all__ = ["NpySource", "mapped"]
 
 
 class NpySource(DataSource):
@@ -55,16 +55,16 @@ class NpySource(DataSource):
     ) -> None:
         self._X, self._partition_size = FileStamp.of(X), partition_size
         self._y = None if y is None else FileStamp.of(y)
-        mapped = _mapped(self._X)
-        if mapped.ndim != 2:
-            raise ValueError(f"{X} holds an array of {mapped.ndim} dimensions, not a table with a row for each record.")
-        check_dtype(mapped, str(X))
+        table = mapped(self._X)
+        if table.ndim != 2:
+            raise ValueError(f"{X} holds an array of {table.ndim} dimensions, not a table with a row for each record.")
+        check_dtype(table, str(X))
         if self._y is not None:
-            labels = _mapped(self._y)
+            labels = mapped(self._y)
             check_dtype(labels, str(y))
-            if labels.shape[:1] != mapped.shape[:1]:
+            if labels.shape[:1] != table.shape[:1]:
                 raise ValueError(f"{X} and {y} have different numbers of rows.")
-        self._n_records, self.n_features = mapped.shape
+        self._n_records, self.n_features = table.shape
         self.has_labels = y is not None
 
     @property
@@ -90,11 +90,12 @@ class NpyPartition(Partition):
 
     def open(self) -> OpenPartition:
         rows = slice(self.start, self.stop)
-        y = None if self.y is None else _mapped(self.y)[rows]
-        return open_checked(self.name, _mapped(self.X)[rows], y, self.n_features)
+        y = None if self.y is None else mapped(self.y)[rows]
+        return open_checked(self.name, mapped(self.X)[rows], y, self.n_features)
 
 
-def _mapped(file: FileStamp) -> np.ndarray:
+def mapped(file: FileStamp) -> np.ndarray:
+    """The array of a ``.npy`` file, memory-mapped if it has entries."""
     path = file.check()
     try:
         try:

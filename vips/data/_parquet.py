@@ -37,6 +37,12 @@ class ParquetSource(DataSource):
     def _check_schema(self, schema, path: str) -> None:
         """Raise SourceError unless the declared columns exist and have a usable type."""
 
+    def ids(self, i: int, by: str) -> object:
+        file, group, _ = self._groups[i]
+        with _opened(file) as parquet:
+            _type_of(parquet.schema_arrow, by, file.path)
+        return _read(file, group, [by]).column(by)
+
     @property
     def n_partitions(self) -> int:
         return len(self._groups)
@@ -151,11 +157,11 @@ class TableGroup(Partition):
 
     @property
     def name(self) -> str:
-        return f"{self.file.path}, row group {self.group}"
+        return _name(self.file, self.group)
 
     def open(self) -> OpenPartition:
         labels = [self.target] if self.target else []
-        table = _read(self, [*self.features, *labels])
+        table = _read(self.file, self.group, [*self.features, *labels])
         X = np.empty((table.num_rows, len(self.features)))
         for j, name in enumerate(self.features):
             X[:, j] = _numbers(table.column(name))
@@ -174,10 +180,13 @@ class DocumentGroup(Partition):
 
     @property
     def name(self) -> str:
-        return f"{self.file.path}, row group {self.group}"
+        return _name(self.file, self.group)
 
     def open(self) -> OpenPartition:
-        parts = [counts(lists, self.n_words) for lists in _read(self, [self.column]).column(self.column).chunks]
+        parts = [
+            counts(lists, self.n_words)
+            for lists in _read(self.file, self.group, [self.column]).column(self.column).chunks
+        ]
         X = sp.vstack(parts, format="csr") if parts else sp.csr_array((0, self.n_words))
         return open_checked(self.name, sp.csr_array(X), None, self.n_words)
 
@@ -240,12 +249,16 @@ def _opened(file: FileStamp):
     raise SourceError(f"{path} is not a readable Parquet file ({problem}).")
 
 
-def _read(partition, columns: list[str]):
+def _read(file: FileStamp, group: int, columns: list[str]):
     import pyarrow as pa
 
-    with _opened(partition.file) as parquet:
+    with _opened(file) as parquet:
         try:
-            return parquet.read_row_group(partition.group, columns=columns, use_threads=False)
+            return parquet.read_row_group(group, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             problem = type(error).__name__
-    raise SourceError(f"{partition.name} cannot be read ({problem}).")
+    raise SourceError(f"{_name(file, group)} cannot be read ({problem}).")
+
+
+def _name(file: FileStamp, group: int) -> str:
+    return f"{file.path}, row group {group}"

@@ -44,11 +44,14 @@ class OpenPartition:
     y : ndarray of shape (n_rows, ...), optional
     starts : ndarray of shape (n_records + 1,), optional
         Where each record's rows begin, and where the last one's end. None if every row is a record.
+    max_rows : int, optional
+        Rows of a record beyond its first ``max_rows`` are left out.
     """
 
     X: object
     y: np.ndarray | None = None
     starts: np.ndarray | None = None
+    max_rows: int | None = None
 
     @property
     def n_records(self) -> int:
@@ -59,6 +62,10 @@ class OpenPartition:
         """The same rows for a model that takes no labels."""
         return self if self.y is None else replace(self, y=None)
 
+    def at_most(self, max_rows: int | None) -> OpenPartition:
+        """The same records, with at most so many rows each: their first ones."""
+        return self if max_rows is None else replace(self, max_rows=max_rows)
+
     def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
         """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
 
@@ -68,7 +75,7 @@ class OpenPartition:
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        ends = np.cumsum(self.starts[records + 1] - self.starts[records])
+        ends = np.cumsum(self._lengths(records))
         first = 0
         while first < len(records):
             before = ends[first - 1] if first else 0
@@ -76,8 +83,12 @@ class OpenPartition:
             yield self._select_runs(records[first:last])
             first = last
 
-    def _select_runs(self, records: np.ndarray) -> Runs:
+    def _lengths(self, records: np.ndarray) -> np.ndarray:
         lengths = self.starts[records + 1] - self.starts[records]
+        return lengths if self.max_rows is None else np.minimum(lengths, self.max_rows)
+
+    def _select_runs(self, records: np.ndarray) -> Runs:
+        lengths = self._lengths(records)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
         return Runs(self._select(rows), starts)

@@ -82,6 +82,9 @@ class CSRShards(DataSource):
     def sizes(self) -> tuple[int, ...]:
         return tuple(_shape(file)[0] for file in self._files)
 
+    def ids(self, i: int, by: str) -> object:
+        return _read(self._files[i], ("format", "shape", by))[2]
+
     def partition(self, i: int) -> Partition:
         return Shard(self._files[i], self.n_features, self._labels)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -63,11 +63,18 @@ class DataSource(ABC):
         Public, too.
     has_labels : bool
         Whether a record has a label.
+    has_groups : bool
+        Whether a record is all rows of one person. Such a source promises that a person's rows are in one partition, where
+        ``OpenPartition.starts`` says which they are.
+    group_name : str or None
+        Name of the persons' ids, for the unit of a fit. Public.
     """
 
     n_features: int
     feature_names: tuple[str, ...] | None = None
     has_labels: bool = False
+    has_groups: bool = False
+    group_name: str | None = None
     is_checked: bool = False  # whether the values of a non-private fit were validated before
 
     @property
@@ -78,6 +85,12 @@ class DataSource(ABC):
     @abstractmethod
     def partition(self, i: int) -> Partition:
         """The handle of partition ``i``. Reads no record."""
+
+    def ids(self, i: int, by: str) -> object:
+        """Ids of the rows of partition ``i``, from a column of that name, as :func:`vips.data.regroup` needs them."""
+        raise SourceError(
+            f"{type(self).__name__} has no column to take ids from: pass an array with an id for each row instead of {by!r}."
+        )
 
     @cached_property
     def partitions(self) -> tuple[Partition, ...]:
@@ -95,9 +108,9 @@ class DataSource(ABC):
         return sum(self.sizes)
 
     def chunks(self, chunk_size: int) -> Iterator:
-        """All records, at most ``chunk_size`` at a time, in order."""
+        """All rows, whosever they are, at most ``chunk_size`` at a time, in order."""
         for partition in self.partitions:
-            opened = partition.open()
+            opened = replace(partition.open(), starts=None)
             yield from opened.chunks(np.arange(opened.n_records), chunk_size)
 
 

@@ -91,7 +91,7 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
     with np.errstate(all="ignore"):  # a warning would reveal that some record overflows
-        opened = partition.open()
+        opened = partition.open().at_most(plan.max_rows_per_group)
         if getattr(model, "ignores_labels", False):
             opened = opened.without_labels()
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled

@@ -59,8 +59,6 @@ class PolyaGammaRegression(AugmentedRegression):
         source = as_source(X, y)
         if (y is None) if source is None else not source.has_labels:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        if source is not None:
-            X, y = source, None
         super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         if not self.is_private:
             if source is None:

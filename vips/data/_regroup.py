@@ -1,0 +1,207 @@
+"""Bring the rows of each person together on disk."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from vips._files import sync_folder, whole_folder
+from vips._unquoted import class_and_place
+from vips._validation import check_integer
+from vips.data._buckets import Buckets, write_grouped
+from vips.data._checks import check_data
+from vips.data._dask import DaskSource, as_source, is_dask
+from vips.data._grouped import MANIFEST, GroupedRows, Manifest
+from vips.data._groups import check_ids, ids_and_numbers, name_of
+from vips.data._records import OpenPartition
+from vips.data._source import DataSource, Partition
+from vips.exceptions import SourceError
+
+__all__ = ["regroup"]
+
+_MOST_PARTITIONS = 1024  # unless they are asked for
+
+
+def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None) -> GroupedRows:
+    """Write the rows of a source into a new folder, all rows of one person in one partition, one after the other.
+
+    A fit to the result protects persons: ``fit(regroup(source, by="patient_id", to="by_patient"))``. Later,
+    ``GroupedRows("by_patient")`` is the same source.
+
+    Parameters
+    ----------
+    X : data source, Dask collection, array, CSR matrix or data frame
+        Rows, in any order. Sources hold their own labels.
+    y : array or Dask collection, optional
+        Labels, as in ``fit``.
+    by : str, or array, series or Dask collection of length n_rows
+        Ids of persons: whole numbers, strings or bytes, equal as in ``fit(..., groups=ids)``. A str names a column of a
+        Parquet source or a data frame, or of an array in each file of ``CSRShards``. A column of a data frame is then no
+        feature. The name becomes the unit of the fit.
+    to : path
+        Folder that does not exist yet. It holds records: protect it as you protect the data.
+    n_partitions : int, optional
+        By default as many as the source has, at most 1,024. Public.
+
+    Returns
+    -------
+    GroupedRows
+
+    Raises
+    ------
+    FileExistsError
+        If ``to`` exists.
+    TypeError, ValueError, SourceError
+        From public facts: containers, dtypes, names and numbers of columns, files that cannot be read.
+
+    Guarantees
+    ----------
+    - The folder appears as a whole or not at all. A process that is killed leaves a hidden folder ``*.partial`` beside it,
+      which you may delete.
+    - A row whose id is missing, or is neither a whole number nor text nor bytes, belongs to nobody and is left out.
+    - Which partition a person is in, and its place there, depend on its id and a random key only. The key is not kept.
+
+    Notes
+    -----
+    Memory: one partition of the source, and about 80 bytes for each row of the largest partition that is written. Disk: the
+    rows twice, until the end.
+
+    A Dask collection must compute the same rows in the same order every time: rows, labels and ids may be computed apart, and
+    an id beside another row would put that row into the wrong person. Persist one that shuffles, or write it to Parquet.
+
+    The hash is keyed because ids may be chosen by persons: whoever knew the hash could send many persons into one partition,
+    or find two ids with one hash.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from vips import DirichletMultinomial, PrivacyPlan
+    >>> from vips.data import NpySource, regroup
+    >>> folder, visits = Path(tempfile.mkdtemp()), np.eye(4)[np.random.default_rng(0).integers(0, 4, 1000)]
+    >>> np.save(folder / "visits.npy", visits)
+    >>> source = regroup(NpySource(folder / "visits.npy"), by=np.arange(1000) % 300, to=folder / "by_patient")
+    >>> plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=1, max_rows_per_group=3)
+    >>> DirichletMultinomial(privacy=plan).fit(source).privacy_.unit
+    'all rows of one group'
+    """
+    source, names, by = _source(X, y, by)
+    if not source.n_features:
+        raise ValueError("X has no columns.")
+    name = _name(by)
+    if n_partitions is None:
+        n_partitions = min(max(source.n_partitions, 1), _MOST_PARTITIONS)
+    check_integer("n_partitions", n_partitions)
+    n_partitions = int(n_partitions)
+    with whole_folder(to) as folder:
+        spilled = folder / "rows"
+        spilled.mkdir()
+        buckets = Buckets(spilled, n_partitions, source.n_features)
+        with np.errstate(all="ignore"):
+            _fill(buckets, source, by)
+        manifest = Manifest(
+            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8)
+        )
+        for i in range(n_partitions):
+            (folder / manifest.folder_of(i)).mkdir()
+            write_grouped(buckets.arrays(i), folder / manifest.folder_of(i))
+            buckets.remove(i)
+            sync_folder(folder / manifest.folder_of(i))
+        shutil.rmtree(spilled)
+        with open(folder / MANIFEST, "x", encoding="utf-8") as file:
+            file.write(manifest.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+    return GroupedRows(to)
+
+
+def _source(X, y, by) -> tuple[DataSource, tuple[str, ...] | None, object]:
+    """The rows, the names of their columns, and the ids; a column of a data frame is taken out of it."""
+    if isinstance(X, str | os.PathLike):
+        raise TypeError(
+            "X must be a data source or a table, got a path: write vips.data.ParquetTable(path, features=[...]), say."
+        )
+    if isinstance(by, str) and hasattr(X, "columns"):
+        if list(X.columns).count(by) != 1:
+            raise ValueError(f"The data frame has no column {by!r}, or two.")
+        X, by = X.drop(columns=[by]), X[by]
+    if not isinstance(by, str):
+        check_ids(by)
+    source = as_source(X, y)
+    if source is None:
+        names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
+        return check_data(X, y), names, by
+    if source.has_groups:
+        raise ValueError("The source holds persons already: regroup the one that it was made from.")
+    return source, source.feature_names, by
+
+
+def _name(by) -> str | None:
+    is_key = is_dask(by) and not hasattr(by, "to_dask_array")  # a Dask array's name is not the user's
+    return None if is_key else name_of(by)
+
+
+def _fill(buckets: Buckets, source: DataSource, by) -> None:
+    """Put every row of somebody into its bucket."""
+    key = secrets.token_bytes(32)
+    for name, opened, ids in _rows_and_ids(source, by):
+        try:
+            distinct, numbers = ids_and_numbers(ids, opened.X.shape[0])
+        except (TypeError, ValueError) as error:
+            raise SourceError(f"{name}: {error}") from None
+        rows = np.flatnonzero(numbers >= 0)
+        y = None if opened.y is None else opened.y[rows]
+        buckets.add(name, opened.X[rows], y, _hashes(distinct, key)[numbers[rows]])
+    if not source.n_partitions:
+        no_labels = np.zeros(0) if source.has_labels else None
+        buckets.add("no rows", np.zeros((0, source.n_features)), no_labels, _hashes([], key))
+
+
+def _hashes(ids: Iterable[bytes], key: bytes) -> np.ndarray:
+    """Keyed hashes of 128 bits, shape (n_ids, 2). Two of n ids have one hash with probability below n²/2¹²⁹."""
+    digests = b"".join(hashlib.blake2b(each, digest_size=16, key=key).digest() for each in ids)
+    return np.frombuffer(digests, np.uint64).reshape(-1, 2)
+
+
+def _rows_and_ids(source: DataSource, by) -> Iterator[tuple[str, OpenPartition, object]]:
+    """The name, the rows and the ids of every partition."""
+    open_one, n_rows = _opener(source, by), 0
+    for i, partition in enumerate(source.partitions):
+        try:
+            opened, ids = open_one(i, partition, n_rows)
+        except SourceError:
+            raise
+        except Exception as error:
+            problem = class_and_place(error)
+        else:
+            n_rows += opened.X.shape[0]
+            yield partition.name, opened, ids
+            continue
+        # outside of `except`, so that the original error, which may quote a record, is not attached
+        raise SourceError(f"{partition.name} cannot be read: {problem}.")
+    if not (isinstance(by, str) or is_dask(by)) and len(by) != n_rows:
+        raise ValueError("X and `by` have different numbers of rows.")
+
+
+def _opener(source: DataSource, by) -> Callable:
+    """A function of (number of a partition, the partition, number of rows before it): its rows and their ids."""
+    if isinstance(by, str):
+        return lambda i, partition, before: (partition.open(), source.ids(i, by))
+    if is_dask(by):
+        chunks = list(by.to_delayed())
+        if not isinstance(source, DaskSource) or len(chunks) != source.n_partitions:
+            raise ValueError("`by` is a Dask collection: pass X as one, too, in the same chunks of rows.")
+        return lambda i, partition, before: partition.open_with(chunks[i])
+
+    def with_part(i: int, partition: Partition, before: int) -> tuple[OpenPartition, object]:
+        opened = partition.open()
+        rows = slice(before, before + opened.X.shape[0])
+        return opened, by.iloc[rows] if hasattr(by, "iloc") else by[rows]
+
+    return with_part
