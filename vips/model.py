@@ -71,6 +71,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
+    # Constructor arguments that files of older versions lack, with the value that stands for what those versions did.
+    settings_of_older_files: Mapping[str, object] = {}
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
     # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.

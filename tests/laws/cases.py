@@ -82,7 +82,8 @@ class Case:
     """A model with data to test it on.
 
     ``hostile`` holds records that are valid for the container (right width and dtype) but meant to do harm; ``extreme`` is
-    a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior.
+    a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior. ``labels``:
+    a record's norm is the largest over these labels, up to the part of the squared scores.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Case:
     extreme: np.ndarray
     clip_norm: float
     sparse: bool = False
+    labels: tuple[int, ...] = ()
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
@@ -179,6 +181,7 @@ def _regression_case(name, model, largest_label=1, sparse=False, **settings):
         _hostile_labelled(float(largest_label)),
         extreme,
         0.05,
+        labels=tuple(range(largest_label + 1)),
     )
 
 

@@ -51,11 +51,15 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
 
 
 def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, np.ndarray]:
-    """One record's statistics, scaled into the ball of radius C by their own norm."""
-    blocks = model.blocks()
-    own = model.expected_statistics(records[[row]], posterior).weighted_sum(np.ones(1))
+    """One record's statistics, scaled into the ball of radius C by their own norm; with labels, by the reported norm."""
+    blocks, statistics = model.blocks(), model.expected_statistics(records[[row]], posterior)
+    own = statistics.weighted_sum(np.ones(1))
     own = {name: np.asarray(own[name], np.float64) for name in blocks}
     norm = math.sqrt(sum(float(np.sum((own[name] / block.scale) ** 2)) for name, block in blocks.items()))
+    if model.takes_one_label:  # the largest over labels: `norms_are_joint_and_never_too_small` checks it
+        reported = float(statistics.norms(blocks)[0])
+        assert norm <= reported * (1.0 + 1e-13)
+        norm = reported
     own = {name: value * min(1.0, clip_norm / norm if norm else 1.0) for name, value in own.items()}
     return {n: (v + np.swapaxes(v, -1, -2)) / 2.0 if blocks[n].symmetric else v for n, v in own.items()}
 

@@ -125,7 +125,7 @@ class Journal:
         """Header and arrays of the checkpoint, if it is one of this fit."""
         path = self._path
         saved, arrays = _read(path)
-        _check_same(saved, header, plan.n_steps, path, model.describe()["unit"])
+        _check_same(saved, header, plan.n_steps, path, model.describe()["unit"], model.settings_of_older_files)
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
@@ -230,10 +230,12 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
 
 
-def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str) -> None:
+def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str, older: Mapping[str, object]) -> None:
     """Raise CheckpointError unless the checkpoint belongs to this fit and is complete. Updates headers of older files."""
     saved["model"] = _public_name(str(saved.get("model")))  # older files name the module
     saved.setdefault("unit", unit)  # older files lack it: their fits had no groups
+    if isinstance(saved.get("parameters"), dict):
+        saved["parameters"] = {name: describe(value) for name, value in older.items()} | saved["parameters"]
     different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different and isinstance(saved.get("parameters"), dict):
         ours, theirs = header["parameters"], saved["parameters"]

@@ -53,7 +53,8 @@ def _restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, t
             f"it holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "
             "vips.load(path, model_class=MyModel)"
         )
-    model = known[header["class"]](**{name: decode(value) for name, value in header["parameters"].items()})
+    parameters = {name: decode(value) for name, value in header["parameters"].items()}
+    model = known[header["class"]](**known[header["class"]].settings_of_older_files | parameters)
     for name, value in header["learnt"].items():
         if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")

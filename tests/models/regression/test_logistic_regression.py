@@ -251,7 +251,8 @@ def test_no_valid_record_exceeds_max_norm_and_some_come_near(covariance, classes
         privacy=noiseless(), feature_norm=3.0, covariance=covariance, classes=classes, fit_intercept=False
     )
     largest = model.max_norm()  # before fit
-    assert model.default_clip() == 0.3
+    assert model.default_clip() == 0.5
+    assert BayesianLogisticRegression(influence="clipped").default_clip() == 0.3
     model.fit(rng.normal(size=(5, 4)), [0, 1, 0, 1, 0])
     found = 0.0
     for scale in (0.0, 0.1, 1.0, 30.0, 1e3):

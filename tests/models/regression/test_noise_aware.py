@@ -124,7 +124,7 @@ def test_kept_steps_are_those_of_the_fit():
 def test_a_clip_that_binds_is_warned_of_and_predictions_can_use_it(tmp_path):
     X, y, _ = table(3000, 3, np.random.default_rng(3))
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, influence="clipped").fit(X, y)
     with pytest.warns(PrivacyWarning, match="max_norm"):
         assert model.noise_aware_posterior_
     with warnings.catch_warnings():

@@ -7,9 +7,9 @@
     Σ_j⁻¹ = E[α_j] I + Σ_n ω_nj x_n x_n',    Σ_j⁻¹ μ_j = Σ_n κ_nj x_n                                (textbook update)
 
 Statistics are centred at the current posterior: blocks ``linear`` Σ_n r_nj x_n with the residual r = κ - ω ψ, and
-``precision`` Σ_n ω_nj x_n x_n'; private fits also sum ``variance`` (``scores.py``). With averages ḡ and P of their totals, and m the previous μ,
+``precision`` Σ_n ω_nj x_n x_n'. With averages ḡ and P of their totals, and m the previous μ,
 μ = m + (P + E[α])⁻¹ (ḡ - E[α] m). Without noise this is the textbook update; noise in P slows the iteration down but does not
-move its fixed point.
+move its fixed point. Private fits also sum ``variance`` (``scores.py``).
 
 Polson, Scott and Windle (2013); private: section 5 of Park et al. (arXiv:1611.00340).
 """
@@ -77,6 +77,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     unit = "one row of X with its label"
     needs_labels = True
     takes_one_label = True
+    settings_of_older_files = {"influence": "clipped"}
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
 

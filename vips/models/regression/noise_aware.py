@@ -16,14 +16,14 @@ variance B, approximately. So
     ḡ | w ~ N(H (w - μ), B + I s²/k),      w ~ N(0, A⁻¹),
 
 is a linear model whose posterior has a closed form; it is recomputed until μ is the posterior mean. As s → 0 its variance
-becomes the sandwich H⁻¹ B H⁻¹ where the prior is weak; without weights (B = H) it is the Gaussian with the curvature of the exact
-posterior, not the variational one, whose variances are too small. H is unknown: matrices P are drawn given P̂ and made positive
-definite, and the posteriors under them are mixed.
+becomes the sandwich H⁻¹ B H⁻¹ where the prior is weak. Without weights (B = H) it becomes the Gaussian with the curvature of
+the exact posterior, not the variational one, whose variances are too small. H is unknown: matrices P are drawn given P̂ and
+made positive definite, and the posteriors under them are mixed.
 
-The fit releases the diagonal V̂ of B, and B = R^½ H R^½ with the ratios R of V̂ to the diagonal of H. Ratios differ between coefficients
-if rows of a person depend on each other; what noise hides of their differences is shrunk (``variance_ratios``).
+The fit releases the diagonal V̂ of B, and B = R^½ H R^½ with the ratios R of V̂ to the diagonal of H. Ratios differ between
+coefficients if rows of a person depend on each other; what noise hides of their differences is shrunk (``variance_ratios``).
 
-From ω to σ': ψ is approximated as Gaussian over records, with the mean and variance for which the ω-weighted moments of (1, ψ)
+From ω to σ': ψ is approximated as Gaussian over rows, with the mean and variance for which the ω-weighted moments of (1, ψ)
 equal those in P̂. Then H = r P + a correction in two directions, the constant's and that of ψ.
 
 After Bernstein and Sheldon (2019), who treat linear regression; Kulkarni et al. (2021) treat generalised linear models by
@@ -172,10 +172,12 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
         weight = curvature @ np.linalg.solve(varies, curvature)
         seen = curvature @ np.linalg.solve(varies, np.mean(carried, axis=0))
         law = weight + np.diag(prior)
+        law = 0.5 * (law + law.T)
         last, mu = mu, np.linalg.solve(law, seen + weight @ mu)
         if np.abs(mu - last).max() <= _TOLERANCE * (1.0 + np.abs(mu).max()):
             break
-    return mu, np.linalg.inv(law)
+    cov = np.linalg.inv(law)
+    return mu, 0.5 * (cov + cov.T)
 
 
 def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) -> np.ndarray:
@@ -197,8 +199,7 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     ndarray of shape (d,)
         At least ``_LEAST_RATIO``.
     """
-    ratios, information = noisy / curvature, (curvature / max(noise_std, 1e-300)) ** 2
-    information /= information.max()
+    ratios, information = noisy / curvature, (curvature / curvature.max()) ** 2
     common = (information * ratios).sum() / information.sum()
     noise = (noise_std / curvature) ** 2
     excess = (information * ((ratios - common) ** 2 - noise)).sum() / information.sum()

@@ -12,12 +12,6 @@ r_nj                 κ - ω ψ, the residual (κ itself with statistics as in t
 
 Squared norm of a record: ‖x‖² Σ_j r_j² + ‖x xᵀ‖² Σ_j ω_j², where ‖x xᵀ‖ is ‖x‖², or √Σ_i x_i⁴ for a diagonal precision. With a
 diagonal precision there are two more blocks, ω x and ω, which add (‖x‖² + 1) Σ_j ω_j².
-
-**Weights that ignore labels.** A clip that looks at the residual cuts surprising labels off, and makes slopes too steep. So the
-norm that is reported is the largest over all labels: the engine's weight is then a function of x and released values, and the
-weighted residual w(x) (y - p) x has mean zero at the true coefficients. For two labels this is the conditionally unbiased score of
-bounded influence of Künsch, Stefanski and Carroll (1989): of all functions of y with conditional mean 0 and norm at most C, it has
-the largest slope.
 """
 
 from __future__ import annotations
@@ -32,7 +26,8 @@ from vips._compute.rowwise import row_norms, rowwise_product, rowwise_squares
 from vips._compute.threads import run_ranges
 from vips.expfam import polya_gamma_mean
 from vips.models.regression import kernels
-from vips.models.regression.scores import VARIANCE_SCALE, ScoredStatistics, Scores
+from vips.models.regression.norms import Lengths
+from vips.models.regression.scores import ScoredStatistics, Scores
 from vips.privacy import Lattice
 from vips.statistics import Block
 
@@ -207,23 +202,11 @@ class RegressionStatistics(ScoredStatistics):
         return [Scores(np.arange(self._rows.shape[0]), self._rows, self.residual)]
 
     def _row_norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        scale, outer = {name: block.scale for name, block in blocks.items()}, self._outer_norms()
+        scale = {name: block.scale for name, block in blocks.items()}
+        lengths = Lengths(self._lengths, self._outer_norms())
         if self._labels is None:
-            return self._joint_norms(self.residual, self.precision, outer, scale) * _ROUNDING
-        norms, unit = np.zeros(len(self._lengths)), polya_gamma_mean(self.tilt, 1.0)
-        for shape, linear in zip(*self._labels, strict=True):
-            residual = linear - shape * unit * self.predictor if self._centred else np.broadcast_to(linear, unit.shape)
-            norms = np.maximum(norms, self._joint_norms(residual, shape * unit, outer, scale))
-        return norms * _ROUNDING
-
-    def _joint_norms(self, residual: np.ndarray, precision: np.ndarray, outer: np.ndarray, scale) -> np.ndarray:
-        score, length = self._lengths * row_norms(residual), row_norms(precision)
-        norms = np.hypot(score / scale["linear"], outer * length / scale["precision"])
-        if "variance" in scale:
-            norms = np.hypot(norms, score / (scale["linear"] * VARIANCE_SCALE))
-        if self._diagonal:
-            norms = np.hypot(norms, np.hypot(self._lengths / scale["cross"], 1.0 / scale["weight"]) * length)
-        return norms
+            return lengths.norms(self.residual, self.precision, scale) * _ROUNDING
+        return lengths.largest_norms(self.predictor, self.tilt, self._labels, self._centred, scale) * _ROUNDING
 
     def _outer_norms(self) -> np.ndarray:
         """‖x xᵀ‖, or the norm of its diagonal if only the diagonal is summed."""

@@ -1,0 +1,161 @@
+"""Clips that ignore labels: weights, unbiased scores, and the variance of the scores."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit
+from scipy.stats import binom, nbinom
+
+from vips import (
+    BayesianBinomialRegression,
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    PrivacyPlan,
+    Records,
+    engine,
+)
+from vips.data import InMemoryData
+from vips.models.regression.noise_aware import variance_ratios
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=0.05)
+# name: a model, its labels, and their probabilities at the linear predictors, shape (n_records, n_labels)
+MODELS = {
+    "two classes": (BayesianLogisticRegression, [0, 1], lambda psi: np.hstack([expit(-psi), expit(psi)])),
+    "three classes": (
+        lambda **settings: BayesianLogisticRegression(classes=[0, 1, 2], **settings),
+        [0, 1, 2],
+        lambda psi: np.stack(
+            [expit(psi[:, 0]), expit(-psi[:, 0]) * expit(psi[:, 1]), expit(-psi).prod(axis=1)], axis=1
+        ),
+    ),
+    "binomial": (
+        lambda **settings: BayesianBinomialRegression(5, **settings),
+        list(range(6)),
+        lambda psi: binom.pmf(np.arange(6), 5, expit(psi)),
+    ),
+    "negative binomial": (
+        lambda **settings: BayesianNegativeBinomialRegression(2.0, max_count=400, **settings),
+        list(range(401)),
+        lambda psi: nbinom.pmf(np.arange(401), 2.0, expit(-psi)),
+    ),
+}
+
+
+def prepared(make, covariance="full", **settings):
+    """A model, rows, and a posterior without variance at some coefficients."""
+    rng = np.random.default_rng(0)
+    model = make(privacy=PLAN, feature_norm=2.0, covariance=covariance, **settings)
+    model.n_features_in_ = 3
+    average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
+    average["precision"] += 1e9 * np.eye(4) if covariance == "full" else 1e9
+    posterior = model.to_posterior(average, dict.fromkeys(average, 0.0), None)
+    posterior.mean = 0.7 * rng.normal(size=posterior.mean.shape)
+    return model, 0.8 * rng.normal(size=(12, 3)), posterior
+
+
+def shares(model, X, y, posterior):
+    """Each record's share of the sum, by block: its statistics, clipped as the engine clips them."""
+    statistics = model.expected_statistics(Records(X, y), posterior)
+    weights = PLAN.clip_weights(statistics.norms(model.blocks()))
+    one_hot = np.eye(len(y))
+    return weights, [statistics.weighted_sum(weights * row) for row in one_hot]
+
+
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_depend_on_no_label_and_the_clip_holds_for_every_label(name, covariance):
+    make, labels, _ = MODELS[name]
+    model, X, posterior = prepared(make, covariance)
+    blocks, seen = model.blocks(), []
+    for label in labels if len(labels) < 10 else (0, 1, 7, 100, 400):
+        weights, own = shares(model, X, np.full(12, label), posterior)
+        seen.append(weights)
+        for share in own:
+            norm = np.sqrt(sum(((share[block] / blocks[block].scale) ** 2).sum() for block in blocks))
+            assert norm <= PLAN.clip_norm * (1.0 + 1e-12)
+    assert (seen[0] < 1.0).all()
+    np.testing.assert_array_equal(np.ptp(seen, axis=0), 0.0)
+    by_label, _ = shares(prepared(make, covariance, influence="clipped")[0], X, np.full(12, labels[0]), posterior)
+    assert (by_label >= seen[0] * (1.0 - 1e-12)).all()
+    assert (by_label > seen[0] * 1.01).any()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_clipped_residuals_have_mean_zero_at_the_true_coefficients(name):
+    make, labels, probabilities = MODELS[name]
+    for influence, is_unbiased in (("unbiased", True), ("clipped", False)):
+        model, X, posterior = prepared(make, influence=influence)
+        psi = X @ np.atleast_2d(posterior.mean)[:, :3].T + np.atleast_2d(posterior.mean)[:, 3]
+        mean, size = 0.0, 0.0
+        for label, probability in zip(labels, probabilities(psi).T, strict=True):
+            own = np.array([share["linear"] for share in shares(model, X, np.full(12, label), posterior)[1]])
+            weighted = own.reshape(12, -1) * probability[:, None]
+            mean, size = mean + weighted, size + np.abs(weighted)
+        assert (np.abs(mean).max() < 1e-6 * size.max()) == is_unbiased
+
+
+def table(kind, rng):
+    """40 rows of 1 to 9 for each of 12 persons, in order."""
+    X = rng.normal(size=(40, 6))
+    if kind == "mixed":
+        X[rng.random(40) < 0.5, 1:] = 0.0
+    starts = np.append(np.sort(rng.choice(np.arange(1, 40), 11, replace=False)), 40)
+    return X, np.repeat(np.arange(12), np.diff(np.append(0, starts)))
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("covariance", ["full", "diagonal"])
+@pytest.mark.parametrize("kind", ["dense", "mixed", "sparse"])
+def test_the_variance_of_scores_is_that_of_persons(kind, covariance, noise):
+    rng = np.random.default_rng(1)
+    X, person = table(kind, rng)
+    y = rng.integers(0, 2, 40)
+    plan = replace(PLAN, clip_norm=0.3, noise=noise, max_rows_per_group=9 if noise == "discrete" else None)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0, covariance=covariance)
+    model.n_features_in_ = 6
+    blocks = model.blocks()
+    posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
+    table_ = sp.csr_array(X) if kind == "sparse" else X
+    data = InMemoryData(table_, y).grouped(person, "person")
+    total = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+    if noise == "discrete":
+        total = {name: plan.lattice(blocks).values(value, blocks[name]) for name, value in total.items()}
+    expected, linear = np.zeros(7), np.zeros(7)
+    for own in (np.flatnonzero(person == i)[: plan.max_rows_per_group] for i in range(12)):
+        statistics = model.expected_statistics(Records(table_[own], y[own]), posterior)
+        weight = min(1.0, 0.3 / statistics.norms(blocks).sum())
+        share = weight * statistics.weighted_sum(np.ones(len(own)))["linear"]
+        expected, linear = expected + share**2, linear + share
+    unit = 0.0 if noise == "gaussian" else plan.lattice(blocks).unit
+    np.testing.assert_allclose(total["linear"], linear, atol=20 * unit * blocks["linear"].scale + 1e-9)
+    np.testing.assert_allclose(total["variance"], expected, rtol=1e-7, atol=6 * unit * blocks["variance"].scale)
+    assert expected.max() > 20 * unit * blocks["variance"].scale
+
+
+def test_variance_ratios_are_kept_without_noise_and_shared_where_noise_hides_them():
+    curvature = np.array([5.0, 10.0, 20.0, 1000.0])
+    truth = np.array([0.5, 0.6, 3.0, 0.7])
+    np.testing.assert_allclose(variance_ratios(truth * curvature, 0.0, curvature), truth)
+    rng = np.random.default_rng(0)
+    noisy = truth * curvature + 200.0 * rng.standard_normal(4)
+    hidden = variance_ratios(noisy, 200.0, curvature)
+    assert np.abs(hidden - 0.7).max() < 0.3  # that of the last coefficient, which alone is visible
+    assert (variance_ratios(-curvature, 1.0, curvature) > 0.0).all()
+
+
+def test_slopes_are_right_at_the_default_clip():
+    """With hardly any noise; a clip that looks at labels makes them a fifth too steep."""
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1.0, 1.0, (60_000, 2)) / np.sqrt(2.0)
+    truth = np.array([4.0, -2.0])
+    y = rng.random(60_000) < expit(X @ truth - 1.0)
+    plan = PrivacyPlan(noise_multiplier=0.01, sampling_rate=1.0, n_steps=60)
+    slopes = {
+        influence: BayesianLogisticRegression(privacy=plan, feature_norm=1.0, influence=influence).fit(X, y).coef_[0]
+        / truth
+        for influence in ("unbiased", "clipped")
+    }
+    assert np.abs(slopes["unbiased"] - 1.0).max() < 0.05
+    assert slopes["clipped"].min() > 1.15
