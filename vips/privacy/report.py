@@ -7,6 +7,7 @@ section 5.3) ask a claim of differential privacy to state.
 from __future__ import annotations
 
 import math
+import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -15,7 +16,9 @@ from importlib import metadata
 
 from vips._html import html_table
 from vips._printable import printable
-from vips.privacy.ledger.ledger import check_that_it_was_charged
+from vips.privacy.certificate.declared import Declared
+from vips.privacy.certificate.totals import check_ledger
+from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import checked_fields, plan_fields
 from vips.privacy.units import is_group
@@ -146,6 +149,69 @@ class PrivacyReport:
             "not_covered": list(self.not_covered),
             "versions": dict(self.versions),
         }
+
+    def to_html(
+        self,
+        path: str | os.PathLike,
+        *,
+        ledger: PrivacyLedger | None = None,
+        dataset: str = "",
+        purpose: str = "",
+        model: str = "",
+        responsible: str = "",
+        chosen_by: str = "",
+        reason: str = "",
+    ) -> None:
+        """Write the certificate of the fit: one page for a data-protection officer, as one HTML file that needs no network.
+
+        What ε and δ mean for an attacker, what all fits of the data set cost together, what is not covered, a place for a
+        signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
+
+        Parameters
+        ----------
+        path : str or path
+            An existing file is replaced when the new one is complete.
+        ledger : PrivacyLedger, optional
+            The ledger of the data set: adds its total, and whether it counts this fit.
+        dataset : str
+            Name of the data set. Empty: as the ledger names it.
+        purpose : str
+            What the data are processed for.
+        model : str
+            What was fitted.
+        responsible : str
+            Who is responsible for the processing.
+        chosen_by, reason : str
+            Who chose ε and δ, and why these. Whatever is empty becomes a line to be filled in by hand.
+
+        Raises
+        ------
+        ImportError
+            Without Jinja2.
+        TypeError
+            If ``ledger`` or a text is something else.
+        OSError
+            If the file cannot be written; an existing file is then unchanged.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from vips import DirichletMultinomial, PrivacyPlan
+        >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+        >>> fitted = DirichletMultinomial(privacy=plan).fit(np.eye(3))
+        >>> fitted.privacy_.to_html(tempfile.mkdtemp() + "/certificate.html", dataset="votes 2024", purpose="turnout")
+        """
+        declared = Declared(
+            dataset=dataset, purpose=purpose, model=model, responsible=responsible, chosen_by=chosen_by, reason=reason
+        )
+        check_ledger(ledger)
+        try:
+            import jinja2  # noqa: F401
+        except ImportError as error:
+            raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
+        from vips.privacy.certificate.write import write_certificate
+
+        write_certificate(self, path, declared, ledger)
 
     def to_json(self) -> dict:
         """Everything that :meth:`from_json` needs to restore the report.
