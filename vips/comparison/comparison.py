@@ -8,9 +8,11 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._files import text_or_file
 from vips._html import html_table
 from vips._printable import printable
 from vips.comparison.alignment import Alignment
+from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest
 from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
@@ -207,6 +209,18 @@ class Comparison:
             elif field.name != "is_detail":
                 columns[field.name] = values
         return pandas.DataFrame(columns)
+
+    def to_json(self, path: str | os.PathLike | None = None) -> str | None:
+        """All rows, all parameters and both privacy statements as JSON: text, or a file if ``path`` is given.
+
+        Numbers that do not exist, or are infinite, are null. The text is exactly as private as the comparison.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An existing file is replaced when the new one is complete.
+        """
+        return text_or_file(plain_values(self), path)
 
     def plot(self, n: int = 30, ax=None):
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
