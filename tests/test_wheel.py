@@ -18,5 +18,6 @@ def test_the_wheel_ships_templates_script_and_style(tmp_path):
         if file.is_file() and "__pycache__" not in file.parts
     }
     assert shipped == files
-    assert "vips/comparison/report/templates/page.html" in shipped
+    assert {"vips/comparison/report/templates/page.html", "vips/_pages/templates/shell.html"} <= shipped
     assert {f"vips/comparison/report/report.{kind}" for kind in ("css", "js")} <= shipped
+    assert {f"vips/privacy/certificate/certificate.{kind}" for kind in ("css", "js")} <= shipped

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import stat
@@ -11,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["sync_folder", "whole_file", "whole_folder"]
+__all__ = ["sync_folder", "text_or_file", "whole_file", "whole_folder"]
 
 
 @contextmanager
@@ -46,6 +47,16 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
             partial.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def text_or_file(values: object, path: str | os.PathLike | None) -> str | None:
+    """``values`` as JSON: the text, or None after it was written to ``path``."""
+    text = json.dumps(values, ensure_ascii=False, indent=1)
+    if path is None:
+        return text
+    with whole_file(path) as file:
+        file.write(f"{text}\n".encode("utf-8", errors="replace"))
+    return None
 
 
 @contextmanager

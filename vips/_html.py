@@ -1,4 +1,4 @@
-"""Tables for notebooks: the only place outside of the HTML report that makes HTML.
+"""Tables for notebooks: the only place outside of the templates that makes HTML.
 
 Elements form a tree; writing the tree escapes every text and attribute.
 """

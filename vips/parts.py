@@ -13,6 +13,7 @@ import numpy as np
 
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import FAMILIES, Family
+from vips.privacy.units import is_group
 
 __all__ = [
     "NO_DIVERGENCE",
@@ -142,6 +143,16 @@ class SelfDescription:
             size = float(np.mean(np.square(value)))
             shares[name] = max(0.0, 1.0 - float(np.mean(noise)) / size) if size > 0.0 else 0.0
         return shares
+
+    def clip_biases(self) -> bool:
+        """Whether clipping may have biased the parameters of this fit: its clip norm is below the largest norm of a record.
+
+        Of public numbers only. A model whose clip keeps estimates unbiased overrides this.
+        """
+        plan, n_rows = self.privacy_.plan, 1
+        if is_group(self.privacy_.unit):
+            n_rows = plan.max_rows_per_group or np.inf
+        return plan.clip_norm < n_rows * self.max_norm() * (1.0 - 1e-9)
 
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:

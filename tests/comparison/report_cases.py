@@ -1,11 +1,19 @@
 """Small comparisons for tests of the report, with names that try to be markup."""
 
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
 import pandas as pd
 
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, SigmoidBeliefNetwork, compare
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyReport,
+    SigmoidBeliefNetwork,
+    compare,
+)
 from vips.comparison.curve import PRIVATE, PUBLIC, UtilityCurve
 from vips.datasets import load_digits_binary, make_lda_corpus
 
@@ -17,8 +25,11 @@ HOSTILE = (
     "a & b ' $\\frac{1}{$",
     "\u202eevil \u0000",
 )
+REPORT = PrivacyReport(plan=replace(PLAN, clip_norm=0.3), unit="one row of X with its label", released=("totals",))
 PUBLIC_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), None, PUBLIC)
-PRIVATE_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), np.array([0.9, 0.91]), PRIVATE)
+PRIVATE_CURVE = UtilityCurve(
+    (0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), np.array([0.9, 0.91]), PRIVATE, (REPORT,)
+)
 
 
 def labelled(n=1500, seed=0):

@@ -1,5 +1,6 @@
 """Comparisons of fitted models: zero with themselves, sources of numbers, scores, arms, errors."""
 
+import json
 import pickle
 import warnings
 from dataclasses import replace
@@ -11,6 +12,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 
 import vips
+from tests.comparison import report_cases
 from vips import (
     BayesianBinomialRegression,
     BayesianLogisticRegression,
@@ -486,3 +488,15 @@ def test_optional_packages_are_asked_for_by_name(models, monkeypatch):
     with pytest.raises(ImportError, match="needs matplotlib"):
         comparison.plot()
     assert str(comparison)
+
+
+@pytest.mark.parametrize("name", ["regression", "topics", "network"])
+def test_json_holds_all_rows_and_parameters(name, tmp_path):
+    comparison = getattr(report_cases, name)()
+    text = comparison.to_json()
+    values = json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
+    assert [row["quantity"] for row in values["rows"]] == [row.quantity for row in comparison.rows]
+    assert len(values["parameters"]) == sum(len(movement.difference) for movement in comparison.movements)
+    assert values["privacy"][0]["epsilon"] == comparison.privacy[0].epsilon()
+    assert comparison.to_json(tmp_path / "comparison.json") is None
+    assert (tmp_path / "comparison.json").read_text(encoding="utf-8").strip() == text

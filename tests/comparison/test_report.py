@@ -14,8 +14,8 @@ from markupsafe import escape
 import vips
 from tests.comparison import report_cases as cases
 from vips import PrivacyLedger, compare
+from vips._pages import text
 from vips.comparison.curve import NO_GUARANTEE
-from vips.comparison.report import text
 from vips.comparison.report.densities import curve
 from vips.comparison.report.engine import render
 from vips.comparison.report.posteriors import topics_view
@@ -176,8 +176,8 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     page = Page(written(compare(model, cases.logistic(None)), tmp_path)).text
     assert "data set <i>salaries , run" in page
     assert "10 steps charged" in page
-    assert "replace one: data sets that differ in the values of one record look alike" in page
-    assert "had its actual values, or others" in page
+    assert "replace one: data sets that differ in the values of one record look alike; their number is public" in page
+    assert "has its actual values there, or others" in page
 
 
 def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
@@ -229,6 +229,96 @@ def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
     assert said in Page(written(compare(model, cases.logistic(None)), tmp_path)).text
 
 
+# -- the first page ------------------------------------------------------------------------------------------------
+
+
+def test_the_first_page_is_the_certificate_of_the_private_fit(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, dataset="salaries")
+    filled = {
+        "dataset": "salaries 2024",
+        "purpose": "pay gap",
+        "responsible": "HR",
+        "chosen_by": "the board",
+        "reason": "law",
+    }
+    page = Page(written(cases.regression(), tmp_path, ledger=ledger, **filled)).text
+    first = page[: page.index("What was fitted")]
+    assert all(text in first for text in filled.values())
+    assert "BayesianLogisticRegression. Logistic regression" in first
+    assert "Guarantee for every single record" in first
+    assert "to be filled in by hand" not in first
+    assert "The ledger of salaries has counted 0 fits and other releases" in first
+    assert "This fit is not in that ledger" in first
+    with pytest.raises(TypeError, match="`dataset` must be a text"):
+        cases.regression().to_html(tmp_path / "report.html", dataset=None)
+
+
+def test_all_fits_that_are_shown_are_added_up(tmp_path):
+    """Nine fits of a curve and two of the comparison, composed by dp_accounting itself."""
+    from dp_accounting.pld import PLDAccountant
+
+    plans = [
+        replace(cases.PLAN, noise_multiplier=sigma) for sigma in (20.0, 20.0, 20.0, 40.0, 40.0, 40.0, 80.0, 80.0, 80.0)
+    ]
+    curve = replace(cases.PUBLIC_CURVE, reports=tuple(replace(cases.REPORT, plan=plan) for plan in plans))
+    page = Page(written(cases.released(), tmp_path, curve=curve)).text
+    shown = float(re.search(r"11 fits with a guarantee are shown here.*? together ε = ([\d.]+) at δ = 1e-05", page)[1])
+    theirs = PLDAccountant()
+    for plan in [cases.PLAN, cases.PLAN, *plans]:
+        theirs.compose(plan.event())
+    assert shown == pytest.approx(theirs.get_epsilon(1e-5), rel=0.01)
+    assert shown > max(plan.epsilon(1e-5) for plan in plans)
+
+
+def test_fits_that_cannot_be_added_up_are_named(pages, tmp_path):
+    assert "shown here" not in Page(pages["regression"]).text  # one fit with a guarantee
+    private = Page(written(cases.regression(), tmp_path, curve=cases.PRIVATE_CURVE)).text
+    assert "2 fits with a guarantee are shown here" in private
+    assert "Not counted: 1 without a guarantee." in private
+    unknown = Page(written(cases.regression(), tmp_path, curve=cases.PUBLIC_CURVE)).text
+    assert "Not counted: 4 fits of the curve of scores" in unknown
+    curve = replace(cases.PUBLIC_CURVE, reports=(replace(cases.REPORT, unit="all rows of one person"),))
+    assert "They protect different units" in Page(written(cases.regression(), tmp_path, curve=curve)).text
+
+
+def test_one_run_of_a_ledger_counts_once(tmp_path):
+    entry = {"dataset": "salaries", "run": "2f", "charged_steps": 10}
+    comparison = cases.released()
+    same = replace(comparison, privacy=tuple(replace(report, ledger=entry) for report in comparison.privacy))
+    assert "shown here" not in Page(written(same, tmp_path)).text
+    assert "2 fits with a guarantee are shown here" in Page(written(comparison, tmp_path)).text
+
+
+def test_a_clip_that_can_bias_is_told_before_everything_else(pages, tmp_path):
+    comparison, says = cases.regression(), "Clipping can bias the parameters of the private fit"
+    assert comparison.clip_biases == (True, False)
+    assert pages["regression"].index(says) < pages["regression"].index("<main")
+    unclipped = cases.logistic(replace(cases.PLAN, clip_norm=cases.logistic(cases.PLAN).max_norm()))
+    assert not unclipped.clip_biases()
+    assert "Clipping can bias" not in written(compare(unclipped, cases.logistic(None)), tmp_path)
+
+
+def test_models_say_themselves_whether_their_clip_biases():
+    class Unbiased(vips.BayesianLogisticRegression):
+        def clip_biases(self):
+            return False
+
+    private = Unbiased(privacy=cases.PLAN, feature_norm=1.0).fit(*cases.labelled())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        private.noise_aware_posterior_  # noqa: B018
+    baseline = Unbiased(feature_norm=1.0).fit(*cases.labelled())
+    assert compare(private, baseline).clip_biases == (False, False)
+
+
+def test_the_noise_aware_posterior_comes_first(pages):
+    page = pages["regression"]
+    assert page.index('id="aware-movers-table"') < page.index('id="movers-table"')
+    assert page.index('class="line aware"') < page.index('class="line private"')
+    body = page.split('id="summary-table"')[1].split("<tbody>")[1]
+    assert "noise-aware" in body.split("</th>")[0]
+
+
 # -- what may be shown to whom -------------------------------------------------------------------------------------
 
 
@@ -246,8 +336,9 @@ def test_every_number_of_the_summary_keeps_its_label(pages):
     comparison, page = cases.regression(), pages["regression"]
     body = page.split('id="summary-table"')[1].split("<tbody>")[1].split("</tbody>")[0]
     lines = body.strip().split("</tr>")[:-1]
-    assert len(lines) == len(comparison.rows)
-    for row, line in zip(comparison.rows, lines, strict=True):
+    shown = sorted(comparison.rows, key=lambda row: "noise-aware" not in row.quantity)
+    assert shown != list(comparison.rows)
+    for row, line in zip(shown, lines, strict=True):
         labels = re.findall(r'<span class="source \w+">(.*?)</span>', line)
         expected = [row.private_source, row.baseline_source, row.source]
         assert labels == [source for source in expected if source], row.quantity
@@ -407,7 +498,7 @@ def test_numbers_sort_by_value_and_missing_ones_are_said():
     view = {"level": "95", "rows": [("KL", [text.Cell(-1e-5), text.Cell(float("nan"), "released")])]}
     page = render("numbers.html", view=view)
     assert 'data-sort="-1e-05"' in page
-    assert '<td class="number" data-sort="">–</td></tr>' in page
+    assert '<td class="number" data-sort="" data-head="value">–</td></tr>' in page
 
 
 @pytest.mark.parametrize(
@@ -447,4 +538,4 @@ def test_words_of_both_topics_are_marked():
     words = comparison.movements[0].private.columns
     first = f"<bdi>{escape(words[int(np.argmax(means[0]))])}</bdi>"
     row = section.split('<th scope="row">topic 0</th>')[1]
-    assert row.removeprefix("<td>").removeprefix("<b>").startswith(first)
+    assert row.removeprefix('<td data-head="private fit">').removeprefix("<b>").startswith(first)

@@ -20,6 +20,7 @@ from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyP
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
 
 COMPARISONS = ["regression", "released", "topics", "network"]
+CERTIFICATES = ["certificate", "no guarantee"]
 
 
 def _chromium(playwright):
@@ -65,9 +66,12 @@ class Visit:
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory):
     folder = tmp_path_factory.mktemp("reports")
-    paths = {name: folder / f"{name}.html" for name in COMPARISONS}
-    for name, path in paths.items():
-        getattr(cases, name)().to_html(path, curve=cases.PUBLIC_CURVE)
+    paths = {name: folder / f"{name}.html" for name in (*COMPARISONS, *CERTIFICATES)}
+    for name in COMPARISONS:
+        getattr(cases, name)().to_html(paths[name], curve=cases.PUBLIC_CURVE)
+    private, none = cases.regression().privacy
+    private.to_html(paths["certificate"], purpose=cases.HOSTILE[0], responsible=cases.HOSTILE[1], reason="x" * 300)
+    none.to_html(paths["no guarantee"])
     return paths
 
 
@@ -308,11 +312,76 @@ def test_prints_light_on_every_screen_and_without_parts_for_the_screen(visit):
     assert report.page.pdf(format="A4").startswith(b"%PDF")
 
 
-@pytest.mark.parametrize("name", COMPARISONS)
-@pytest.mark.parametrize("width", [320, 400, 1200])
+@pytest.mark.parametrize("name", [*COMPARISONS, *CERTIFICATES])
+@pytest.mark.parametrize("width", [320, 390, 1200])
 def test_the_page_itself_never_scrolls_sideways(visit, name, width):
     report = visit(name, viewport={"width": width, "height": 800})
     assert report.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+# Texts and images beyond the right edge, and boxes that scroll sideways or cut text off.
+OUT_OF_SIGHT = """() => [...document.querySelectorAll("main *, aside *, header *, footer *")].filter(element => {
+  const box = element.getBoundingClientRect();
+  const hides = getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1;
+  return box.width > 0 && (box.right > innerWidth + 0.5 || box.left < -0.5 || (hides && !element.closest("svg")));
+}).map(element => element.outerHTML.slice(0, 200))"""
+
+
+@pytest.mark.parametrize("name", [*COMPARISONS, *CERTIFICATES])
+def test_every_value_is_in_sight_on_a_phone(visit, name):
+    report = visit(name, viewport={"width": 390, "height": 844})
+    report.page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    assert report.page.evaluate(OUT_OF_SIGHT) == []
+    heads = report.page.eval_on_selector_all(
+        ".sortable td", "cells => cells.map(cell => getComputedStyle(cell, '::before').content)"
+    )
+    assert not {"none", '""'} & set(heads)  # every cell says of what it is
+
+
+def test_values_out_of_sight_are_noticed(visit, reports, tmp_path):
+    page = reports["regression"].read_text(encoding="utf-8")
+    (tmp_path / "broken.html").write_text(page.replace("<td class", "<td width=900 class"), encoding="utf-8")
+    report = visit(tmp_path / "broken.html", viewport={"width": 390, "height": 844})
+    report.page.evaluate("document.styleSheets[0].disabled = true")
+    assert report.page.evaluate(OUT_OF_SIGHT)
+
+
+# -- certificates --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CERTIFICATES)
+def test_certificates_open_without_a_complaint_and_without_a_network(visit, name):
+    report = visit(name)
+    assert report.messages == []
+    assert report.asked_for() == []
+    assert report.page.evaluate("document.querySelectorAll('main script, img').length") == 0
+    assert report.page.locator("h1").count() == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_certificates_stand_out_in_light_and_dark(visit, scheme):
+    for name, selectors in (("certificate", (".headline", ".promise p")), ("no guarantee", (".none",))):
+        report = visit(name, color_scheme=scheme)
+        for selector in selectors:
+            back = report.style(".promise" if name == "certificate" else ".none", "backgroundColor")
+            assert contrast(report.style(selector, "color"), back) >= 4.5
+
+
+def test_the_technical_statement_is_folded_on_screens_and_printed_on_its_own_page(visit):
+    report = visit("certificate")
+    assert not report.page.get_by_text("Mechanism", exact=True).is_visible()
+    report.page.locator("summary").press("Enter")
+    assert report.page.get_by_text("Mechanism", exact=True).is_visible()
+    report.page.locator("summary").press("Enter")
+    report.page.emulate_media(media="print")
+    assert report.style(".technical", "breakBefore") == "page"
+    report.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert report.page.get_by_text("Mechanism", exact=True).is_visible()
+    height = report.page.evaluate("document.querySelector('.technical').getBoundingClientRect().top")
+    assert height < 1122  # the page before it, at 96 pixels per inch of A4
+    report.page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert report.page.pdf(prefer_css_page_size=True).count(b"/Type /Page\n") in (2, 3)
+    assert not report.page.evaluate("document.querySelector('details').open")
 
 
 # -- real data -----------------------------------------------------------------------------------------------------

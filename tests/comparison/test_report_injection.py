@@ -15,6 +15,7 @@ import vips
 from tests.comparison import report_cases as cases
 from tests.comparison.leaves import leaves, with_leaf
 from vips import Comparison, Part, PrivacyPlan, PrivacyReport
+from vips._pages.engine import own_markup
 from vips.comparison import Row
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement
@@ -127,8 +128,8 @@ def test_all_fields_are_found():
 
 
 def test_control_characters_are_shown_as_escapes():
-    template = engine._environment().from_string("{{ text }}|{{ own }}")
-    shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=engine.own_markup("<i>"))
+    template = engine.templates().from_string("{{ text }}|{{ own }}")
+    shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=own_markup("<i>"))
     assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
 
 
@@ -225,10 +226,10 @@ def test_markup_is_made_in_one_place():
             node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
         }
         if "Markup" in called:
-            assert name == "comparison/report/engine.py"
+            assert name == "_pages/engine.py"
         if "own_markup" in called:
             callers.add(name)
-    assert callers == {"comparison/report/charts.py", "comparison/report/page.py"}
+    assert callers == {"comparison/report/charts.py", "_pages/page.py"}
     for path in PACKAGE.rglob("templates/*.html"):
         text = path.read_text(encoding="utf-8")
         assert "autoescape" not in text

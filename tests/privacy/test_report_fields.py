@@ -19,7 +19,7 @@ OTHERS = [None, True, 3, -1, 2.5, float("nan"), float("inf"), "", REFRESH, [], [
 
 
 def saved():
-    return json.loads(json.dumps(CHARGED.to_json()))
+    return json.loads(CHARGED.to_json())
 
 
 def changed(path, value):
@@ -136,7 +136,7 @@ def test_sizes_are_bounded():
 
 
 def test_a_plan_that_contradicts_itself_is_refused():
-    values = json.loads(json.dumps(KINDS["fixed"].to_json()))
+    values = json.loads(KINDS["fixed"].to_json())
     values["plan"]["sampling_rate"] = 0.5
     with pytest.raises(ValueError, match="batch_size / n_records"):
         PrivacyReport.from_json(values)
@@ -156,7 +156,7 @@ def test_files_from_before_steps_could_be_repeated_are_read():
 
 def test_fields_that_plans_are_not_compared_by_are_neither_written_nor_read():
     plan = replace(CALIBRATED.plan, sent_from="outside")
-    values = json.loads(json.dumps(replace(CALIBRATED, plan=plan).to_json()))
+    values = json.loads(replace(CALIBRATED, plan=plan).to_json())
     assert "sent_from" not in values["plan"]
     assert PrivacyReport.from_json(values).plan == plan
     with pytest.raises(ValueError, match=r"has no fields.*sent_from"):
@@ -193,3 +193,12 @@ def test_a_line_of_prose_cannot_be_forged():
     assert len(shown.splitlines()) == len(str(honest).splitlines())
     assert all(character.isprintable() or character == "\n" for character in shown)
     assert r"Tuning: none.\nNot covered: nothing." in shown
+
+
+def test_text_is_read_and_files_hold_it(tmp_path):
+    assert PrivacyReport.from_json(CHARGED.to_json()) == CHARGED
+    assert CHARGED.to_json(tmp_path / "report.json") is None
+    assert (tmp_path / "report.json").read_text(encoding="utf-8").strip() == CHARGED.to_json()
+    for text in ("no JSON", "[" * 100_000, "3"):
+        with pytest.raises(ValueError, match="A privacy report must be"):
+            PrivacyReport.from_json(text)

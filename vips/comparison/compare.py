@@ -21,6 +21,7 @@ from vips.comparison.rows import (
     score_rows,
     signal_rows,
 )
+from vips.comparison.text import AWARE
 from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import NO_DIVERGENCE, Part
@@ -108,8 +109,8 @@ def compare(
     aware = _noise_aware_pairs(private, baseline, order, notes)
     aware_movements = tuple(Movement(*pair) for pair in aware)
     if aware:
-        aware_divergences = {f"{ours.name}, noise-aware": _divergences(ours, theirs) for ours, theirs in aware}
-        rows += posterior_rows(aware, aware_divergences, aware_movements, sources, ", noise-aware")
+        aware_divergences = {f"{ours.name}{AWARE}": _divergences(ours, theirs) for ours, theirs in aware}
+        rows += posterior_rows(aware, aware_divergences, aware_movements, sources, AWARE)
         divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
     rows += signal_rows(private, baseline, sources)
     if X_test is not None:
@@ -131,6 +132,7 @@ def compare(
         model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
         divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
         privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes), aware_movements=aware_movements,
+        clip_biases=(private.clip_biases(), baseline.clip_biases()),
     )  # fmt: skip
 
 

@@ -8,14 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._files import text_or_file
 from vips._html import html_table
 from vips._printable import printable
 from vips.comparison.alignment import Alignment
+from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest
 from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
 from vips.expfam.divergences import bound_from_kl
 from vips.privacy import PrivacyReport
+from vips.privacy.certificate.declared import Declared
+from vips.privacy.certificate.totals import check_ledger
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
@@ -114,6 +119,8 @@ class Comparison:
     notes : tuple of str
     aware_movements : tuple of Movement
         As ``movements``, for the private fit's noise-aware posterior; empty without one.
+    clip_biases : (bool, bool)
+        Whether clipping may have biased the parameters of the private fit, and of the baseline.
     """
 
     model: str
@@ -129,6 +136,7 @@ class Comparison:
     privacy: tuple[PrivacyReport, PrivacyReport]
     notes: tuple[str, ...] = ()
     aware_movements: tuple[Movement, ...] = ()
+    clip_biases: tuple[bool, bool] = (False, False)
 
     def __getitem__(self, quantity: str) -> Row:
         """The row of a quantity."""
@@ -202,6 +210,18 @@ class Comparison:
                 columns[field.name] = values
         return pandas.DataFrame(columns)
 
+    def to_json(self, path: str | os.PathLike | None = None) -> str | None:
+        """All rows, all parameters and both privacy statements as JSON: text, or a file if ``path`` is given.
+
+        Numbers that do not exist, or are infinite, are null. The text is exactly as private as the comparison.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An existing file is replaced when the new one is complete.
+        """
+        return text_or_file(plain_values(self), path)
+
     def plot(self, n: int = 30, ax=None):
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
 
@@ -224,11 +244,24 @@ class Comparison:
 
         return plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
 
-    def to_html(self, path: str | os.PathLike, *, curve: UtilityCurve | None = None) -> None:
+    def to_html(
+        self,
+        path: str | os.PathLike,
+        *,
+        curve: UtilityCurve | None = None,
+        ledger: PrivacyLedger | None = None,
+        dataset: str = "",
+        purpose: str = "",
+        responsible: str = "",
+        chosen_by: str = "",
+        reason: str = "",
+    ) -> None:
         """Write a report for somebody who has to judge the fit: one HTML file that needs no network.
 
-        What was fitted, the privacy statements and what ε means in plain words, ε against δ, all rows, both posteriors side by
-        side. Every number states its source, and the report begins by stating whether any number is not protected.
+        Its first page is the certificate of the private fit (:meth:`vips.PrivacyReport.to_html`), with the joint ε of all fits
+        that the report shows. Then: what was fitted, the privacy statements and what ε means in plain words, ε against δ, all
+        rows, both posteriors side by side. Every number states its source, and the report begins by stating whether any number
+        is not protected.
 
         Parameters
         ----------
@@ -236,13 +269,17 @@ class Comparison:
             An existing file is replaced when the new one is complete.
         curve : UtilityCurve, optional
             From :func:`vips.privacy_utility_curve`: adds scores at other ε.
+        ledger : PrivacyLedger, optional
+            The ledger of the data set: adds its total.
+        dataset, purpose, responsible, chosen_by, reason : str
+            For the first page; see :meth:`vips.PrivacyReport.to_html`.
 
         Raises
         ------
         ImportError
             Without matplotlib or Jinja2.
         TypeError
-            If ``curve`` is something else.
+            If ``curve``, ``ledger`` or a text is something else.
         OSError
             If the file cannot be written; an existing file is then unchanged.
 
@@ -252,6 +289,10 @@ class Comparison:
         """
         if curve is not None and not isinstance(curve, UtilityCurve):
             raise TypeError(f"`curve` must be a result of privacy_utility_curve(...), got {type(curve).__name__}.")
+        check_ledger(ledger)
+        declared = Declared(
+            dataset=dataset, purpose=purpose, responsible=responsible, chosen_by=chosen_by, reason=reason
+        )
         try:
             import jinja2  # noqa: F401
             import matplotlib  # noqa: F401
@@ -261,7 +302,7 @@ class Comparison:
             ) from error
         from vips.comparison.report import write_report
 
-        write_report(self, path, curve)
+        write_report(self, path, curve, declared, ledger)
 
     @cached_property
     def largest_shift(self) -> float:

@@ -13,7 +13,7 @@ from vips._html import html_table
 from vips._printable import printable
 from vips.comparison.plot import PLAIN_TEXT
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import current_ledger
 
 __all__ = ["UtilityCurve", "privacy_utility_curve"]
@@ -36,6 +36,8 @@ class UtilityCurve:
         Scores of non-private fits; None unless scores are private.
     source : str
         Source of the scores, which decides whether they may be shown.
+    reports : tuple of PrivacyReport
+        Privacy statements of all fits, in the order of their scores, those without noise last; empty in a curve made by hand.
     """
 
     epsilons: tuple[float, ...]
@@ -43,6 +45,7 @@ class UtilityCurve:
     scores: np.ndarray
     baseline: np.ndarray | None
     source: str
+    reports: tuple[PrivacyReport, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"Scores at δ = {self.delta:g} ({printable(self.source)})"]
@@ -163,12 +166,14 @@ def privacy_utility_curve(
         plan = model.privacy
         plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))
     jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
-    scores = np.reshape(Parallel(n_jobs=n_jobs)(jobs), (len(plans), n_repeats))
+    all_scores, reports = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
+    scores = np.reshape(all_scores, (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
     # as ``PrivacyReport.has_guarantee``: seeded noise can be subtracted again, and errors may depend on records
     has_guarantee = model.privacy.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
-    return UtilityCurve(tuple(float(e) for e in epsilons), float(delta), scores[: len(epsilons)], baseline, source)
+    epsilons, scores = tuple(float(e) for e in epsilons), scores[: len(epsilons)]
+    return UtilityCurve(epsilons, float(delta), scores, baseline, source, reports)
 
 
 def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
@@ -179,14 +184,16 @@ def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
     return replace(calibrated, sent_from=plan.sent_from)
 
 
-def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> float:
+def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> tuple[float, PrivacyReport]:
     fitted = clone(model)
     fitted.privacy = plan
     fitted.fit(X) if y is None else fitted.fit(X, y)
     test, labels = tested
     if score is not None:
-        return float(score(fitted, test, labels))
-    return float(fitted.score(test) if labels is None else fitted.score(test, labels))
+        found = score(fitted, test, labels)
+    else:
+        found = fitted.score(test) if labels is None else fitted.score(test, labels)
+    return float(found), fitted.privacy_
 
 
 def _spread(scores: np.ndarray) -> str:

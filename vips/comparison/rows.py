@@ -12,6 +12,7 @@ from vips.comparison.bootstrap import bootstrap
 from vips.comparison.comparison import Row
 from vips.comparison.movement import Movement
 from vips.comparison.sources import PRIVATE, X_TEST, combined, source_of
+from vips.comparison.text import AWARE
 
 __all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior_rows", "score_rows", "signal_rows"]
 
@@ -109,7 +110,7 @@ def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, setti
     if ours:
         baseline_aware = baseline.privacy_.plan.is_private and hasattr(baseline, "noise_aware_posterior_")
         theirs = baseline.held_out_scores(X, y, noise_aware=True) if baseline_aware else theirs
-        pairs += [(", noise-aware", pair) for pair in zip(ours, theirs, strict=True)]
+        pairs += [(AWARE, pair) for pair in zip(ours, theirs, strict=True)]
     rows = []
     for suffix, (ours, other) in pairs:
         (a, private_interval), (b, baseline_interval), (difference, difference_interval) = bootstrap(

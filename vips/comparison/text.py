@@ -12,8 +12,9 @@ from vips.comparison.sources import PRIVATE, X_TEST
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison, Row
 
-__all__ = ["HEADS", "notes", "paragraph", "table", "table_cells"]
+__all__ = ["AWARE", "HEADS", "notes", "paragraph", "table", "table_cells"]
 
+AWARE = ", noise-aware"  # at the end of quantities of a noise-aware posterior
 HEADS = "", "private", "baseline", "value", "computed from"
 
 
@@ -33,7 +34,11 @@ def paragraph(comparison: Comparison) -> str:
             f"{largest.private:.3g}, by {abs(largest.standardized):.2g} pooled posterior standard deviations."
         )
     says += [_score(row, comparison.level) for row in comparison.rows if _is_score(row)]
-    says += [_share(row) for row in comparison.rows if row.quantity.startswith("share of ")]
+    says += [
+        _share(row)
+        for row in comparison.rows
+        if " in the shift of " in row.quantity and row.quantity.startswith("share")
+    ]
     says.append(_provenance(comparison.rows))
     return printable(" ".join(says))
 
@@ -59,7 +64,7 @@ def table_cells(row: Row) -> tuple[str, ...]:
 
 
 def _is_score(row: Row) -> bool:
-    return X_TEST in row.private_source and not row.quantity.endswith(", noise-aware")
+    return X_TEST in row.private_source and not row.quantity.endswith(AWARE)
 
 
 def _score(row: Row, level: float) -> str:

@@ -20,11 +20,12 @@ import numpy as np
 from scipy.special import betaincinv, gammaln, psi
 
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["Dirichlet"]
 
 
-class Dirichlet:
+class Dirichlet(Headline):
     """Independent Dirichlet distributions over the last axis.
 
     Parameters

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["Draws"]
 
 
-class Draws:
+class Draws(Headline):
     """Distribution of an array, given by independent draws of it.
 
     Parameters

@@ -19,11 +19,12 @@ import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["Gamma"]
 
 
-class Gamma:
+class Gamma(Headline):
     """Independent Gamma distributions.
 
     Parameters

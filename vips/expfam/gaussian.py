@@ -24,13 +24,14 @@ from scipy.special import ndtri
 
 from vips._compute import blas
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["DiagonalGaussian", "Gaussian"]
 
 _LOG_2PI = np.log(2.0 * np.pi)
 
 
-class _AnyGaussian(ABC):
+class _AnyGaussian(Headline, ABC):
     """Base class: everything that needs only μ, the marginals, log|Λ| and Λ times a vector."""
 
     mean: np.ndarray
@@ -125,6 +126,8 @@ class Gaussian(_AnyGaussian):
     -----
     The precision is factorised once, at construction; the covariance is computed at its first use.
     """
+
+    _shown = ("mean",)  # the covariance of many parameters is costly
 
     def __init__(self, mean: np.ndarray, precision: np.ndarray) -> None:
         self.mean, self.precision, self.factor = _checked(mean, precision, "precision")

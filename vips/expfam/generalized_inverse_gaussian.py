@@ -24,11 +24,12 @@ import numpy as np
 from scipy.special import k0e, k1e
 
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["GeneralizedInverseGaussian"]
 
 
-class GeneralizedInverseGaussian:
+class GeneralizedInverseGaussian(Headline):
     """Independent distributions GIG(0, a, b).
 
     Parameters
@@ -41,6 +42,8 @@ class GeneralizedInverseGaussian:
     ValueError
         If an entry is not positive and finite.
     """
+
+    _shown = ("mean",)
 
     def __init__(self, rate: np.ndarray | float, inverse_rate: np.ndarray | float) -> None:
         rate, inverse_rate = (np.array(a, dtype=np.float64) for a in np.broadcast_arrays(rate, inverse_rate))

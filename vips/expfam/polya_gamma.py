@@ -20,6 +20,8 @@ import math
 
 import numpy as np
 
+from vips.expfam._headline import Headline
+
 __all__ = ["PolyaGamma", "polya_gamma_mean"]
 
 _LARGEST_DEVROYE = 30  # the cost of Devroye's method grows with b; the cost of the series does not
@@ -42,7 +44,7 @@ def polya_gamma_mean(tilt: np.ndarray | float, shape: np.ndarray | float = 1.0) 
     return shape * np.where(near, series, 0.5 * np.tanh(0.5 * safe) / safe)
 
 
-class PolyaGamma:
+class PolyaGamma(Headline):
     """Independent Pólya-Gamma distributions.
 
     Parameters

@@ -11,11 +11,12 @@ import numpy as np
 from scipy.special import betaincinv
 
 from vips._validation import check_level
+from vips.expfam._headline import Headline
 
 __all__ = ["ScaledDirichlet"]
 
 
-class ScaledDirichlet:
+class ScaledDirichlet(Headline):
     """Distributions over the last axis.
 
     Parameters

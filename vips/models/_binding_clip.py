@@ -13,18 +13,19 @@ __all__ = ["warn_of_binding_clip"]
 
 
 def warn_of_binding_clip(model: ConjugateExponentialModel) -> None:
-    """Warn that intervals may miss the truth if the fit's clip norm, a public number, is below the largest norm of a record."""
+    """Warn that intervals may miss the truth if clipping may have biased the parameters."""
+    if not model.clip_biases():
+        return
     plan, remedy = model.privacy_.plan, "clip_norm=model.max_norm()"
     n_rows, largest = 1, model.max_norm()
     if is_group(model.privacy_.unit):
         n_rows = plan.max_rows_per_group or math.inf
         remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"
-    if plan.clip_norm < n_rows * largest * (1.0 - 1e-9):
-        bound = "which may have any number of rows" if n_rows == math.inf else f"{n_rows * largest:.3g}"
-        warnings.warn(
-            f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {bound}: clipping biases the "
-            "parameters, and intervals of the noise-aware posterior need not hold. To interpret parameters, "
-            f"fit with PrivacyPlan(..., {remedy}).",
-            PrivacyWarning,
-            stacklevel=4,
-        )
+    bound = "which may have any number of rows" if n_rows == math.inf else f"{n_rows * largest:.3g}"
+    warnings.warn(
+        f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {bound}: clipping biases the "
+        "parameters, and intervals of the noise-aware posterior need not hold. To interpret parameters, "
+        f"fit with PrivacyPlan(..., {remedy}).",
+        PrivacyWarning,
+        stacklevel=4,
+    )

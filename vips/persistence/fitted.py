@@ -12,6 +12,7 @@ from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport
+from vips.privacy.report_fields import saved_fields
 from vips.statistics import NoisyTotals
 
 __all__ = ["load_model", "save_model"]
@@ -31,7 +32,7 @@ def save_model(model, path: str | os.PathLike) -> None:
         "class": type(model).__name__,
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
         "learnt": {name: encode(value) for name, value in learnt.items()},
-        "report": None if report is None else report.to_json(),
+        "report": None if report is None else saved_fields(report),
         "noise_std": None if totals is None else totals.noise_std,
     }
     arrays = posterior_arrays(posterior)

@@ -6,18 +6,23 @@ section 5.3) ask a claim of differential privacy to state.
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import platform
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
 
+from vips._files import text_or_file
 from vips._html import html_table
 from vips._printable import printable
-from vips.privacy.ledger.ledger import check_that_it_was_charged
+from vips.privacy.certificate.declared import Declared
+from vips.privacy.certificate.totals import check_ledger
+from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.report_fields import checked_fields, plan_fields
+from vips.privacy.report_fields import checked_fields, saved_fields
 from vips.privacy.units import is_group
 
 __all__ = ["NOT_COVERED_OF_PERSONS", "PrivacyReport"]
@@ -147,8 +152,78 @@ class PrivacyReport:
             "versions": dict(self.versions),
         }
 
-    def to_json(self) -> dict:
-        """Everything that :meth:`from_json` needs to restore the report.
+    def to_html(
+        self,
+        path: str | os.PathLike,
+        *,
+        ledger: PrivacyLedger | None = None,
+        dataset: str = "",
+        purpose: str = "",
+        model: str = "",
+        responsible: str = "",
+        chosen_by: str = "",
+        reason: str = "",
+    ) -> None:
+        """Write the certificate of the fit: one page for a data-protection officer, as one HTML file that needs no network.
+
+        What ε and δ mean for an attacker, what all fits of the data set cost together, what is not covered, a place for a
+        signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
+
+        Parameters
+        ----------
+        path : str or path
+            An existing file is replaced when the new one is complete.
+        ledger : PrivacyLedger, optional
+            The ledger of the data set: adds its total, and whether it counts this fit.
+        dataset : str
+            Name of the data set. Empty: as the ledger names it.
+        purpose : str
+            What the data are processed for.
+        model : str
+            What was fitted.
+        responsible : str
+            Who is responsible for the processing.
+        chosen_by, reason : str
+            Who chose ε and δ, and why these. Whatever is empty becomes a line to be filled in by hand.
+
+        Raises
+        ------
+        ImportError
+            Without Jinja2.
+        TypeError
+            If ``ledger`` or a text is something else.
+        OSError
+            If the file cannot be written; an existing file is then unchanged.
+
+        Examples
+        --------
+        >>> import tempfile, numpy as np
+        >>> from vips import DirichletMultinomial, PrivacyPlan
+        >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+        >>> fitted = DirichletMultinomial(privacy=plan).fit(np.eye(3))
+        >>> fitted.privacy_.to_html(tempfile.mkdtemp() + "/certificate.html", dataset="votes 2024", purpose="turnout")
+        """
+        declared = Declared(
+            dataset=dataset, purpose=purpose, model=model, responsible=responsible, chosen_by=chosen_by, reason=reason
+        )
+        check_ledger(ledger)
+        try:
+            import jinja2  # noqa: F401
+        except ImportError as error:
+            raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
+        from vips.privacy.certificate.write import write_certificate
+
+        write_certificate(self, path, declared, ledger)
+
+    def to_json(self, path: str | os.PathLike | None = None) -> str | None:
+        """Everything that :meth:`from_json` needs to restore the report, as text, or as a file if ``path`` is given.
+
+        The clip norm of a fit without noise is ``Infinity`` there, which Python reads; :meth:`to_dict` has no such numbers.
+
+        Parameters
+        ----------
+        path : str or path, optional
+            An existing file is replaced when the new one is complete.
 
         Raises
         ------
@@ -156,24 +231,31 @@ class PrivacyReport:
             If the plan is of a subclass, which :meth:`from_json` could not restore.
         ValueError
             If a field is not what :meth:`from_json` reads.
+
+        Examples
+        --------
+        >>> plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
+        >>> report = PrivacyReport(plan=plan, unit="one letter", released=("totals",))
+        >>> PrivacyReport.from_json(report.to_json()) == report
+        True
         """
-        if type(self.plan) is not PrivacyPlan:
-            raise TypeError(
-                f"A {type(self.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back."
-            )
-        values = {f.name: getattr(self, f.name) for f in fields(self)} | {"plan": plan_fields(self.plan)}
-        checked_fields(values)
-        return values
+        return text_or_file(saved_fields(self), path)
 
     @classmethod
-    def from_json(cls, values: dict) -> PrivacyReport:
-        """Inverse of :meth:`to_json`, for the parsed JSON of a file from anywhere.
+    def from_json(cls, values: str | dict) -> PrivacyReport:
+        """Inverse of :meth:`to_json`, for text from anywhere, or for the parsed text.
 
         Raises
         ------
         ValueError
-            If a field is missing, unknown, of the wrong type, too long, or out of range; the message names it.
+            If the text is not JSON, or a field is missing, unknown, of the wrong type, too long, or out of range; the message
+            names it.
         """
+        if isinstance(values, str):
+            try:
+                values = json.loads(values)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"A privacy report must be JSON: {error}") from error
         return cls(**checked_fields(values))
 
     def __setstate__(self, state: dict) -> None:

@@ -9,7 +9,7 @@ from types import NoneType
 
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["checked_fields", "plan_fields"]
+__all__ = ["checked_fields", "plan_fields", "saved_fields"]
 
 LONGEST_TEXT, LONGEST_LIST = 100_000, 10_000  # characters, items
 LARGEST_INTEGER = 2**53  # larger ones are not exact as floats
@@ -28,6 +28,23 @@ _TYPES: dict[str, tuple[type, ...]] = {
 def plan_fields(plan: PrivacyPlan) -> dict:
     """The fields by which plans are compared."""
     return {name: getattr(plan, name) for name in _annotations()}
+
+
+def saved_fields(report) -> dict:
+    """The fields of a report, ready for JSON; inverse of :func:`checked_fields`.
+
+    Raises
+    ------
+    TypeError
+        If the plan is of a subclass, which could not be restored.
+    ValueError
+        If a field is not what :func:`checked_fields` reads.
+    """
+    if type(report.plan) is not PrivacyPlan:
+        raise TypeError(f"A {type(report.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back.")
+    values = {each.name: getattr(report, each.name) for each in fields(report)} | {"plan": plan_fields(report.plan)}
+    checked_fields(values)
+    return values
 
 
 def checked_fields(values: object) -> dict:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-__all__ = ["is_group", "unit_of_group"]
+import re
+
+__all__ = ["is_group", "noun_of", "unit_of_group"]
 
 _OF_GROUP = "all rows of one "
+_ENDING = re.compile(
+    r"([\s_.-]+(id|ids|key|number|nr)|(?<=[a-z])I[Dd]s?)$"
+)  # of patient_id, "patient number", patientID
+_NO_NAMES = ("", "group", "groups", "id")
 
 
 def unit_of_group(name: str) -> str:
@@ -15,3 +21,18 @@ def unit_of_group(name: str) -> str:
 def is_group(unit: str | None) -> bool:
     """Whether a unit is that of a fit with groups."""
     return unit is not None and unit.startswith(_OF_GROUP)
+
+
+def noun_of(unit: str) -> str:
+    """One record in a word: "record", or what the ids of a fit with groups are of.
+
+    Examples
+    --------
+    >>> noun_of(unit_of_group("patient_id")), noun_of(unit_of_group("group")), noun_of("one document")
+    ('patient', 'person', 'record')
+    """
+    if not is_group(unit):
+        return "record"
+    name = unit.removeprefix(_OF_GROUP)
+    name = re.sub(r"[\s_]+", " ", _ENDING.sub("", name)).strip()
+    return "person" if name.lower() in _NO_NAMES else name

@@ -1,14 +1,12 @@
 """A comparison as one HTML file for somebody who has to judge it; needs no network and no library, readable without its script.
 
 page.py        the sections, the policy of the page, and the file
-engine.py      Jinja2: escapes all strings
+engine.py      the templates, with those of the certificate, which is the first page
 templates/     all HTML, a file for each section
-statement.py   the privacy statement, and what ε means
-numbers.py     the rows of the comparison, and the curve of scores
+numbers.py     the rows of the comparison, ε against δ, and the curve of scores
 posteriors.py  both posteriors side by side: marginals, topics, images of weights
 charts.py      figures as SVG that take their colours from the page
 densities.py   curves of marginals
-text.py        numbers in words, and cells of tables
 """
 
 from vips.comparison.report.page import write_report

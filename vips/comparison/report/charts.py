@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imsave
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from vips._pages.engine import own_markup
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.report.densities import curve, is_positive
-from vips.comparison.report.engine import own_markup
 from vips.expfam.divergences import Family
 
 __all__ = ["draw_epsilon", "draw_marginals", "draw_utility", "image"]

@@ -1,56 +1,27 @@
-"""The template engine. It escapes every string that enters a template, unless ``own_markup`` made it.
-
-That function is called for figures that Matplotlib drew from numbers alone (charts.py), and for the page's script and style
-(page.py). Nothing else in the package turns a string into markup; a test checks this.
-"""
+"""The templates of the report, with those of the certificate."""
 
 from __future__ import annotations
 
 from functools import cache
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from jinja2 import Environment
 
-from vips._printable import printable
+from vips._pages.engine import environment
 from vips.comparison.curve import PUBLIC
-from vips.comparison.report.text import at_most, number
 from vips.comparison.sources import RELEASED
+from vips.privacy import certificate
 
-__all__ = ["own_markup", "render"]
+__all__ = ["render", "templates"]
 
 
 def render(template: str, **values: object) -> str:
-    """Render a template of the folder ``templates``.
-
-    Raises
-    ------
-    jinja2.UndefinedError
-        If the template uses a name that is not among ``values``.
-    """
-    return _environment().get_template(template).render(values)
-
-
-def own_markup(text: str) -> Markup:
-    """Markup that templates insert unescaped. It must not hold anything from outside."""
-    return Markup(text)
-
-
-def _without_control(value: object) -> object:
-    """Strings with control characters (except line ends) as escapes; other values unchanged."""
-    return "\n".join(printable(line) for line in value.split("\n")) if type(value) is str else value
+    """Render a template of the folder ``templates``."""
+    return templates().get_template(template).render(values)
 
 
 @cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__, "templates"),
-        autoescape=True,
-        finalize=_without_control,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-    environment.filters |= {"number": number, "at_most": at_most}
-    environment.tests["protected"] = lambda source: source in (RELEASED, PUBLIC)
-    return environment
+def templates() -> Environment:
+    """The engine, which also knows whether a source is protected."""
+    made = environment(__package__, certificate.__name__)
+    made.tests["protected"] = lambda source: source in (RELEASED, PUBLIC)
+    return made

@@ -1,23 +1,27 @@
-"""Values for ``numbers.html`` and ``utility.html``: the rows of a comparison, and the curve of scores against ε."""
+"""Values for ``numbers.html``, ``curve.html`` and ``utility.html``: rows of a comparison, ε against δ, scores against ε."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips._pages.text import Cell, number
 from vips.comparison.curve import UtilityCurve
-from vips.comparison.report.charts import draw_utility
-from vips.comparison.report.text import Cell, number
+from vips.comparison.report.charts import draw_epsilon, draw_utility
+from vips.comparison.text import AWARE
+from vips.privacy import PrivacyReport
+from vips.privacy.certificate.statement import DELTAS, IN_TABLE
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
 
-__all__ = ["summary_view", "utility_view"]
+__all__ = ["curve_view", "summary_view", "utility_view"]
 
 
 def summary_view(comparison: Comparison) -> dict:
-    """All rows: each number with its interval and its source."""
+    """All rows: each number with its interval and its source; those of a noise-aware posterior first."""
     rows = [
         (
             row.quantity,
@@ -27,9 +31,33 @@ def summary_view(comparison: Comparison) -> dict:
                 Cell(row.value, row.source, row.interval),
             ],
         )
-        for row in comparison.rows
+        for row in sorted(comparison.rows, key=lambda row: not row.quantity.endswith(AWARE))
     ]
     return {"rows": rows, "level": f"{100.0 * comparison.level:g}"}
+
+
+def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
+    """ε at other δ, as a chart and a table, for the fits with a guarantee; None if there are none."""
+    lines, marks = {}, []
+    for kind, report in zip(("private", "baseline"), reports, strict=True):
+        if not report.has_guarantee:
+            continue
+        lines[kind] = [report.epsilon(float(delta)) for delta in DELTAS]
+        if report.plan.report_delta is not None:
+            marks.append((kind, report.plan.report_delta, report.epsilon()))
+    if not lines:
+        return None
+    ends = "; ".join(
+        f"{kind}: from {number(own[0])} at {DELTAS[0]:g} down to {number(own[-1])} at {DELTAS[-1]:g}"
+        for kind, own in lines.items()
+    )
+    described = f"Line chart of ε against δ. {ends}. All numbers are in the table below."
+    labels = {"private": "ε of the private fit", "baseline": "ε of the baseline"}
+    return {
+        "chart": draw_epsilon(lines, DELTAS, marks, described),
+        "heads": [labels[kind] for kind in lines],
+        "rows": [(f"{DELTAS[i]:.0e}", [own[i] for own in lines.values()]) for i in range(0, len(DELTAS), IN_TABLE)],
+    }
 
 
 def utility_view(utility: UtilityCurve | None) -> dict | None:

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import os
-from datetime import UTC, datetime
-from importlib import resources
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from vips._files import whole_file
+from vips._pages.page import write_page
 from vips.comparison.curve import NO_GUARANTEE, UtilityCurve
 from vips.comparison.curve import PRIVATE as PRIVATE_SCORES
 from vips.comparison.curve import PUBLIC as PUBLIC_SCORES
-from vips.comparison.report.engine import own_markup, render
-from vips.comparison.report.numbers import summary_view, utility_view
+from vips.comparison.report.engine import templates
+from vips.comparison.report.numbers import curve_view, summary_view, utility_view
 from vips.comparison.report.posteriors import marginals_view, movers_view, topics_view, weights_view
-from vips.comparison.report.statement import curve_view, meaning_view, statement_view
 from vips.comparison.sources import PRIVATE, RELEASED, X_TEST, combined
 from vips.comparison.text import paragraph
+from vips.privacy import certificate
+from vips.privacy.certificate.cover import cover_view
+from vips.privacy.certificate.declared import Declared
+from vips.privacy.certificate.statement import meaning_view, technical_view
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
+    from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["write_report"]
 
+_PARTS = [(certificate.__name__, "certificate.css"), (__package__, "report.css"), (__package__, "report.js")]
 _MEANS = {
     RELEASED: "computed only from what private fits released: as private as these fits.",
     X_TEST: "also computed from test records, which are not protected.",
@@ -52,35 +54,43 @@ class _Section(NamedTuple):
     view: dict
 
 
-def write_report(comparison: Comparison, path: str | os.PathLike, utility: UtilityCurve | None = None) -> None:
+def write_report(
+    comparison: Comparison,
+    path: str | os.PathLike,
+    utility: UtilityCurve | None = None,
+    declared: Declared | None = None,
+    ledger: PrivacyLedger | None = None,
+) -> None:
     """Write the report, whole or not at all."""
-    page = _page(comparison, utility).encode("utf-8", errors="replace")  # a name may hold an unpaired surrogate
-    with whole_file(path) as file:
-        file.write(page)
-
-
-def _page(comparison: Comparison, utility: UtilityCurve | None) -> str:
-    script, style = (
-        resources.files(__package__).joinpath(f"report.{kind}").read_text("utf-8") for kind in ("js", "css")
-    )
-    return render(
+    write_page(
+        path,
+        templates(),
         "page.html",
-        policy=_policy(script, style),
+        _PARTS,
         title=f"Privacy report: {comparison.model}",
         private=comparison.private[:1].upper() + comparison.private[1:],
         baseline=comparison.baseline,
+        cover=_cover(comparison, utility, declared or Declared(), ledger),
         notice=_notice(comparison, utility),
         sections=_sections(comparison, utility),
-        today=datetime.now(UTC).date().isoformat(),
-        style=own_markup(style),
-        script=own_markup(script),
     )
+
+
+def _cover(
+    comparison: Comparison, utility: UtilityCurve | None, declared: Declared, ledger: PrivacyLedger | None
+) -> dict:
+    """The first page, which adds up all fits that the report shows."""
+    ours, theirs = comparison.privacy
+    others = [theirs, *(() if utility is None else utility.reports)]
+    n_unknown = 0 if utility is None or utility.reports else utility.scores.size
+    declared = replace(declared, model=declared.model or f"{comparison.model}. {comparison.summary}")
+    return cover_view(ours, declared, ledger, others, n_unknown)
 
 
 def _sections(comparison: Comparison, utility: UtilityCurve | None) -> list[_Section]:
     """The sections that exist for this comparison."""
     ours, theirs = comparison.privacy
-    promised = {"private": statement_view(ours), "baseline": statement_view(theirs)}
+    promised = {"private": technical_view(ours), "baseline": technical_view(theirs)}
     views = [
         ("fitted", "What was fitted", _fitted(comparison)),
         ("statement", "Privacy statement", promised),
@@ -120,37 +130,21 @@ def _notice(comparison: Comparison, utility: UtilityCurve | None) -> dict:
     sources = {part for label in labels for part in label.split("; ")}
     if sources <= {RELEASED, PUBLIC_SCORES, ""}:  # an unknown label, of a curve made by hand, counts as not protected
         kind, heading = "fine", "All numbers in this report were computed from released values"
-        advice = "They are as private as the fits that released them: see the privacy statement."
+        advice = "The numbers are as private as the fits that released them: see the privacy statement."
     else:
         kind, heading = "warning", "This report holds numbers that are not protected"
-        advice = "Protect it as you protect the records. Each number is marked with its source:"
+        advice = "Protect the file as you protect the records. Each number is marked with its source:"
     return {
         "kind": kind,
         "heading": heading,
         "advice": advice,
         "meanings": [(label, meaning) for label, meaning in _MEANS.items() if label in sources],
         "has_guarantee": comparison.privacy[0].has_guarantee,
+        "clips": [
+            {"fit": fit, "norm": report.plan.clip_norm}
+            for fit, report, biases in zip(
+                ("the private fit", "the baseline"), comparison.privacy, comparison.clip_biases, strict=True
+            )
+            if biases
+        ],
     }
-
-
-def _policy(script: str, style: str) -> str:
-    """The content security policy: no network, and no script or style sheet but ours, even if a name smuggled one in.
-
-    Figures set colours in ``style`` attributes, which are allowed. Browsers that do not know the two directives for styles
-    use ``style-src``.
-    """
-    return "; ".join([
-        "default-src 'none'",
-        f"script-src '{_hash(script)}'",
-        "style-src 'unsafe-inline'",
-        f"style-src-elem '{_hash(style)}'",
-        "style-src-attr 'unsafe-inline'",
-        "img-src data:",
-        "base-uri 'none'",
-        "form-action 'none'",
-    ])  # fmt: skip
-
-
-def _hash(text: str) -> str:
-    digest = hashlib.sha256(text.encode("utf-8")).digest()
-    return f"sha256-{base64.b64encode(digest).decode('ascii')}"

@@ -6,14 +6,15 @@ Each function returns the values for the section's template, or None if the mode
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips._pages.text import Cell, number
 from vips.comparison.movement import Movement, largest
 from vips.comparison.report.charts import draw_marginals, image
 from vips.comparison.report.densities import with_moments
-from vips.comparison.report.text import Cell, number
 from vips.comparison.sources import PRIVATE, RELEASED
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _N_MARGINALS, _N_MOVERS, _N_WORDS, _N_UNITS = 12, 50, 10, 40
 
 
 def movers_view(comparison: Comparison) -> dict:
-    """A table of the parameters that moved most."""
+    """Tables of the parameters that moved most: first those of the noise-aware posterior, if there is one."""
     movers = comparison.movers(_N_MOVERS)
     rows = [
         (
@@ -40,17 +41,20 @@ def movers_view(comparison: Comparison) -> dict:
         )
         for mover in movers
     ]  # fmt: skip
-    n_all = sum(len(movement.difference) for movement in comparison.movements)
-    are_all = n_all == len(movers)
-    which = f"All {n_all} parameters" if are_all else f"The {len(movers)} of {n_all:,} parameters that moved most"
-    return _sources(comparison) | {"rows": rows, "which": which}
+    tables = [{"key": "movers-table", "rows": rows, "which": _which(rows, comparison.movements), "heading": ""}]
+    if comparison.aware_movements:
+        tables[0]["heading"] = "The posterior that takes noisy totals at face value"
+        tables.insert(0, _aware_movers(comparison.aware_movements))
+    return _sources(comparison) | {"tables": tables}
 
 
 def marginals_view(comparison: Comparison) -> dict:
-    """Overlaid marginals of the parameters that moved most."""
+    """Overlaid marginals of the parameters that moved most, in the noise-aware posterior if there is one."""
+    shown = comparison.aware_movements or comparison.movements
+    by_name = {movement.private.name: movement for movement in comparison.movements}
     figures = [
-        _marginal(comparison, movement, index, place)
-        for place, (movement, index) in enumerate(largest(comparison.movements, _N_MARGINALS))
+        _marginal(comparison, by_name[movement.private.name], index, place)
+        for place, (movement, index) in enumerate(largest(shown, _N_MARGINALS))
     ]
     return _sources(comparison) | {"figures": figures, "has_aware": bool(comparison.aware_movements)}
 
@@ -101,6 +105,24 @@ def weights_view(comparison: Comparison) -> dict | None:
     return _sources(comparison) | {"units": units, "which": which, "side": side, "largest": largest}
 
 
+def _aware_movers(movements: Sequence[Movement]) -> dict:
+    """The table of the noise-aware posterior, without distances: its distributions need not have any in closed form."""
+    rows = []
+    for movement, index in largest(movements, _N_MOVERS):
+        (mean, other), (std, other_std) = movement.means, movement.stds
+        values = (mean, std, other, other_std, movement.difference, movement.standardized)
+        rows.append((movement.name(index), [Cell(float(each[index])) for each in values]))
+    heading = "The noise-aware posterior of the private fit"
+    return {"key": "aware-movers-table", "rows": rows, "which": _which(rows, movements), "heading": heading}
+
+
+def _which(rows: Sequence, movements: Sequence[Movement]) -> str:
+    n_all = sum(len(movement.difference) for movement in movements)
+    if n_all == len(rows):
+        return f"All {n_all} parameters"
+    return f"The {len(rows)} of {n_all:,} parameters that moved most"
+
+
 def _marginal(comparison: Comparison, movement: Movement, index: int, place: int) -> dict:
     """One figure: curves of both fits, and of the noise-aware posterior if there is one."""
     (mean, other), (std, other_std) = (
@@ -114,9 +136,10 @@ def _marginal(comparison: Comparison, movement: Movement, index: int, place: int
     if aware is not None:
         described += f" Noise-aware: mean {number(aware[0])}, standard deviation {number(aware[1] ** 0.5)}."
     private, baseline = movement.marginals(np.array([index]))
+    shown = mean if aware is None else aware[0]
     third = None if aware is None else with_moments(private, *aware)
     chart = draw_marginals(private, baseline, third, described, f"marginal-{place}")
-    return {"chart": chart, "name": movement.name(index), "private": mean, "baseline": other}
+    return {"chart": chart, "name": movement.name(index), "private": shown, "baseline": other}
 
 
 def _sources(comparison: Comparison) -> dict[str, str]:

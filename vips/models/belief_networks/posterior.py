@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam._headline import extent
 from vips.models.belief_networks import kernels
 from vips.models.belief_networks.prior import BIAS_PRECISION, Shrinkage
 
 __all__ = ["NetworkPosterior", "packed_pairs"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkPosterior:
     """Independent posteriors of weights, biases and shrinkage scales.
 
@@ -48,6 +49,11 @@ class NetworkPosterior:
     step: int = 0
     plug_in: bool = False
     _spreads: dict = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        n_visible, n_hidden = np.shape(self.weights.mean)
+        size = f"{n_visible} visible and {n_hidden} hidden units after {self.step} steps"
+        return f"<NetworkPosterior of {size}: mean weights {extent(self.weights.mean)}>"
 
     def arrays(self, dtype: np.dtype) -> tuple[np.ndarray, ...]:
         """Means of w, c and b, variances of c, and the coupling, in the given dtype."""

@@ -327,6 +327,10 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Full batch."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
 
+    def clip_biases(self) -> bool:
+        """A weight that ignores the label does not bias coefficients."""
+        return self.influence == "clipped" and super().clip_biases()
+
     def posterior_parts(self, posterior) -> list[Part]:
         """Coefficients by name, and their prior precision if it is learnt."""
         if not (hasattr(posterior, "alpha_shape") and isinstance(posterior, Gaussian | DiagonalGaussian)):

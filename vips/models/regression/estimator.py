@@ -131,8 +131,7 @@ class PolyaGammaRegression(AugmentedRegression):
         if self.covariance == "diagonal" and self._n_coefficients() > _MOST_DENSE:
             raise NotImplementedError(f"The noise-aware posterior works with d × d matrices, up to d = {_MOST_DENSE}.")
         plan, posterior = self.privacy_.plan, self.posterior_
-        if self.influence == "clipped":
-            warn_of_binding_clip(self)
+        warn_of_binding_clip(self)
         ball, units, outputs = self._ball(), self._units(), range(self._n_outputs)
         noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate

@@ -1,26 +1,35 @@
-"""The promise to the people in the records: values for ``statement.html``, ``meaning.html`` and ``curve.html``."""
+"""The promise to the people in the records: values for ``technical.html``, ``meaning.html`` and ``deltas.html``."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from vips.comparison.report.charts import draw_epsilon
-from vips.comparison.report.text import number
-from vips.privacy import PrivacyReport
 from vips.privacy.meaning import belief_after, gaussian_success, hits, success
+from vips.privacy.plan import PrivacyPlan
+from vips.privacy.units import is_group, noun_of
 
-__all__ = ["curve_view", "meaning_view", "statement_view"]
+if TYPE_CHECKING:
+    from vips.privacy.report import PrivacyReport
 
-_DELTAS = np.logspace(-12, -2, 41)
-_IN_TABLE = 4  # every fourth of them
+__all__ = [
+    "DELTAS",
+    "IN_TABLE",
+    "delta_in_words",
+    "deltas_view",
+    "meaning_view",
+    "relation_in_words",
+    "technical_view",
+    "why_none",
+]
+
+DELTAS = np.logspace(-12, -2, 41)
+IN_TABLE = 4  # every fourth of them
 _BELIEFS = (0.01, 0.1, 0.5, 0.9)
 _RELATIONS = {
-    "add_or_remove": "add or remove one: a data set with the record and one without it look alike; the number of "
-    "records is protected, too",
-    "replace_one": "replace one: data sets that differ in the values of one record look alike; the number of records is "
-    "public",
+    "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; their number is protected, too",
+    "replace_one": "replace one: data sets that differ in the values of one {0} look alike; their number is public",
 }
 _INVALID = {
     "drop": "drop: a record that cannot be used is ignored, and this is not reported",
@@ -28,18 +37,18 @@ _INVALID = {
 }
 
 
-def statement_view(report: PrivacyReport) -> dict:
+def technical_view(report: PrivacyReport) -> dict:
     """All facts of a report; for a fit without noise one sentence."""
     if not report.plan.is_private:
         return {"sentence": str(report)}
     facts = report.to_dict()
     return facts | {
         "sentence": "",
-        "no_guarantee": _why_none(report),
+        "no_guarantee": why_none(report),
         "epsilon": report.epsilon() if report.has_guarantee and report.plan.report_delta is not None else None,
         "mu": facts["gdp_mu"],
-        "delta": _delta(facts["delta"]),
-        "relation": _RELATIONS[facts["relation"]],
+        "delta": delta_in_words(facts["delta"]),
+        "relation": relation_in_words(report),
         "on_invalid": _INVALID.get(facts["on_invalid"], facts["on_invalid"]),
         "released": [*facts["released"], "and everything computed from these alone"],
         "mechanism": _mechanism(facts),
@@ -56,7 +65,9 @@ def meaning_view(report: PrivacyReport) -> dict | None:
     added = report.plan.relation == "add_or_remove"
     return {
         "unit": report.unit,
-        "question": "was among the fitted records" if added else "had its actual values, or others",
+        "noun": noun_of(report.unit),
+        "of_persons": is_group(report.unit),
+        "question": "is in the data" if added else "has its actual values there, or others",
         "epsilon": epsilon,
         "delta": f"{delta:g}",
         "factor": _factor(epsilon),
@@ -68,42 +79,35 @@ def meaning_view(report: PrivacyReport) -> dict | None:
     }
 
 
-def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
-    """ε at other δ, as a chart and a table, for the fits with a guarantee; None if there are none."""
-    lines, marks = {}, []
-    for kind, report in zip(("private", "baseline"), reports, strict=True):
-        if not report.has_guarantee:
-            continue
-        lines[kind] = [report.epsilon(float(delta)) for delta in _DELTAS]
-        if report.plan.report_delta is not None:
-            marks.append((kind, report.plan.report_delta, report.epsilon()))
-    if not lines:
-        return None
-    ends = "; ".join(
-        f"{kind}: from {number(own[0])} at {_DELTAS[0]:g} down to {number(own[-1])} at {_DELTAS[-1]:g}"
-        for kind, own in lines.items()
-    )
-    described = f"Line chart of ε against δ. {ends}. All numbers are in the table below."
-    labels = {"private": "ε of the private fit", "baseline": "ε of the baseline"}
-    return {
-        "chart": draw_epsilon(lines, _DELTAS, marks, described),
-        "heads": [labels[kind] for kind in lines],
-        "rows": [(f"{_DELTAS[i]:.0e}", [own[i] for own in lines.values()]) for i in range(0, len(_DELTAS), _IN_TABLE)],
-    }
+def deltas_view(report: PrivacyReport) -> list[tuple[str, float]]:
+    """ε at some other δ; nothing without a guarantee."""
+    if not report.has_guarantee:
+        return []
+    return [(f"{delta:.0e}", report.epsilon(float(delta))) for delta in DELTAS[::IN_TABLE]]
 
 
-def _why_none(report: PrivacyReport) -> str:
+def why_none(report: PrivacyReport) -> str:
     """Why there is no guarantee; an empty string if there is one."""
     if report.has_guarantee:
         return ""
-    return (
-        "sampling and noise come from a seed" if report.plan.reproducible_noise else "errors depend on single records"
-    )
+    if not report.plan.is_private:
+        return "no noise was added"
+    if report.plan.reproducible_noise:
+        return "sampling and noise come from a seed"
+    if type(report.plan) is not PrivacyPlan:
+        return "the plan is of a class of its own, which may do anything with the records"
+    return "errors depend on single records"
 
 
-def _delta(delta: float | None) -> str:
+def relation_in_words(report: PrivacyReport) -> str:
+    """What two data sets that look alike differ in."""
+    return _RELATIONS[report.plan.relation].format(noun_of(report.unit))
+
+
+def delta_in_words(delta: float | None) -> str:
+    """δ also as "1 in so many"."""
     if delta is None:
-        return "not chosen; see the curve of ε against δ"
+        return "not chosen; see ε at other δ"
     return f"{delta:g} (1 in {1.0 / delta:,.0f})" if delta > 1e-15 else f"{delta:g}"
 
 

@@ -1,0 +1,240 @@
+"""The certificate of one fit: complete for every model, honest about ledgers, empty fields seen, every text escaped."""
+
+import builtins
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.comparison.test_report import Page
+from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
+from tests.privacy.test_report import CALIBRATED, KINDS
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.privacy.accounting import joint_epsilon
+from vips.privacy.meaning import success
+
+PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
+FIELDS = ("dataset", "purpose", "model", "responsible", "chosen_by", "reason")
+BLANK = "to be filled in by hand"
+
+
+def source(report, folder, **more):
+    path = folder / "certificate.html"
+    report.to_html(path, **more)
+    return path.read_text(encoding="utf-8")
+
+
+def written(report, folder, **more):
+    return Page(source(report, folder, **more))
+
+
+def counts(**more):
+    return DirichletMultinomial(privacy=PLAN).fit(np.eye(3)[np.arange(60) % 3], **more)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_the_first_line_says_whether_there_is_a_guarantee(name, tmp_path):
+    page = written(KINDS[name], tmp_path)
+    if name in ("seeded", "raising", "non-private"):
+        assert page.headings[0] == "No privacy guarantee"
+        assert page.text.index("This fit has no privacy guarantee:") < page.text.index("Data set")
+        assert "Guarantee for every single" not in page.text
+        assert "ε =" not in page.text
+    else:
+        assert page.headings[0] == "Privacy certificate"
+        assert "Guarantee for every single" in page.text
+        assert "no privacy guarantee" not in page.text
+    assert "secure" not in page.text.lower()
+
+
+def test_every_reason_for_no_guarantee_is_told(tmp_path):
+    class OwnPlan(PrivacyPlan):
+        pass
+
+    plan = OwnPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
+    said = {
+        "seeded": "come from a seed",
+        "raising": "errors depend on single records",
+        "non-private": "no noise was added",
+    }
+    for name, reason in said.items():
+        assert reason in written(KINDS[name], tmp_path).text
+    assert "the plan is of a class of its own" in written(replace(CALIBRATED, plan=plan), tmp_path).text
+
+
+def test_epsilon_is_said_in_words_and_numbers(tmp_path):
+    page = written(CALIBRATED, tmp_path).text
+    assert "ε = 1 at δ = 1e-05 (1 in 100,000)" in page
+    assert "right more often than 73.2 % of the time" in page
+    assert "What is protected is one record: one letter" in page
+    assert "A person with several records is protected less" in page
+    assert all(item in page for item in CALIBRATED.not_covered)
+    assert page.count("Signature") == 2  # the heading, and the line
+
+
+def test_a_fit_of_persons_speaks_of_them(tmp_path):
+    import pandas as pd
+
+    ids = pd.Series(np.arange(60) // 3, name="patient_id")
+    page = written(counts(groups=ids).privacy_, tmp_path).text
+    assert "Guarantee for every single patient" in page
+    assert "one patient : all rows of one patient_id" in page
+    assert "knows all of the data but one patient" in page
+    assert "person with several records" not in page
+
+
+def test_empty_fields_are_seen_and_filled_ones_shown(tmp_path):
+    empty = written(CALIBRATED, tmp_path)
+    assert empty.text.count(BLANK) == len(FIELDS) + 1  # and the total
+    assert sum("blank" in attributes.get("class", "") for attributes in empty.all("span")) == len(FIELDS) + 1 + 4
+    filled = written(CALIBRATED, tmp_path, **{name: f"this is the {name}" for name in FIELDS})
+    assert all(f"this is the {name}" in filled.text for name in FIELDS)
+    assert filled.text.count(BLANK) == 1
+    assert written(CALIBRATED, tmp_path, purpose="  \n").text.count(BLANK) == len(FIELDS) + 1
+
+
+def test_every_field_is_text(tmp_path):
+    everything = "".join(HOSTILE)
+    for kind in ("calibrated", "seeded", "non-private"):
+        skeletons = []
+        for put_in in (HARMLESS, everything):
+            report = replace(
+                KINDS[kind], unit=put_in, released=(put_in,), declared_public=(put_in,), not_covered=(put_in,), tuning=put_in,
+                ledger={"dataset": put_in, "run": put_in, "charged_steps": 3},
+            )  # fmt: skip
+            page = source(report, tmp_path, **dict.fromkeys(FIELDS, put_in))
+            skeletons.append(Skeleton(page, put_in))
+        harmless, hostile = skeletons
+        assert hostile.parts == harmless.parts
+        assert hostile.found == harmless.found >= len(FIELDS)
+
+
+def test_names_of_persons_and_of_ledgers_are_text(tmp_path):
+    skeletons = []
+    for number, put_in in enumerate((HARMLESS, "".join(HOSTILE).strip())):
+        ledger = PrivacyLedger(tmp_path / f"{number}.ledger", 9.0, 1e-5, dataset=put_in, unit=put_in)
+        skeletons.append(
+            Skeleton(source(replace(CALIBRATED, unit=f"all rows of one {put_in}"), tmp_path, ledger=ledger), put_in)
+        )
+    assert skeletons[0].parts == skeletons[1].parts
+    assert skeletons[0].found == skeletons[1].found > 5
+
+
+# -- the total over all fits -----------------------------------------------------------------------------------------
+
+
+def test_the_total_is_what_the_ledger_says(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, dataset="votes 2024")
+    first, _ = counts(ledger=ledger), counts(ledger=ledger)
+    ledger.charge_event("a histogram", unit="one record", relation="add_or_remove", epsilon=0.3)
+    page = written(first.privacy_, tmp_path, ledger=ledger).text
+    spent = PrivacyLedger.open(ledger.path).spent()
+    assert "The ledger of votes 2024 has counted 3 fits and other releases" in page
+    assert f"ε = {spent:.4g} of at most 5, at δ = 1e-05" in page
+    shown = float(re.search(r"sees all of them is right at most ([\d.]+) %", page)[1])
+    assert shown == pytest.approx(100.0 * success(spent, 1e-5), abs=0.1)
+    assert "not in that ledger" not in page
+
+
+def test_a_fit_that_the_ledger_does_not_count_is_named(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, dataset="votes 2024")
+    page = written(counts().privacy_, tmp_path, ledger=ledger).text
+    assert "This fit is not in that ledger, and not in its total." in page
+
+
+def test_without_a_ledger_nothing_is_claimed(tmp_path):
+    assert "No ledger counts the fits of this data set." in written(counts().privacy_, tmp_path).text
+    ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=5.0, delta=1e-5, dataset="votes 2024")
+    page = written(counts(ledger=ledger).privacy_, tmp_path).text
+    assert "This fit was charged to the ledger of votes 2024" in page
+    assert "which was not read for this page" in page
+    assert "Data set votes 2024" in page
+
+
+def test_joint_epsilons_are_those_of_dp_accounting():
+    from dp_accounting.pld import PLDAccountant
+    from dp_accounting.rdp import RdpAccountant
+
+    plans = [
+        PrivacyPlan(noise_multiplier=s, sampling_rate=q, n_steps=5) for s, q in ((4.0, 0.1), (4.0, 0.1), (6.0, 0.2))
+    ]
+    epsilon, how = joint_epsilon(plans, 1e-6)
+    theirs = PLDAccountant()
+    for plan in plans:
+        theirs.compose(plan.event())
+    assert how == "pld"
+    assert epsilon == pytest.approx(theirs.get_epsilon(1e-6), rel=0.01)
+    discrete = [*plans, PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.1, n_steps=5, noise="discrete")]
+    epsilon, how = joint_epsilon(discrete, 1e-6)
+    theirs = RdpAccountant([float(order) for order in range(2, 65)])
+    for plan in plans:
+        theirs.compose(plan.event("rdp"))
+    assert how == "rdp"
+    assert theirs.get_epsilon(1e-6) < epsilon < 1.5 * theirs.get_epsilon(1e-6)
+
+
+def test_plans_without_a_common_accountant_add_up():
+    replaced = [
+        PrivacyPlan(noise_multiplier=9.0, sampling_rate=0.1, n_steps=3, relation="replace_one"),
+        PrivacyPlan(noise_multiplier=9.0, sampling="full", n_steps=3, relation="replace_one", noise="discrete"),
+    ]
+    epsilon, how = joint_epsilon(replaced, 1e-6)
+    assert how == "basic"
+    assert epsilon == pytest.approx(sum(plan.epsilon(5e-7) for plan in replaced))
+    with pytest.raises(ValueError, match="different relations"):
+        joint_epsilon([PLAN, replaced[0]], 1e-6)
+
+
+# -- models, and the file --------------------------------------------------------------------------------------------
+
+
+def test_models_and_pipelines_have_certificates(tmp_path):
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2))
+    pipeline = make_public_pipeline(
+        PublicScaler({"x0": (-1, 1), "x1": (-1, 1)}), BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
+    )
+    import pandas as pd
+
+    models = [
+        LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3)),
+        pipeline.fit(pd.DataFrame(X, columns=["x0", "x1"]), X[:, 0] > 0),
+    ]
+    for model in models:
+        page = written(model.privacy_, tmp_path)
+        assert "Privacy certificate" in page.headings
+        assert len(page.all("script")) == 1
+        assert "http://" not in page.text
+    assert "in this pipeline each row alone" in page.text
+
+
+def test_an_older_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path, monkeypatch):
+    path = tmp_path / "certificate.html"
+    path.write_text("before")
+    monkeypatch.setattr("vips._files.os.fsync", lambda descriptor: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        CALIBRATED.to_html(path)
+    assert path.read_text() == "before"
+    monkeypatch.undo()
+    CALIBRATED.to_html(str(path))
+    assert path.read_text(encoding="utf-8").endswith("</html>\n")
+    assert [file.name for file in tmp_path.iterdir()] == ["certificate.html"]
+
+
+def test_wrong_arguments_and_missing_packages_write_nothing(tmp_path, monkeypatch):
+    path, imported = tmp_path / "certificate.html", builtins.__import__
+    with pytest.raises(TypeError, match="`purpose` must be a text, got int"):
+        CALIBRATED.to_html(path, purpose=3)
+    with pytest.raises(TypeError, match="`ledger` must be a PrivacyLedger or None, got str"):
+        CALIBRATED.to_html(path, ledger="a.ledger")
+
+    def without(name, *args, **more):
+        if name.split(".")[0] == "jinja2":
+            raise ImportError(name)
+        return imported(name, *args, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"Jinja2: pip install 'vips\[plot\]'. Nothing was written."):
+        CALIBRATED.to_html(path)
+    assert not list(tmp_path.iterdir())

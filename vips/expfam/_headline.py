@@ -1,0 +1,30 @@
+"""A distribution on one line: its shape and the range of its moments, never its arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["Headline", "extent"]
+
+
+class Headline:
+    """A short ``repr``. ``_shown`` names the moments, each an array that costs little to compute."""
+
+    _shown: tuple[str, ...] = ("mean", "std")
+
+    def __repr__(self) -> str:
+        shown = {name: _moment(self, name) for name in self._shown}
+        ranges = "; ".join(f"{name} {extent(values)}" for name, values in shown.items())
+        return f"<{type(self).__name__} of shape {np.shape(self.mean)}: {ranges}>"
+
+
+def extent(values: np.ndarray) -> str:
+    """Smallest and largest number of an array, in words."""
+    low, high = float(np.min(values)), float(np.max(values))
+    return f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+
+
+def _moment(distribution, name: str) -> np.ndarray:
+    if name == "std" and not hasattr(distribution, "std"):
+        return np.sqrt(distribution.var)
+    return getattr(distribution, name)
