@@ -83,7 +83,7 @@ class EncoderReport:
                 ("Guarantee", f"(ε, δ)-differential privacy with ε = {self.epsilon():.4g} at δ = {total:g}.")
             )
         sections.append(("Encoder", self.mechanism()))
-        sections.append(("Learnt", f"{'; '.join(self.released) or 'nothing'}."))
+        sections.append(("Learnt", f"{'; '.join(self.released)}."))
         if self.declared_public:
             sections.append(("Public by declaration", f"{', '.join(self.declared_public)}."))
         if self.ledger is not None:

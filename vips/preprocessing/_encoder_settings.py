@@ -62,6 +62,10 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
             raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
         kinds[name] = kind or ("declared" if by_dtype == "flag" else by_dtype)
     declared = {name: declared_as(columns, name) for name, kind in kinds.items() if kind == "declared"}
+    if len(declared) == len(kinds):
+        raise ValueError(
+            "Nothing is to be learnt: every column is declared, or boolean. Use TableEncoder, which costs nothing."
+        )
     if declared:
         TableEncoder(declared)._check(X)
     return kinds
@@ -72,7 +76,7 @@ def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
     if not isinstance(plan, PrivacyPlan):
         raise TypeError(
             '`privacy` must be a PrivacyPlan, e.g. PrivacyPlan.from_epsilon(epsilon=0.2, delta=1e-7, sampling="full", '
-            f"n_steps=1), got {type(plan).__name__}. To learn nothing, use TableEncoder."
+            f"n_steps=1), got {type(plan).__name__}."
         )
     if not plan.has_guarantee:
         raise ValueError("`privacy` must have noise that no seed reproduces: this encoder has no other mode.")
@@ -81,7 +85,7 @@ def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
             'The encoder makes one release of all records: write PrivacyPlan(..., sampling="full", n_steps=1) with '
             "Gaussian noise and without `clip_norm`, which is the square root of the number of learnt columns."
         )
-    return replace(plan, clip_norm=math.sqrt(max(n_learnt, 1)))
+    return replace(plan, clip_norm=math.sqrt(n_learnt))
 
 
 def check_quantiles(quantiles: tuple[float, float]) -> None:

@@ -157,9 +157,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         ledger = ledger_of(ledger, plan)
         persons = self._persons(groups, X.shape[0])
         unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
-        entry, learnt = None, {}
-        if learnt_kinds:
-            entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
+        entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
         declared = {name: declared_as(self.columns, name) for name in kinds if name not in learnt_kinds}
         self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
         self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
