@@ -136,9 +136,11 @@ def _core(noisy: np.ndarray, std: float, widths: tuple[int, ...], n_columns: int
 
 
 def _grown(noisy: np.ndarray, std: float, widths: tuple[int, ...], first: int, last: int) -> tuple[int, int]:
-    """The core and its neighbours on both sides, as long as they hold more than noise."""
-    last += _growth(noisy[last:], std, widths)
-    return first - _growth(noisy[:first][::-1], std, widths), last
+    """The core and its neighbours on both sides, as long as they hold more than noise. Runs are short beside the core, so that
+    a run in which noise happens to be large does not stretch it by much."""
+    widths = tuple(width for width in widths if width <= max(1, (last - first) // 4))
+    grown = last + _growth(noisy[last:], std, widths)
+    return first - _growth(noisy[:first][::-1], std, widths), grown
 
 
 def _growth(outside: np.ndarray, std: float, widths: tuple[int, ...]) -> int:
