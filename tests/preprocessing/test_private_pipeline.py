@@ -2,6 +2,7 @@
 
 import json
 import math
+import pickle
 import zipfile
 
 import numpy as np
@@ -150,6 +151,25 @@ def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, m
         pipeline().fit(X, y, checkpoint=path)
 
 
+def test_a_pipeline_that_was_sent_from_a_block_is_charged_there(tmp_path):
+    X, y = table(500)
+    ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", outright_delta=1e-6)
+    with ledger:
+        sent = pickle.dumps(pipeline(epsilon=1.0))
+    fitted = pickle.loads(sent).fit(X, y)
+    assert {fitted[0].privacy_.ledger["run"], fitted[-1].privacy_.ledger["run"]} == {run.run for run in ledger.runs()}
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.predict(X))
+
+
+def test_columns_may_have_numbers_for_names(tmp_path):
+    X, y = table(500)
+    fitted = pipeline().fit(X.set_axis([0, 1, 2], axis=1), y)
+    fitted.save(tmp_path / "pipeline.vips")
+    assert list(vips.load(tmp_path / "pipeline.vips")[0].columns_) == [0, 1, 2]
+    with pytest.raises(TypeError, match="only supported if all input features have string names"):
+        pipeline().fit(X.set_axis([0, "a", 2], axis=1), y)
+
+
 def test_a_saved_pipeline_comes_back_whole(tmp_path):
     X, y = table()
     fitted = pipeline().fit(X.assign(income=X["income"].where(X.index % 2 > 0)), y)
@@ -171,7 +191,7 @@ def test_a_saved_pipeline_comes_back_whole(tmp_path):
         ("indicators", ["nowhere"]),
         ("report", {}),
         ("parameters", {"steps": 1}),
-        ("names_in", None),
+        ("n_features_in", "many"),
     ],
 )
 def test_forged_files_raise_value_errors(tmp_path, place, value):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from vips._html import html_table
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import check_that_it_was_charged
 
 __all__ = ["EncoderReport"]
 
@@ -61,6 +62,11 @@ class EncoderReport:
             "declared_public": list(self.declared_public),
             "ledger": self.ledger,
         }
+
+    def __setstate__(self, state: dict) -> None:
+        """Raise LedgerError if a ledger's block of this process sent the fit out, and it comes back without a charge."""
+        self.__dict__.update(state)
+        check_that_it_was_charged(self)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {text}" for name, text in self.sections())

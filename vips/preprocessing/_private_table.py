@@ -154,6 +154,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
         plan, delta = checked_plan(self.privacy, len(learnt_kinds)), checked_delta(self.threshold_delta, learnt_kinds)
         check_quantiles(self.quantiles)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns
         ledger = ledger_of(ledger, plan)
         persons = self._persons(groups, X.shape[0])
         unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
@@ -170,7 +171,6 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
             TableEncoder(declared).declared_public if declared else (),
             entry,
         )
-        validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
 
     def _persons(self, groups: object, n_rows: int) -> Persons:

@@ -101,7 +101,8 @@ def _to_json(encoder: PrivateTableEncoder) -> dict:
         "columns": encode(list(encoder.columns_.items())),
         "indicators": encode(encoder.indicators_),
         "kinds": encode(list(encoder._kinds.items())),
-        "names_in": encode(list(encoder.feature_names_in_)),
+        "n_features_in": encoder.n_features_in_,
+        "names_in": encode(list(getattr(encoder, "feature_names_in_", []))),
         "report": {name: encode(getattr(report, name)) for name in _REPORT if name != "ledger"}
         | {"ledger": report.ledger},
     }
@@ -116,8 +117,9 @@ def _from_json(values: dict) -> PrivateTableEncoder:
     ledger = report["ledger"] and {name: str(report["ledger"][name]) for name in ("dataset", "run")}
     encoder.columns_, encoder._kinds = dict(decode(values["columns"])), dict(decode(values["kinds"]))
     encoder.indicators_ = tuple(decode(values["indicators"]))
-    encoder.feature_names_in_ = np.array(decode(values["names_in"]), dtype=object)
-    encoder.n_features_in_ = len(encoder.feature_names_in_)
+    names, encoder.n_features_in_ = decode(values["names_in"]), int(values["n_features_in"])
+    if names:  # of strings only, as in scikit-learn
+        encoder.feature_names_in_ = np.array(names, dtype=object)
     encoder.privacy_ = EncoderReport(
         **{name: decode(report[name]) for name in _REPORT if name != "ledger"}, ledger=ledger
     )
@@ -128,6 +130,8 @@ def _from_json(values: dict) -> PrivateTableEncoder:
         raise ValueError("its columns are not those that an encoder learns")
     if not set(encoder.indicators_) <= set(encoder.columns_):
         raise ValueError("its indicators are of columns that it does not have")
-    encoder._table().declared_public  # noqa: B018  # checks bounds and categories
-    encoder.privacy_.plan.noise_std()
+    _ = (
+        encoder._table().declared_public,
+        encoder.privacy_.plan.noise_std(),
+    )  # raise for bounds or categories that are none
     return encoder
