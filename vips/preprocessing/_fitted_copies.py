@@ -16,6 +16,10 @@ def _if_steps_have(method: str):
     return available_if(lambda pipeline: hasattr(pipeline._pipeline(), method))
 
 
+def _if_last_has(method: str):
+    return available_if(lambda pipeline: hasattr(pipeline._pipeline().steps[-1][1], method))
+
+
 class PipelineOfCopies(Pipeline):
     """A :class:`sklearn.pipeline.Pipeline` whose ``fit`` leaves its parameter ``steps`` alone; a subclass writes ``fit``.
 
@@ -55,6 +59,20 @@ class PipelineOfCopies(Pipeline):
         if self.__sklearn_is_fitted__():
             self._pipeline().set_output(transform=transform)
         return self
+
+    @_if_last_has("summary")
+    def summary(self, level: float = 0.95):
+        """``summary`` of the last step, in units of the columns if the only other step is a table encoder."""
+        return self._fitted()[-1].summary(level, features=self._encoder_of_table())
+
+    @_if_last_has("plot_coefficients")
+    def plot_coefficients(self, level: float = 0.95, *, ax=None):
+        """``plot_coefficients`` of the last step, in the same units."""
+        return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+
+    def _encoder_of_table(self):
+        steps = [step for _, step in self._fitted().steps if not is_passthrough(step)]
+        return steps[0] if len(steps) == 2 and hasattr(steps[0], "in_column_units") else None
 
     @_if_steps_have("predict")
     def predict(self, X, **params):

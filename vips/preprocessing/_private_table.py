@@ -278,6 +278,13 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         names[len(names) - len(self.indicators_) :] = [f"{name}_missing" for name in self.indicators_]
         return names
 
+    def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """As :meth:`TableEncoder.in_column_units`. A missing number stands against the lower bound of its column."""
+        names, matrix, shift = self._table().in_column_units()
+        names[len(names) - len(self.indicators_) :] = [f"{name}: missing" for name in self.indicators_]
+        scale = unit_scale(len(self.columns_)) if self.unit_norm else 1.0
+        return names, scale * matrix, scale * shift
+
     def _table(self) -> TableEncoder:
         """The encoder of prepared columns. A number and its indicator have norm 1 together: one of them is 0."""
         columns = self.columns_ | {key: [True] for key in self._indicator_keys()}

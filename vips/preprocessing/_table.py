@@ -85,6 +85,43 @@ class TableEncoder(DeclaredTransformer):
         self._names(self.columns, input_features)
         return np.concatenate([part.get_feature_names_out() for part in self._parts()])[self._order()]
 
+    def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
+        """How coefficients of the features read in units of the columns; public, and known before ``fit``.
+
+        A number's coefficient is per unit of its column. A category's is against the first one of its column; a column of a
+        single category has no other to stand against.
+
+        Returns
+        -------
+        names : list of str
+            Of the rows of ``matrix``.
+        matrix : ndarray of shape (n_rows, n_features)
+            Coefficients in units of the columns are ``matrix @ coef``.
+        shift : ndarray of shape (n_features,)
+            The intercept becomes ``intercept + shift @ coef``.
+        """
+        scale = unit_scale(len(self.columns)) if self.unit_norm else 1.0
+        names, rows, shift, start = [], [], np.zeros(self.n_features_out), 0
+        for name, declared in self.columns.items():
+            if isinstance(declared, tuple):
+                low, high = declared
+                slope = scale / (high - low)
+                names.append(str(name))
+                rows.append({start: slope})
+                shift[start] = -low * slope
+            elif len(declared) == 1:
+                names.append(f"{name}: {declared[0]}")
+                rows.append({start: scale})
+            else:
+                names += [f"{name}: {category} against {declared[0]}" for category in declared[1:]]
+                rows += [{start + i: scale, start: -scale} for i in range(1, len(declared))]
+                shift[start] = scale
+            start += 1 if isinstance(declared, tuple) else len(declared)
+        matrix = np.zeros((len(rows), self.n_features_out))
+        for row, entries in zip(matrix, rows, strict=True):
+            row[list(entries)] = list(entries.values())
+        return names, matrix, shift
+
     def _parts(self) -> list[DeclaredTransformer]:
         """A scaler for the numeric columns and an encoder for the others, if there are any."""
         if not isinstance(self.columns, Mapping) or not self.columns:

@@ -166,6 +166,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
     """
 
     settings_of_meaning = ("fit_intercept", "dispersion")
+    name_of_ratio = "rate ratio"
 
     def __init__(
         self,

@@ -22,6 +22,14 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
+from vips.models.regression.summary import (
+    Signal,
+    coefficient_draws,
+    coefficient_table,
+    forest_plot,
+    signal_of,
+    warn_of_nothing,
+)
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PolyaGammaRegression"]
@@ -31,7 +39,15 @@ _MOST_DENSE = 2048
 
 
 class PolyaGammaRegression(AugmentedRegression):
-    """Base class of the regressions."""
+    """Base class of the regressions.
+
+    Attributes
+    ----------
+    name_of_ratio : str
+        What the exponential of a coefficient is.
+    """
+
+    name_of_ratio = "odds ratio"
 
     def fit(
         self,
@@ -163,6 +179,80 @@ class PolyaGammaRegression(AugmentedRegression):
             moments.append((mean / scale, np.linalg.inv(cov) * scale[:, None] * scale))
         mean, precision = (np.stack(parts) if len(moments) > 1 else parts[0] for parts in zip(*moments, strict=True))
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
+
+    def summary(self, level: float = 0.95, *, features=None):
+        """Coefficients by name: posterior mean, deviation, interval, odds or rate ratio.
+
+        Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+        features : fitted TableEncoder or PrivateTableEncoder, optional
+            The encoder of the features: rows are then in units of its columns, per year and not per unit of a scaled feature,
+            and categories stand against the first one of their column. A pipeline's ``summary()`` passes its own.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each coefficient, and the intercept last: "mean", "std", "lower", "upper", "P(> 0)" (probability of a
+            positive coefficient), and ratios, the exponentials of mean and bounds. Several classes are the first level of the
+            index: each against all later ones. ``attrs["signal"]`` is :meth:`signal_of_coefficients`.
+
+        Warns
+        -----
+        PrivacyWarning
+            If a table without effects would show as much with a probability above 5 %.
+        """
+        units = None if features is None else features.in_column_units()
+        table = coefficient_table(self, self._read_posterior(), level, units)
+        table.attrs["signal"] = signal = self.signal_of_coefficients()
+        warn_of_nothing(signal)
+        return table
+
+    def plot_coefficients(self, level: float = 0.95, *, features=None, ax=None):
+        """A forest plot: each coefficient with its interval.
+
+        Parameters
+        ----------
+        level, features
+            See :meth:`summary`.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        return forest_plot(self.summary(level, features=features), ax)
+
+    def to_arviz(self, n_draws: int = 4000, random_state: object = None):
+        """Draws of the coefficients as ``arviz.InferenceData``, for ArviZ's plots and summaries; needs arviz.
+
+        Draws are post-processing: ``random_state``, an integer or a generator, may be fixed.
+        """
+        import arviz
+
+        rng = np.random.default_rng(random_state)
+        parts = coefficient_draws(self, self._read_posterior(), n_draws, rng)
+        classes = list(getattr(self, "classes_", ()))[:-1] if self._n_outputs > 1 else []
+        dims = {"coef": ["class", "feature"] if classes else ["feature"], "intercept": ["class"] if classes else []}
+        coords = {"feature": self.column_names()} | ({"class": classes} if classes else {})
+        return arviz.from_dict(posterior=parts, coords=coords, dims={name: dims[name] for name in parts})
+
+    def signal_of_coefficients(self) -> Signal:
+        """Whether the coefficients stand out from sampling and noise; computed from released values only."""
+        check_is_fitted(self, "posterior_")
+        alpha = np.atleast_1d(self.posterior_.alpha_shape / self.posterior_.alpha_rate)
+        prior = np.stack([self._coefficient_prior().precision(own) for own in alpha])
+        return signal_of(self._read_posterior(), prior, self.n_features_in_)
+
+    def _read_posterior(self):
+        """The posterior whose intervals people read: the noise-aware one, if there is one."""
+        check_is_fitted(self, "posterior_")
+        if not self.privacy_.plan.is_private:
+            return self.posterior_
+        return getattr(self, "noise_aware_posterior_", self.posterior_)
 
     def _last_steps(self, output: int) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients at which the last three quarters of the steps were computed, and the noisy totals of these steps.

@@ -14,7 +14,7 @@ from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
 
-__all__ = ["Signal", "coefficient_draws", "coefficient_table", "forest_plot", "signal_of"]
+__all__ = ["Signal", "coefficient_draws", "coefficient_table", "forest_plot", "signal_of", "warn_of_nothing"]
 
 # A fit whose coefficients would be as large with this probability if no feature had an effect shows nothing.
 _NOTHING = 0.05
@@ -135,7 +135,7 @@ def forest_plot(table, ax=None):
 
 def coefficient_draws(model, posterior, n_draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Draws of "coef", shape (1, n_draws, [n_outputs,] n_features), and of "intercept" if there is one."""
-    draws = posterior.sample(rng, n_draws)[None]
+    draws = posterior.sample(n_draws, rng)[None]
     parts = {"coef": draws[..., : model.n_features_in_]}
     return parts | ({"intercept": draws[..., -1]} if model.fit_intercept else {})
 
