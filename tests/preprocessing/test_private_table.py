@@ -345,3 +345,24 @@ def test_errors_come_from_public_facts(settings, X, says):
     arguments = {"columns": KINDS, "privacy": PLAN, "threshold_delta": 1e-6} | settings
     with pytest.raises((TypeError, ValueError), match=says):
         PrivateTableEncoder(**arguments).fit(table() if X is None else X)
+
+
+def test_missing_values_under_declared_bounds_get_an_indicator_that_is_learnt():
+    rng = np.random.default_rng(5)
+    X = pd.DataFrame({"weight": rng.uniform(40, 100, 4000), "age": rng.integers(0, 90, 4000), "full": rng.random(4000)})
+    X.loc[rng.random(4000) < 0.3, "weight"] = np.nan
+    X.loc[0, "full"] = np.nan
+    columns = {"weight": (40, 100), "age": (0, 90), "full": (0, 1)}
+    fitted = encoder(columns, threshold_delta=None).fit(X)
+    assert fitted.columns_ == columns
+    assert fitted.indicators_ == ("weight",)  # that of a single row stays hidden
+    assert fitted.privacy_.plan.clip_norm == pytest.approx(math.sqrt(2.0))  # whole numbers are never missing
+    features = fitted.transform(X)
+    assert np.isfinite(features).all()
+    np.testing.assert_array_equal(features[:, -1] > 0.0, X["weight"].isna())
+    names, matrix, shift = fitted.in_column_units()
+    assert names == ["weight", "age", "full", "weight: missing"]
+    whole = X.fillna({"weight": 70.0, "full": 0.5})
+    expected = np.column_stack([whole[["weight", "age", "full"]], X["weight"].isna()])
+    coef = rng.normal(size=features.shape[1])
+    np.testing.assert_allclose(features @ coef, expected @ (matrix @ coef) + shift @ coef)

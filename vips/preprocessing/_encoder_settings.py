@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from vips._validation import check_number
 from vips.data import as_source
 from vips.exceptions import LedgerError
@@ -26,11 +28,12 @@ __all__ = [
     "released_texts",
 ]
 
-LEARNT_KINDS = ("number", "date", "category")
+LEARNT_KINDS = ("number", "date", "category", "missing")
 
 
 def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
-    """How each column of the features is treated: "declared", "number", "date" or "category". Reads no value.
+    """How each column of the features is treated: "declared", "number", "date", "category", or "missing" for declared bounds of
+    a column that may hold missing values, whose number is learnt. Reads no value.
 
     Raises
     ------
@@ -61,13 +64,18 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
         if by_dtype is None:
             raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
         kinds[name] = kind or ("declared" if by_dtype == "flag" else by_dtype)
-    declared = {name: declared_as(columns, name) for name, kind in kinds.items() if kind == "declared"}
-    if len(declared) == len(kinds):
+        if kind == "declared" and isinstance(columns[name], tuple) and _may_be_missing(dtype):
+            kinds[name] = "missing"
+    declared = {name: declared_as(columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")}
+    if all(kind == "declared" for kind in kinds.values()):
         raise ValueError(
             "Nothing is to be learnt: every column is declared, or boolean. Use TableEncoder, which costs nothing."
         )
-    if declared:
-        TableEncoder(declared)._check(X)
+    if declared:  # bounds and lists; a date's or nullable number's values are converted by the encoder itself
+        TableEncoder(declared).in_column_units()
+        known = {name: each for name, each in declared.items() if kinds[name] == "declared"}
+        if known:
+            TableEncoder(known)._check(X)
     return kinds
 
 
@@ -120,14 +128,19 @@ def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger 
     return ledger or enclosing
 
 
+def _may_be_missing(dtype) -> bool:
+    """Whether a column of numbers or dates of this dtype can hold missing values."""
+    return not (isinstance(dtype, np.dtype) and dtype.kind in "iub")
+
+
 def _stated_kind(name, stated) -> str:
     if isinstance(stated, tuple | list):
         return "declared"
-    if stated in LEARNT_KINDS:
+    if stated in LEARNT_KINDS[:3]:
         return stated
     raise TypeError(
-        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS} to "
-        "learn its bounds or categories."
+        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS[:3]} "
+        "to learn its bounds or categories."
     )
 
 
@@ -139,7 +152,11 @@ def declared_as(columns: Mapping | None, name) -> tuple | list:
 def released_texts(kinds: Mapping) -> tuple[str, ...]:
     """What is learnt, in short texts."""
     texts = []
-    for what, wanted in (("bounds", ("number", "date")), ("categories", ("category",))):
+    for what, wanted in (
+        ("bounds", ("number", "date")),
+        ("categories", ("category",)),
+        ("whether values are missing", ("missing",)),
+    ):
         names = [str(name) for name, kind in kinds.items() if kind in wanted]
         if names:
             texts.append(f"{what} of {len(names)} column{'s' * (len(names) > 1)} ({shortened(names)})")

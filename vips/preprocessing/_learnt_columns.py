@@ -3,8 +3,9 @@
 =============  =========================================  =============================================================
 kind           released                                   prepared column
 =============  =========================================  =============================================================
-"number",      noisy counts of all cells of a public      the number; if missing, the low bound (where there is an
-"date"         grid, and of missing values                indicator) or the middle of the bounds
+"number",      noisy counts of all cells of a public      the number; if missing, the middle of the bounds
+"date"         grid, and of missing values
+"missing"      noisy count of missing values              as a number; its bounds are declared
 "category"     noisy counts above a threshold, and of     the category, ``OTHER`` for one that was not released,
                missing values                             ``MISSING``
 =============  =========================================  =============================================================
@@ -17,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips.preprocessing._cell_values import as_categories, as_numbers
+from vips.preprocessing._cell_values import as_categories, as_numbers, kind_of
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
 from vips.preprocessing._histograms import Persons
 
@@ -54,13 +55,14 @@ def learn_column(
     most: int | None,
     quantiles: tuple[float, float],
     n_columns: int,
+    declared: tuple[float, float] | list | None = None,
 ) -> Callable[[], Learnt]:
     """Count the cells of a column and add noise; the result computes what is released from the noisy counts alone.
 
     Parameters
     ----------
     values : column of a data frame
-    kind : {"number", "date", "category"}
+    kind : {"number", "date", "category", "missing"}
     persons : Persons
     add_noise : function of an array
         Noise of standard deviation ``std`` on every count.
@@ -70,7 +72,13 @@ def learn_column(
         Most categories of one person.
     quantiles, n_columns
         See :func:`bounds_from_counts`.
+    declared : (float, float)
+        Bounds of a column of which only missing values are counted.
     """
+    if kind == "missing":
+        is_missing = np.isnan(as_numbers(values, number_or_date(values)))
+        noisy = add_noise(persons.totals(is_missing.astype(np.int64), 2))
+        return lambda: Learnt(declared, bool(noisy[1] > _PRESENT * std))
     if kind != "category":
         grid = _grid(kind)
         totals = persons.totals(grid.cells(as_numbers(values, kind)), grid.n_cells + 1)
@@ -83,6 +91,11 @@ def learn_column(
     return lambda: _learnt_categories(released, missing, std)
 
 
+def number_or_date(values) -> str:
+    """The kind of a column whose bounds are declared, by its dtype."""
+    return "date" if kind_of(values.dtype) == "date" else "number"
+
+
 def prepared(values, kind: str, learnt: Learnt) -> tuple[np.ndarray, np.ndarray | None]:
     """A column for :class:`TableEncoder`, and which rows are missing (numbers with an indicator only)."""
     if kind == "category":
@@ -92,9 +105,9 @@ def prepared(values, kind: str, learnt: Learnt) -> tuple[np.ndarray, np.ndarray 
         result = np.empty(len(as_other), dtype=object)
         result[:] = as_other
         return result, None
-    numbers = as_numbers(values, kind)
+    numbers = as_numbers(values, number_or_date(values) if kind == "missing" else kind)
     missing, (low, high) = np.isnan(numbers), learnt.declared
-    numbers = np.where(missing, low if learnt.has_missing else low + 0.5 * (high - low), numbers)
+    numbers = np.where(missing, low + 0.5 * (high - low), numbers)
     return numbers, missing if learnt.has_missing else None
 
 

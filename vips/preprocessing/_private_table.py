@@ -86,7 +86,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     ----------
     - Everything is charged to the ledger before a value is read. No value causes an error or a warning.
     - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``feature_norm``, in exact
-      arithmetic; it has NaN only in columns whose bounds were declared.
+      arithmetic; it has no NaN.
 
     Examples
     --------
@@ -159,7 +159,9 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         persons = self._persons(groups, X.shape[0])
         unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
         entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
-        declared = {name: declared_as(self.columns, name) for name in kinds if name not in learnt_kinds}
+        declared = {
+            name: declared_as(self.columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")
+        }
         self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
         self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
         self._kinds = kinds
@@ -202,6 +204,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
                 name: learn_column(
                     column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,
                     quantiles=self.quantiles, n_columns=len(kinds),
+                    declared=self.columns[name] if kind == "missing" else None,
                 )
                 for name, kind in kinds.items()
             }  # fmt: skip
@@ -279,7 +282,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         return names
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """As :meth:`TableEncoder.in_column_units`. A missing number stands against the lower bound of its column."""
+        """As :meth:`TableEncoder.in_column_units`. A missing number stands against the middle of its column's bounds."""
         names, matrix, shift = self._table().in_column_units()
         names[len(names) - len(self.indicators_) :] = [f"{name}: missing" for name in self.indicators_]
         scale = unit_scale(len(self.columns_)) if self.unit_norm else 1.0

@@ -1,7 +1,8 @@
 """Encodes a data frame of numbers and categories as features of bounded norm.
 
-A row of k declared columns becomes (u_1, ..., u_k) / √k: u_j is a number in [0, 1], or indicators with at most a single 1,
-so that every ‖u_j‖ ≤ 1.
+A row of k declared columns becomes (u_1, ..., u_k) / √k: u_j is a number in [-1, 1], or indicators with at most a single 1,
+so that every ‖u_j‖ ≤ 1. (In [0, 1] a number would vary half as much within the same norm, and share a direction with the
+intercept.)
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ class TableEncoder(DeclaredTransformer):
     Parameters
     ----------
     columns : mapping of str to (low, high) or list
-        A tuple of two numbers for a numeric column (as in :class:`PublicScaler`), a list of categories for any other (as in
-        :class:`PublicOneHotEncoder`). The features come in this order; columns of the frame that are not named are left out.
+        A tuple of two numbers for a numeric column, which is scaled to [-1, 1] between them; a list of categories for any
+        other (as in :class:`PublicOneHotEncoder`). The features come in this order; columns of the frame that are not named are left out.
     unit_norm : bool
         Divide every row by the square root of the number of declared columns.
     sparse_output : bool
@@ -54,8 +55,8 @@ class TableEncoder(DeclaredTransformer):
     >>> from vips.preprocessing import TableEncoder
     >>> encoder = TableEncoder({"colour": ["blue", "red"], "age": (0, 100)}, unit_norm=False)
     >>> encoder.fit_transform(pd.DataFrame({"age": [25.0, 130.0], "colour": ["red", "green"]}))
-    array([[0.  , 1.  , 0.25],
-           [0.  , 0.  , 1.  ]])
+    array([[ 0. ,  1. , -0.5],
+           [ 0. ,  0. ,  1. ]])
     >>> encoder.get_feature_names_out().tolist()
     ['colour_blue', 'colour_red', 'age']
     """
@@ -105,10 +106,10 @@ class TableEncoder(DeclaredTransformer):
         for name, declared in self.columns.items():
             if isinstance(declared, tuple):
                 low, high = declared
-                slope = scale / (high - low)
+                slope = 2.0 * scale / (high - low)
                 names.append(str(name))
                 rows.append({start: slope})
-                shift[start] = -low * slope
+                shift[start] = -0.5 * (low + high) * slope
             elif len(declared) == 1:
                 names.append(f"{name}: {declared[0]}")
                 rows.append({start: scale})
@@ -152,7 +153,10 @@ class TableEncoder(DeclaredTransformer):
             part._check(X)
 
     def _transform(self, X) -> np.ndarray | sp.csr_array:
-        features = [part._transform(X) for part in self._parts()]
+        parts = self._parts()
+        features = [part._transform(X) for part in parts]
+        if isinstance(parts[0], PublicScaler):
+            features[0] = 2.0 * features[0] - 1.0
         if self.sparse_output:
             table = sp.hstack([sp.csr_array(part) for part in features], format="csr")[:, self._order()]
             table.sort_indices()

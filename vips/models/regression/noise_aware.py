@@ -48,8 +48,11 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(64)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # Draws of H.
 _N_DRAWS = 32
-# Least eigenvalue of a draw, relative to the largest.
-_LEAST_EIGENVALUE = 1e-3
+# Least precision in a structured draw, relative to the largest.
+_LEAST_PRECISION = 1e-3
+# Noise in a draw, over that in P̂. With the full noise intervals are too wide: coefficients are near where the steps were, so that
+# an error of H hardly moves them.
+_SPREAD = 0.5
 # Least ratio of the scores' variance to the curvature.
 _LEAST_RATIO = 0.02
 _MOST_ROUNDS, _TOLERANCE = 8, 1e-3
@@ -125,24 +128,23 @@ def precision_draws(
     level_std[:n_features] /= np.sqrt(n_features)
     for _ in range(_N_DRAWS if noise_std > 0.0 else 1):
         upper = np.triu(rng.standard_normal((d, d)), 1) / np.sqrt(2.0)
-        noise = noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
+        noise = _SPREAD * noise_std * (upper + upper.T + np.diag(rng.standard_normal(d)))
         shifts = level_std * np.append(np.full(n_features, rng.standard_normal()), rng.standard_normal(d - n_features))
         # draw of the variance of deviations and noise together, which few numbers determine only roughly
         total = (deviations**2).sum() / rng.chisquare(n_free) if n_free > 0 else np.inf
         share = max(0.0, 1.0 - noise_std**2 / total) if noise_std > 0.0 else 1.0
         drawn = np.diag(level + (1.0 - share) * shifts) + share * deviations + np.sqrt(share) * noise
-        yield _without_hidden(drawn, noise_std * np.sqrt(0.5 * d))
+        yield _without_negative(drawn)
 
 
-def _without_hidden(matrix: np.ndarray, level: float) -> np.ndarray:
-    """The matrix with hardly any precision in directions whose eigenvalue the noise could explain.
+def _without_negative(matrix: np.ndarray) -> np.ndarray:
+    """The matrix with hardly any precision in directions in which it has a negative one.
 
-    A fit wanders in such a direction (an empty category has one). With a precision there, the posterior would take the small
-    residuals where it went for evidence that the coefficients are there.
+    A fit wanders in a direction without precision (an empty category has one). With a precision there, the posterior would take
+    the small residuals where it went for evidence that the coefficients are there.
     """
     values, vectors = eigh(0.5 * (matrix + matrix.T))
-    least = 1e-6 * max(values.max(), 1e-300)
-    return (vectors * np.where(values > level, np.maximum(values, least), least)) @ vectors.T
+    return (vectors * np.maximum(values, 1e-6 * max(values.max(), 1e-300))) @ vectors.T
 
 
 def structured_precision_draws(
@@ -160,7 +162,7 @@ def structured_precision_draws(
             name: np.asarray(noisy[name]) + noise_std[name] * rng.standard_normal(np.shape(noisy[name]))
             for name in ("precision", "cross", "weight")
         }
-        precision = np.maximum(drawn["precision"], _LEAST_EIGENVALUE * np.abs(drawn["precision"]).max())
+        precision = np.maximum(drawn["precision"], _LEAST_PRECISION * np.abs(drawn["precision"]).max())
         cross, weight = drawn["cross"], max(float(drawn["weight"]), noise_std["weight"], 1e-300)
         yield (
             np.diag(np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision))
