@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
+from vips._random_state import as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
@@ -306,7 +307,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ``exp(-Σ_dv h_dv log Σ_k E[θ_dk] E[β_kv] / Σ_dv h_dv)``.
             ``"bound"``: ``exp(-Σ_d L_d / Σ_dv n_dv)`` with ``L_d ≤ log p(document | λ)`` the evidence lower bound of a
             document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26.
-        random_state : int or Generator
+        random_state : int, Generator, RandomState or None
             Seeds the choice of the halves.
 
         Returns
@@ -321,7 +322,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        observed, hidden = split_words(documents, np.random.default_rng(random_state))
+        observed, hidden = split_words(documents, as_generator(random_state))
         n_words = hidden.sum()
         doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
         log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)).sum()
