@@ -28,7 +28,9 @@ from vips.data import (
     rows_without,
     whole_csr,
 )
+from vips.data._checks import refuse_dates
 from vips.data._groups import group_numbers, name_of
+from vips.data._tables import from_arrow
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -222,8 +224,9 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array, memory-mapped array or CSR matrix of shape (n_records, n_features); or a data source
-            Sources (``vips.data``) hold their own labels. A Dask collection is a source.
+        X : array, memory-mapped array, CSR matrix, data frame or Arrow table of shape (n_records, n_features); or a data source
+            Data frames may be of pandas, polars or another library that exports Arrow streams (docs/preprocessing.md). Sources
+            (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
         ledger : PrivacyLedger, optional
@@ -372,7 +375,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:
-        source = as_source(X, None if self.ignores_labels else y)
+        X, y = from_arrow(X), None if self.ignores_labels else from_arrow(y)
+        source = as_source(X, y)
         if source is None:
             return self._checked_arrays(X, y)
         if isinstance(source, InMemoryData) and source.has_groups:  # else they would be taken for rows
@@ -436,6 +440,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
     def _validated(self, X, *y, **settings):
         """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
+        X, *y = map(from_arrow, (X, *y))
+        refuse_dates(X)
         return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)
 
     def check_values(self, X, y) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vips.data._tables import from_arrow
 
 __all__ = ["DeclaredTransformer", "column", "columns_of", "each_checked", "is_frame", "shortened"]
 
@@ -32,12 +34,12 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
     def _transform(self, X):
         """The features of each row."""
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
 
         Parameters
         ----------
-        X : data frame or ndarray of shape (n_records, n_columns)
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
             Zero rows are enough.
         y : ignored
 
@@ -60,7 +62,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : data frame or ndarray of shape (n_records, n_columns)
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
 
         Returns
         -------
@@ -146,7 +148,8 @@ def is_frame(X) -> bool:
 
 
 def _table(X):
-    """A data frame, or a plain array: matrices and masked arrays are indexed differently."""
+    """A data frame of pandas, or a plain array: matrices and masked arrays are indexed differently."""
+    X = from_arrow(X)
     if is_frame(X):
         return X
     if sp.issparse(X):
