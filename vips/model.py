@@ -346,6 +346,22 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         tags.non_deterministic = self.is_private and not self.privacy.reproducible_noise
         return tags
 
+    def __dir__(self) -> list[str]:
+        """Names of the attributes that exist. scikit-learn reads each of them to find out, which would compute the noise-aware
+        posterior."""
+        slow = "noise_aware_posterior_"
+        names = [name for name in object.__dir__(self) if name != slow and hasattr(self, name)]
+        own = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
+        if "_is_shown" in self.__dict__:
+            own &= "_noise_aware" in self.__dict__
+        return [*names, slow] if own and hasattr(self, "noisy_totals_") else names
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> str:
+        """scikit-learn's table for notebooks, which reads every name in ``dir``: without a noise-aware posterior to compute."""
+        shown = copy.copy(self)
+        shown._is_shown = True
+        return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
+
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
