@@ -35,7 +35,8 @@ LAYERS = [
     {"engine"},
     {"model"},
     {"models"},
-    {"auditing", "comparison", "preprocessing", "saving"},
+    {"auditing", "comparison", "preprocessing"},
+    {"saving"},
     {"__main__"},
 ]
 

@@ -6,15 +6,17 @@ import os
 
 from vips import models
 from vips.model import ConjugateExponentialModel
-from vips.persistence.fitted import load_model
+from vips.persistence.archive import one_error, read_archive
+from vips.persistence.fitted import restored
+from vips.preprocessing import PrivatePipeline
 
 __all__ = ["load"]
 
 
 def load(
     path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None
-) -> ConjugateExponentialModel:
-    """A model that ``model.save(path)`` wrote.
+) -> ConjugateExponentialModel | PrivatePipeline:
+    """A model that ``model.save(path)`` wrote, or a :class:`~vips.preprocessing.PrivatePipeline` that its ``save`` wrote.
 
     Parameters
     ----------
@@ -25,7 +27,11 @@ def load(
     Raises
     ------
     ValueError
-        If the file is not a saved model, or comes from a newer version or an unknown class.
+        If the file is neither, or comes from a newer version or an unknown class.
     """
-    known = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
-    return load_model(path, {cls.__name__: cls for cls in known})
+    names = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
+    known = {cls.__name__: cls for cls in names}
+    header, arrays = read_archive(path, "model", "pipeline")
+    with one_error(path):
+        read = PrivatePipeline._of_file if header["kind"] == "pipeline" else restored
+        return read(header, arrays, known)

@@ -39,14 +39,15 @@ def labelled(n=1500, seed=0):
     return pd.DataFrame(X, columns=HOSTILE), pd.Series(y.astype(int))
 
 
-def logistic(plan):
-    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(*labelled())
+def logistic(plan, **settings):
+    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **settings).fit(*labelled())
 
 
 @cache
 def regression():
     """A comparison with test records."""
-    return compare(logistic(PLAN), logistic(None), *labelled(200, seed=1), n_bootstrap=20)
+    private = logistic(PLAN, influence="clipped")
+    return compare(private, logistic(None), *labelled(200, seed=1), n_bootstrap=20)
 
 
 @cache

@@ -44,8 +44,8 @@ def write_archive(
                 np.lib.format.write_array(member, np.asarray(array, order="C"), version=(1, 0), allow_pickle=False)
 
 
-def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and arrays of a file of that kind.
+def read_archive(path: str | os.PathLike, *kinds: str) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a file of one of those kinds.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def read_archive(path: str | os.PathLike, kind: str) -> tuple[dict, dict[str, np
     with open(path, "rb") as file, one_error(path), zipfile.ZipFile(file) as archive:
         _check_sizes(archive, os.path.getsize(path))
         header = json.loads(archive.read("header.json"))  # zipfile verifies the checksum of every member
-        if header["format"] != FORMAT or header["kind"] != kind:
-            raise ValueError(f"it holds {header['kind']!r}, not a {kind!r}")
+        if header["format"] != FORMAT or header["kind"] not in kinds:
+            raise ValueError(f"it holds {header['kind']!r}, not a {kinds[0]!r}")
         if header["version"] != VERSION:
             raise ValueError(f"it has version {header['version']}; this version of vips reads {VERSION}")
         names = header["arrays"]

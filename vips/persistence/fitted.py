@@ -8,14 +8,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport
 from vips.privacy.report_fields import saved_fields
 from vips.statistics import NoisyTotals
 
-__all__ = ["load_model", "save_model"]
+__all__ = ["contents", "restored", "save_model"]
 
 
 _TOTALS = "noisy_totals/"
@@ -25,6 +25,11 @@ _SMALL, _MOST_TIMES = 2**18, 64
 
 def save_model(model, path: str | os.PathLike) -> None:
     """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
+    write_archive(path, "model", *contents(model))
+
+
+def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a fitted model's file."""
     learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
     posterior = learnt.pop("posterior_")
     report, totals = learnt.pop("privacy_", None), learnt.pop("noisy_totals_", None)
@@ -38,17 +43,11 @@ def save_model(model, path: str | os.PathLike) -> None:
     arrays = posterior_arrays(posterior)
     if totals is not None:
         arrays |= {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
-    write_archive(path, "model", header, arrays)
+    return header, arrays
 
 
-def load_model(path: str | os.PathLike, known: Mapping[str, type]):
-    """A saved model, if its class is one of ``known``, by name."""
-    header, arrays = read_archive(path, "model")
-    with one_error(path):
-        return _restored(header, arrays, known)
-
-
-def _restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
+def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
+    """The model of a file's header and arrays, if its class is one of ``known``, by name."""
     if header["class"] not in known:
         raise ValueError(
             f"it holds a {header['class']}, not one of {', '.join(sorted(known))}. For a class of your own write "

@@ -1,8 +1,19 @@
-"""Preprocessing that learns nothing from the records: scales, categories and bounds are declared."""
+"""Preprocessing for private fits: scales, categories and bounds are declared, or learnt privately."""
 
 from vips.preprocessing._one_hot import PublicOneHotEncoder
 from vips.preprocessing._pipeline import PublicPipeline, make_public_pipeline
+from vips.preprocessing._private_pipeline import PrivatePipeline, make_private_pipeline
+from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._scaler import PublicScaler
 from vips.preprocessing._table import TableEncoder
 
-__all__ = ["PublicOneHotEncoder", "PublicPipeline", "PublicScaler", "TableEncoder", "make_public_pipeline"]
+__all__ = [
+    "PrivatePipeline",
+    "PrivateTableEncoder",
+    "PublicOneHotEncoder",
+    "PublicPipeline",
+    "PublicScaler",
+    "TableEncoder",
+    "make_private_pipeline",
+    "make_public_pipeline",
+]

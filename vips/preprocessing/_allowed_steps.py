@@ -50,7 +50,7 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
             f"{title} may learn from all records (as StandardScaler learns a mean). The parameters of the private model "
             "after it would release this without noise. Use vips.preprocessing.PublicScaler, "
             "PublicOneHotEncoder or TableEncoder with declared bounds and categories, or FunctionTransformer for a function "
-            "of each row alone."
+            "of each row alone; or learn privately, with make_private_pipeline and a PrivateTableEncoder."
         )
     if kind is FunctionTransformer:
         inverse_checked = step.check_inverse and step.func is not None and step.inverse_func is not None

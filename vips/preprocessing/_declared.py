@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self, TypeVar
 
@@ -117,9 +118,10 @@ def columns_of(X, declared: Mapping | Sequence) -> list:
         )
     else:
         wanted = list(declared)
+    there = Counter(names)
     for name in wanted:
-        if names.count(name) != 1:
-            raise ValueError(f"Column {name!r} is declared, but X has {names.count(name)} columns of that name.")
+        if there[name] != 1:
+            raise ValueError(f"Column {name!r} is declared, but X has {there[name]} columns of that name.")
     return wanted
 
 

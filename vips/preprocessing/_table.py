@@ -17,7 +17,7 @@ from vips.preprocessing._declared import DeclaredTransformer
 from vips.preprocessing._one_hot import PublicOneHotEncoder
 from vips.preprocessing._scaler import PublicScaler, is_pair
 
-__all__ = ["TableEncoder"]
+__all__ = ["TableEncoder", "unit_scale"]
 
 
 class TableEncoder(DeclaredTransformer):
@@ -122,7 +122,7 @@ class TableEncoder(DeclaredTransformer):
         else:
             table = np.hstack(features)[:, self._order()]
         if self.unit_norm:
-            table *= _unit_scale(len(self.columns))
+            table *= unit_scale(len(self.columns))
         return table
 
     def __sklearn_tags__(self):
@@ -131,7 +131,7 @@ class TableEncoder(DeclaredTransformer):
         return tags
 
 
-def _unit_scale(n_columns: int) -> float:
+def unit_scale(n_columns: int) -> float:
     """1 / √n_columns, rounded down: n_columns entries of this size have norm at most 1, exactly."""
     scale = 1.0 / math.sqrt(n_columns)
     while n_columns * Fraction(scale) ** 2 > 1:

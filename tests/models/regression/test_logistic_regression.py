@@ -503,7 +503,7 @@ def test_what_y_may_be_depends_on_its_container_alone():
             model.fit(X, y)
         with pytest.warns(DataConversionWarning, match="column-vector"):
             model.fit(X[:0], y[:0])
-    with pytest.raises(ValueError, match="numbers or booleans"):
+    with pytest.raises(TypeError, match="`classes` are strings, but y has dtype float64"):
         BayesianLogisticRegression(privacy=private(), feature_norm=1.0, classes=["no", "yes"]).fit(X, np.ones(3))
 
 

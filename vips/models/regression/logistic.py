@@ -25,6 +25,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from vips.data import DataSource, InMemoryData
+from vips.data._labels import label_codes
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.parts import classification_scores
@@ -50,8 +52,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
-        The possible labels. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which must not look at y. A
-        record with another label is defective. More than two: stick-breaking in the order of the sorted labels.
+        The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
+        must not look at y. A record with another label is defective. More than two: stick-breaking in the order of the sorted
+        labels.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
@@ -179,11 +182,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         super().check_parameters()
         if self.classes is not None:
             _check_classes(self.classes)
-            if self.is_private and np.asarray(self.classes).dtype.kind in "US":
-                raise ValueError(
-                    "`classes` of a private fit must be numbers or booleans, and so must y: the conversion of strings "
-                    'would depend on the records. Write e.g. fit(X, y == "yes").'
-                )
+            if self.is_private and np.asarray(self.classes).dtype.kind == "S":
+                raise ValueError("`classes` of a private fit must be numbers, booleans or strings, not bytes.")
 
     def check_features(self) -> None:
         super().check_features()
@@ -200,6 +200,19 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         unknown = np.setdiff1d(y, self.classes_)
         if len(unknown):
             raise ValueError(f"y holds labels that are not in `classes`: {unknown[:5].tolist()}.")
+
+    def _data(self, X, y) -> DataSource:
+        data = super()._data(X, y)
+        if self.is_private and self._labels().dtype.kind == "U" and not isinstance(data, InMemoryData):
+            raise TypeError(
+                "`classes` are strings, but data sources hold labels as numbers: declare these as `classes`."
+            )
+        return data
+
+    def _private_data(self, X, y) -> InMemoryData:
+        if self._labels().dtype.kind == "U" and getattr(y, "ndim", 1) == 1:
+            y = label_codes(y, self._labels())
+        return super()._private_data(X, y)
 
     @property
     def _n_outputs(self) -> int:
@@ -220,6 +233,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
         classes = self._labels()
+        if classes.dtype.kind == "U" and y.dtype.kind == "f":  # positions, from `_private_data`
+            classes = np.arange(len(classes))
         place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
         known = (classes[place] == y)[:, None]
         if len(classes) == 2:
@@ -229,7 +244,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return np.where(known, sees, np.nan), np.where(known, sees * (is_own - 0.5), np.nan)
 
     def _extreme_labels(self) -> np.ndarray:
-        return self._labels()
+        labels = self._labels()
+        return np.arange(float(len(labels))) if labels.dtype.kind == "U" else labels
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Log-loss, and the AUC of two classes."""

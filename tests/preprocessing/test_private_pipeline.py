@@ -1,0 +1,235 @@
+"""Pipelines of a private encoder and a private model: one budget, one unit, and files."""
+
+import json
+import math
+import pickle
+import zipfile
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.preprocessing import Normalizer, StandardScaler
+
+import vips
+from tests.mutants import check_notices
+from vips import (
+    BayesianLogisticRegression,
+    CheckpointError,
+    LedgerError,
+    PrivacyBudgetError,
+    PrivacyLedger,
+    PrivacyPlan,
+)
+from vips.preprocessing import PrivateTableEncoder, _budget, _private_pipeline, make_private_pipeline
+from vips.preprocessing._budget import split_budget
+from vips.privacy.accounting.gaussian import gaussian_log_delta
+
+
+def table(n=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {"age": rng.integers(18, 90, n), "town": rng.choice(["A", "B"], n), "income": rng.lognormal(8.0, 1.0, n)}
+    )
+    return X, (X["age"] + 40 * (X["town"] == "A") + rng.normal(0, 20, n) > 70).to_numpy()
+
+
+def pipeline(*between, epsilon=4.0, n_steps=5, model=None, **settings):
+    model = BayesianLogisticRegression() if model is None else model
+    return make_private_pipeline(
+        PrivateTableEncoder(), *between, model, epsilon=epsilon, delta=1e-6, n_steps=n_steps, **settings
+    )
+
+
+def check_encoder_and_fit_together_are_within_the_budget():
+    """By the exact δ of one Gaussian, of the noise that the two mechanisms really use."""
+    X, y = table()
+    for relation, sensitivity in (("add_or_remove", 1.0), ("replace_one", 2.0)):
+        fitted = pipeline(relation=relation).fit(X, y)
+        encoder, fit = fitted[0].privacy_, fitted[-1].privacy_
+        mu = sensitivity * math.sqrt(
+            (encoder.plan.clip_norm / encoder.plan.noise_std()) ** 2
+            + 5 * (fit.plan.clip_norm / fit.plan.noise_std()) ** 2
+        )
+        total = math.exp(gaussian_log_delta(mu, 4.0)) + encoder.threshold_delta
+        assert total <= 1e-6, f"δ is {total} at the stated ε"
+        assert total == pytest.approx(1e-6, rel=1e-2)
+        assert 3.99 < fitted.privacy_.epsilon() <= 4.0
+    assert split_budget(4.0, 1e-6, 5, 0.15, "add_or_remove", False).threshold_delta is None
+
+
+def test_encoder_and_fit_together_are_within_the_budget():
+    check_encoder_and_fit_together_are_within_the_budget()
+
+
+def the_fit_takes_the_whole_budget(patch):
+    original = _budget.split_budget
+
+    def split_budget(epsilon, delta, n_steps, share, *rest):
+        both, alone = original(epsilon, delta, n_steps, share, *rest), original(epsilon, delta, n_steps, 1e-9, *rest)
+        return _budget.Budget(both.encoder, alone.fit, both.threshold_delta)
+
+    patch.setattr(_private_pipeline, "split_budget", split_budget)
+
+
+def the_threshold_costs_nothing(patch):
+    original = _budget.split_budget
+
+    def split_budget(epsilon, delta, *rest):
+        split = original(epsilon, delta / 0.9, *rest)
+        return _budget.Budget(split.encoder, split.fit, 0.1 * delta)
+
+    patch.setattr(_private_pipeline, "split_budget", split_budget)
+
+
+@pytest.mark.parametrize("mutant", [the_fit_takes_the_whole_budget, the_threshold_costs_nothing])
+def test_mutants_are_noticed(mutant, monkeypatch):
+    check_notices(check_encoder_and_fit_together_are_within_the_budget, mutant, monkeypatch, "at the stated ε")
+
+
+def test_a_pipeline_predicts_and_says_what_it_did():
+    X, y = table(8000)
+    fitted = pipeline().fit(X, y)
+    assert fitted.score(X, y) > 0.7
+    assert fitted.predict_proba(X[:3]).shape == (3, 2)
+    assert fitted[-1].feature_norm == fitted[0].feature_norm == 1.0
+    text = str(fitted.privacy_)
+    for words in ("ε = 4 at δ = 1e-06", "bounds of 2 columns", "categories of 1 column", "one row of X with its label"):
+        assert words in text
+    assert "call .epsilon" not in text
+    assert fitted.privacy_.to_dict()["epsilon"] == pytest.approx(4.0, rel=1e-3)
+    assert fitted.steps[0][1].privacy is None
+    assert clone(fitted).get_params()["epsilon"] == 4.0
+    assert pipeline(Normalizer()).fit(X, y).score(X, y) > 0.6
+    explicit = pipeline(model=BayesianLogisticRegression(feature_norm=0.9)).fit(X, y)
+    assert explicit[-1].feature_norm == 0.9
+
+
+def test_persons_are_one_record_of_both():
+    X, y = table()
+    fitted = pipeline().fit(X, y, groups=pd.Series(np.arange(3000) // 3, name="patient"))
+    assert fitted.privacy_.unit == fitted[0].privacy_.unit == "all rows of one patient"
+
+
+def test_a_ledger_is_charged_for_both_or_for_neither(tmp_path):
+    X, y = table()
+    terms = {"unit": "one row of X with its label", "outright_delta": 1e-6}
+    ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", **terms)
+    with ledger:
+        fitted = pipeline(epsilon=2.0).fit(X, y)
+    assert [run.state for run in ledger.runs()] == ["complete", "complete"]
+    assert {fitted[0].privacy_.ledger["run"], fitted[-1].privacy_.ledger["run"]} == {run.run for run in ledger.runs()}
+    left = ledger.remaining()
+    with pytest.raises(PrivacyBudgetError, match="Nothing was charged"):
+        pipeline(epsilon=6.5).fit(X, y, ledger=ledger)
+    for wrong in (y[:-1], y.astype(complex), list(y), None):
+        with pytest.raises((TypeError, ValueError)):
+            pipeline(epsilon=1.0).fit(X, wrong, ledger=ledger)
+    with pytest.raises(LedgerError, match="all rows of one"):
+        pipeline(epsilon=1.0).fit(X, y, ledger=ledger, groups=np.zeros(3000, int))
+    assert ledger.remaining() == left
+
+
+def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, monkeypatch):
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    path = tmp_path / "fit.vips"
+    with monkeypatch.context() as patch:
+        patch.setattr(BayesianLogisticRegression, "fit", lambda *_, **__: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception, match="killed"):
+            pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    first = ledger.runs()
+    fitted = pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    assert len(first) == 1
+    assert len(ledger.runs()) == 2
+    assert fitted[0].privacy_.ledger["run"] == first[0].run
+    with pytest.raises(CheckpointError, match="other settings"):
+        pipeline(epsilon=3.0).fit(X, y, ledger=ledger, checkpoint=path)
+    with pytest.raises(CheckpointError, match="another unit"):
+        pipeline().fit(X, y, ledger=ledger, checkpoint=path, groups=np.arange(3000))
+    with pytest.raises(CheckpointError, match="another ledger"):
+        pipeline().fit(X, y, checkpoint=path)
+
+
+def test_a_pipeline_that_was_sent_from_a_block_is_charged_there(tmp_path):
+    X, y = table(500)
+    ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", outright_delta=1e-6)
+    with ledger:
+        sent = pickle.dumps(pipeline(epsilon=1.0))
+    fitted = pickle.loads(sent).fit(X, y)
+    assert {fitted[0].privacy_.ledger["run"], fitted[-1].privacy_.ledger["run"]} == {run.run for run in ledger.runs()}
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), fitted.predict(X))
+
+
+def test_columns_may_have_numbers_for_names(tmp_path):
+    X, y = table(500)
+    fitted = pipeline().fit(X.set_axis([0, 1, 2], axis=1), y)
+    fitted.save(tmp_path / "pipeline.vips")
+    assert list(vips.load(tmp_path / "pipeline.vips")[0].columns_) == [0, 1, 2]
+    with pytest.raises(TypeError, match="only supported if all input features have string names"):
+        pipeline().fit(X.set_axis([0, "a", 2], axis=1), y)
+
+
+def test_a_saved_pipeline_comes_back_whole(tmp_path):
+    X, y = table()
+    fitted = pipeline().fit(X.assign(income=X["income"].where(X.index % 2 > 0)), y)
+    fitted.save(tmp_path / "pipeline.vips")
+    loaded = vips.load(tmp_path / "pipeline.vips")
+    np.testing.assert_array_equal(loaded.predict_proba(X), fitted.predict_proba(X))
+    assert str(loaded.privacy_) == str(fitted.privacy_)
+    assert loaded[0].get_feature_names_out().tolist() == fitted[0].get_feature_names_out().tolist()
+    assert loaded.get_params()["n_steps"] == 5
+    with pytest.raises(TypeError, match="also has 'normalizer'"):
+        pipeline(Normalizer()).fit(X, y).save(tmp_path / "other.vips")
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("columns", 3),
+        ("kinds", []),
+        ("indicators", ["nowhere"]),
+        ("report", {}),
+        ("parameters", {"steps": 1}),
+        ("n_features_in", "many"),
+    ],
+)
+def test_forged_files_raise_value_errors(tmp_path, place, value):
+    X, y = table(300)
+    path, forged = tmp_path / "pipeline.vips", tmp_path / "forged.vips"
+    pipeline().fit(X, y).save(path)
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(forged, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name == "header.json":
+                header = json.loads(content)
+                header["encoder"][place] = value
+                content = json.dumps(header)
+            new.writestr(name, content)
+    with pytest.raises(ValueError, match="not a file of vips that can be read"):
+        vips.load(forged)
+
+
+@pytest.mark.parametrize(
+    ("steps", "settings", "says"),
+    [
+        ([PrivateTableEncoder(), StandardScaler(), BayesianLogisticRegression()], {}, "may learn from all records"),
+        ([StandardScaler(), BayesianLogisticRegression()], {}, "first step"),
+        ([PrivateTableEncoder(), StandardScaler()], {}, "last step"),
+        ([PrivateTableEncoder(threshold_delta=1e-8), BayesianLogisticRegression()], {}, "leave `privacy`"),
+        (
+            [
+                PrivateTableEncoder(),
+                BayesianLogisticRegression(privacy=PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")),
+            ],
+            {},
+            "leave `privacy`",
+        ),
+        ([PrivateTableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0 and 1"),
+        ([PrivateTableEncoder({"town": ["A"]}), BayesianLogisticRegression()], {}, "Nothing is to be learnt"),
+    ],
+)
+def test_errors_come_before_anything_is_read(steps, settings, says):
+    X, y = table(5)
+    with pytest.raises((TypeError, ValueError), match=says):
+        make_private_pipeline(*steps, epsilon=1.0, delta=1e-6, **settings).fit(X, y)

@@ -1,0 +1,108 @@
+"""Deliberately broken private encoders. Each must be noticed by the check named beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.mutants import check_notices
+from tests.preprocessing import test_private_table as tests
+from vips.preprocessing import _histograms, _learnt_columns, _private_table
+from vips.preprocessing._histograms import Persons
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+
+def rows_of_a_person_are_counted_one_by_one(patch):
+    original = Persons.totals
+
+    def totals(self, cells, n_cells, most=None):
+        if self._rows is None or most is not None:
+            return original(self, cells, n_cells, most)
+        return np.bincount(cells[self._rows], minlength=n_cells).astype(float)
+
+    patch.setattr(Persons, "totals", totals)
+
+
+def a_person_may_have_any_number_of_categories(patch):
+    original = Persons.totals
+    patch.setattr(Persons, "totals", lambda self, cells, n_cells, most=None: original(self, cells, n_cells))
+
+
+def the_threshold_forgets_that_a_record_has_several(patch):
+    original = _histograms.threshold
+    for module in (_private_table, tests):
+        patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, 1))
+
+
+def the_threshold_forgets_the_record_itself(patch):
+    original = _histograms.threshold
+    for module in (_private_table, tests):
+        patch.setattr(module, "threshold", lambda delta, std, n_new: original(delta, std, n_new) - 1.0)
+
+
+def categories_are_released_at_half_the_threshold(patch):
+    original = _learnt_columns.learn_column
+
+    def learn_column(*arguments, cut, **named):
+        return original(*arguments, cut=0.5 * cut, **named)
+
+    patch.setattr(_private_table, "learn_column", learn_column)
+
+
+def bounds_look_at_the_values(patch):
+    original = _learnt_columns.learn_column
+
+    def learn_column(values, *arguments, **named):
+        learnt = original(values, *arguments, **named)
+        largest = float(np.max(np.asarray(values, dtype=float)))
+        return lambda: _learnt_columns.Learnt((learnt().declared[0], largest))
+
+    patch.setattr(_private_table, "learn_column", learn_column)
+
+
+def fits_are_charged_at_the_end(patch):
+    original = PrivacyLedger.begin_event
+
+    class Late:
+        def __init__(self, *arguments, **named):
+            self.begin = lambda: original(*arguments, **named)
+
+        def release(self, step):
+            self.__dict__["run"] = self.begin().run
+
+        def close(self):
+            pass
+
+    patch.setattr(PrivacyLedger, "begin_event", Late)
+
+
+def failed_fits_stay_charged(patch):
+    from vips.privacy.ledger.run import LedgerRun
+
+    patch.setattr(LedgerRun, "close", lambda self: None)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check", "says"),
+    [
+        (rows_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_counts_by_at_most_one_clip, "moves the"),
+        (a_person_may_have_any_number_of_categories, tests.check_a_record_has_few_categories_of_its_own, "too many cells"),
+        (the_threshold_forgets_that_a_record_has_several, tests.check_the_threshold_hides_what_one_record_adds, "is released"),
+        (the_threshold_forgets_that_a_record_has_several, tests.check_rare_categories_are_released_as_seldom_as_stated,
+         "are released"),
+        (the_threshold_forgets_the_record_itself, tests.check_the_threshold_hides_what_one_record_adds, "is released"),
+        (categories_are_released_at_half_the_threshold, tests.check_rare_categories_are_released_as_seldom_as_stated,
+         "are released"),
+        (bounds_look_at_the_values, tests.check_what_is_learnt_is_a_function_of_noisy_counts, "more than noisy counts"),
+    ],
+)  # fmt: skip
+def test_mutants_are_noticed(mutant, check, says, monkeypatch):
+    check_notices(check, mutant, monkeypatch, says)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "says"),
+    [(fits_are_charged_at_the_end, "before the charge"), (failed_fits_stay_charged, "stays charged")],
+)
+def test_mutants_of_charging_are_noticed(mutant, says, monkeypatch, tmp_path):
+    check_notices(lambda: tests.check_a_fit_is_charged_before_a_value_is_read(tmp_path), mutant, monkeypatch, says)

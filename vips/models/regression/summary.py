@@ -1,0 +1,168 @@
+"""Coefficients as people read them: a table in the units of the original columns, a forest plot, draws for ArviZ."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+from scipy.stats import chi2
+
+from vips._validation import check_level
+from vips.exceptions import PrivacyWarning
+from vips.expfam import Gaussian
+
+__all__ = ["Signal", "coefficient_draws", "coefficient_table", "forest_plot", "signal_of"]
+
+# A fit whose coefficients would be as large with this probability if no feature had an effect shows nothing.
+_NOTHING = 0.05
+
+
+@dataclass(frozen=True)
+class Signal:
+    """Whether coefficients stand out from sampling and noise.
+
+    Parameters
+    ----------
+    share : float
+        Share of their squared length, in units of their uncertainty, that is more than that of a table without effects: from 0
+        to 1.
+    p_value : float
+        Probability of coefficients that stand out as much, if no feature had an effect.
+    """
+
+    share: float
+    p_value: float
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether a fit to labels that depend on nothing would look like this."""
+        return self.p_value > _NOTHING
+
+
+def signal_of(posterior, prior: np.ndarray, n_features: int) -> Signal:
+    """χ² test of the coefficients, all outputs together, against no effects.
+
+    A posterior N(m, V) under the prior N(0, A⁻¹) is that of an estimate b = L⁻¹ V⁻¹ m with the precision L = V⁻¹ - A. Without
+    effects bᵀ L b of the features has a χ² distribution.
+
+    Parameters
+    ----------
+    posterior : Gaussian or DiagonalGaussian
+    prior : ndarray of shape (n_outputs, d)
+        Diagonals of A.
+    n_features : int
+        Number of coefficients without the intercept, which comes last.
+    """
+    means, covs = np.atleast_2d(posterior.mean), _covariances(posterior)
+    total, degrees = 0.0, 0
+    for mean, cov, own in zip(means, covs, prior, strict=True):
+        inverse = np.linalg.inv(cov)
+        values, vectors = np.linalg.eigh(inverse - np.diag(own))
+        seen = values > 1e-9 * values.max()
+        estimate = (vectors[:, seen] / values[seen]) @ (vectors[:, seen].T @ (inverse @ mean))
+        spread = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+        values, vectors = np.linalg.eigh(spread[:n_features, :n_features])
+        known = values > 1e-9 * values.max()
+        total += float(np.sum((vectors[:, known].T @ estimate[:n_features]) ** 2 / values[known]))
+        degrees += int(known.sum())
+    return Signal(max(0.0, 1.0 - degrees / total) if total > 0.0 else 0.0, float(chi2.sf(total, degrees)))
+
+
+def coefficient_table(model, posterior, level: float, units=None):
+    """One row for each coefficient and the intercept; see ``PolyaGammaRegression.summary``."""
+    import pandas as pd
+
+    check_level(level)
+    names, classes = _names(model, units), _classes(model)
+    frames = []
+    for mean, cov in zip(np.atleast_2d(posterior.mean), _covariances(posterior), strict=True):
+        mean, cov = _in_units(mean, cov, units, model.fit_intercept)
+        marginal = Gaussian(mean[:, None], 1.0 / np.maximum(np.diagonal(cov), 1e-300)[:, None, None])
+        lower, upper = (side[:, 0] for side in marginal.interval(level))
+        ratio = model.name_of_ratio
+        frames.append(
+            pd.DataFrame(
+                {
+                    "mean": mean,
+                    "std": marginal.std[:, 0],
+                    "lower": lower,
+                    "upper": upper,
+                    "P(> 0)": ndtr(mean / marginal.std[:, 0]),
+                    ratio: np.exp(mean),
+                    f"{ratio}, lower": np.exp(lower),
+                    f"{ratio}, upper": np.exp(upper),
+                },
+                index=pd.Index(names, name="coefficient"),
+            )
+        )
+    table = pd.concat(frames, keys=classes, names=["class"]) if len(frames) > 1 else frames[0]
+    table.attrs["level"] = level
+    return table
+
+
+def warn_of_nothing(signal: Signal) -> None:
+    """Warn that the coefficients are those of noise."""
+    if signal.is_nothing:
+        warnings.warn(
+            f"No coefficient stands out: a fit to labels that depend on no column would show as much with probability "
+            f"{signal.p_value:.2g}. Read the intervals as what is left open, not the means as effects. A larger ε, more "
+            "records or fewer columns would show more.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
+
+
+def forest_plot(table, ax=None):
+    """Means and intervals of a :func:`coefficient_table`, one line each, the intercept left out."""
+    import matplotlib.pyplot as plt
+
+    rows = table[[str(name if isinstance(name, str) else name[-1]) != "intercept" for name in table.index]]
+    names = [name if isinstance(name, str) else f"class {name[0]}: {name[1]}" for name in rows.index]
+    if ax is None:
+        _, ax = plt.subplots(figsize=(6.4, 0.9 + 0.3 * len(rows)), layout="constrained")
+    place = np.arange(len(rows))[::-1]
+    mean = rows["mean"].to_numpy()
+    errors = np.stack([mean - rows["lower"].to_numpy(), rows["upper"].to_numpy() - mean])
+    ax.axvline(0.0, color="0.6", linewidth=0.8)
+    ax.errorbar(mean, place, xerr=errors, fmt="o", color="tab:blue", capsize=3, markersize=4)
+    ax.set_yticks(place, names)
+    ax.set_xlabel(f"coefficient, with its {100 * table.attrs['level']:g} % interval")
+    return ax
+
+
+def coefficient_draws(model, posterior, n_draws: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Draws of "coef", shape (1, n_draws, [n_outputs,] n_features), and of "intercept" if there is one."""
+    draws = posterior.sample(rng, n_draws)[None]
+    parts = {"coef": draws[..., : model.n_features_in_]}
+    return parts | ({"intercept": draws[..., -1]} if model.fit_intercept else {})
+
+
+def _covariances(posterior) -> Iterable[np.ndarray]:
+    d = posterior.mean.shape[-1]
+    if hasattr(posterior, "cov"):
+        return posterior.cov.reshape(-1, d, d)
+    return [np.diag(variance) for variance in np.atleast_2d(posterior.var)]
+
+
+def _in_units(mean: np.ndarray, cov: np.ndarray, units, has_intercept: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of the coefficients of the original columns, and of the intercept, which absorbs their origins."""
+    if units is None:
+        return mean, cov
+    _, matrix, shift = units
+    full = np.zeros((len(matrix) + has_intercept, len(mean)))
+    full[: len(matrix), : matrix.shape[1]] = matrix
+    if has_intercept:
+        full[-1] = np.append(shift, 1.0)
+    return full @ mean, full @ cov @ full.T
+
+
+def _names(model, units) -> list[str]:
+    names = model.column_names() if units is None else list(units[0])
+    return [*names, "intercept"] if model.fit_intercept else names
+
+
+def _classes(model) -> list:
+    return list(getattr(model, "classes_", ()))[:-1]

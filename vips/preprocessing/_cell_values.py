@@ -1,0 +1,130 @@
+"""Reads the columns of a table for a private encoder: numbers, days since 1970, or categories. No value raises.
+
+============  ====================================================  ======================================
+kind          dtypes that have it, if nothing is declared           what a row's value becomes
+============  ====================================================  ======================================
+"number"      integers, floats                                      float, NaN if missing or infinite
+"date"        dates and times                                       days since 1970-01-01 as a float, or NaN
+"category"    strings, objects, pandas categoricals                 a string, an integer or a float, or None
+"flag"        booleans                                              the same; True and False are public
+============  ====================================================  ======================================
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from numbers import Integral, Real
+
+import numpy as np
+
+__all__ = ["as_categories", "as_numbers", "kind_of"]
+
+_KINDS = {"b": "flag", "i": "number", "u": "number", "f": "number", "M": "date", "O": "category", "U": "category"}
+_KINDS |= {"T": "category"}  # NumPy's strings of any length
+_LARGEST = 2**64
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def kind_of(dtype) -> str | None:
+    """The kind of a column of that NumPy or pandas dtype; None if no kind fits."""
+    return _KINDS.get(getattr(dtype, "kind", None))
+
+
+def as_numbers(values, kind: str) -> np.ndarray:
+    """A column of numbers or dates as float64 of shape (n_rows,); NaN for what is missing, infinite or of another type."""
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        numbers = _days(values) if kind == "date" else _floats(values)
+        return np.where(np.isfinite(numbers), numbers, np.nan)
+
+
+def as_categories(values) -> np.ndarray:
+    """A column of categories as an object array of shape (n_rows,): strings, integers, finite floats; None for all else.
+
+    Values that are equal in Python (1, 1.0 and True) become the same category, so that none of them depends on a record.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return _object_array(map(_category, _each(values)), len(values))
+
+
+def _floats(values) -> np.ndarray:
+    dtype = getattr(values, "dtype", None)
+    if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
+        return np.asarray(values, dtype=np.float64)
+    if getattr(dtype, "kind", "O") in "biuf":  # nullable dtypes of pandas
+        with suppress(Exception):
+            return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.fromiter(map(_number, _each(values)), np.float64, len(values))
+
+
+def _days(values) -> np.ndarray:
+    dtype = getattr(values, "dtype", None)
+    if getattr(dtype, "kind", "O") == "M":
+        with suppress(Exception):
+            times = values.to_numpy() if hasattr(values, "to_numpy") else values
+            if times.dtype.kind == "M":
+                seconds = times.astype("datetime64[s]")
+                days = seconds.astype(np.int64) / 86400.0
+                return np.where(np.isnat(seconds), np.nan, days)
+    return np.fromiter(map(_day, _each(values)), np.float64, len(values))
+
+
+def _number(value) -> float:
+    with suppress(Exception):
+        if isinstance(value, Real):
+            return float(value)
+    return math.nan
+
+
+def _day(value) -> float:
+    """Days since 1970 of a date, a time, or a text that `datetime.fromisoformat` reads. Without a zone it is UTC."""
+    with suppress(Exception):
+        if isinstance(value, np.datetime64):
+            value = value.astype("datetime64[s]").item()
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            zoned = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
+            return float((zoned - _EPOCH).total_seconds() / 86400.0)
+        if isinstance(value, date):
+            return float(value.toordinal() - _EPOCH.toordinal())
+    return math.nan
+
+
+def _category(value) -> str | int | float | None:
+    with suppress(Exception):
+        if isinstance(value, str):
+            return str.__str__(value)
+        if isinstance(value, Integral | np.bool_):
+            is_whole = (
+                not isinstance(value, np.timedelta64) and abs(int(value)) < _LARGEST
+            )  # others do not fit a column
+            return int(value) if is_whole else None
+        if isinstance(value, Real) and math.isfinite(value):
+            number = float(value)
+            return int(number) if number.is_integer() else number
+    return None
+
+
+def _each(values) -> Iterable:
+    """The values of a column. Iterating over a PyArrow column fails at a value that Python does not have: it becomes None."""
+    with suppress(Exception):
+        return list(values)
+    return [_one(values, i) for i in range(len(values))]
+
+
+def _one(values, i: int):
+    with suppress(Exception):
+        return getattr(values, "iloc", values)[i]
+    return None
+
+
+def _object_array(items: Iterable, length: int) -> np.ndarray:
+    array = np.empty(length, dtype=object)
+    array[:] = list(items)
+    return array

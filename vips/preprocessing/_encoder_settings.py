@@ -1,0 +1,146 @@
+"""Settings of a private encoder, checked against public facts: names and dtypes of columns. No value is read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from vips._validation import check_number
+from vips.data import as_source
+from vips.exceptions import LedgerError
+from vips.preprocessing._cell_values import kind_of
+from vips.preprocessing._declared import column, columns_of, is_frame, shortened
+from vips.preprocessing._table import TableEncoder
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+
+__all__ = [
+    "LEARNT_KINDS",
+    "check_quantiles",
+    "checked_delta",
+    "checked_plan",
+    "column_kinds",
+    "declared_as",
+    "ledger_of",
+    "released_texts",
+]
+
+LEARNT_KINDS = ("number", "date", "category")
+
+
+def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
+    """How each column of the features is treated: "declared", "number", "date" or "category". Reads no value.
+
+    Raises
+    ------
+    TypeError, ValueError
+        From ``columns``, the container, and names and dtypes of its columns.
+    """
+    if not is_frame(X) or as_source(X) is not None:
+        raise TypeError(
+            f"PrivateTableEncoder needs a pandas data frame in memory, got {type(X).__name__}: columns have "
+            "names and dtypes there, which are public."
+        )
+    if columns is None:
+        kinds = dict.fromkeys(X.columns)
+    elif isinstance(columns, Mapping) and columns:
+        kinds = {name: _stated_kind(name, each) for name, each in columns.items()}
+    else:
+        raise TypeError(f"`columns` must be None or a mapping of column names, got {columns!r}.")
+    if not kinds:
+        raise ValueError("X has no columns.")
+    columns_of(X, kinds)
+    for name, kind in kinds.items():
+        dtype = column(X, name).dtype
+        by_dtype = kind_of(dtype)
+        if kind == "number" and by_dtype == "date":
+            raise TypeError(f'Column {name!r} is to be a number, but its dtype is {dtype}: write "date".')
+        if kind == "date" and by_dtype in ("number", "flag"):
+            raise TypeError(f'Column {name!r} is to be a date, but its dtype is {dtype}: write "number".')
+        if by_dtype is None:
+            raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
+        kinds[name] = kind or ("declared" if by_dtype == "flag" else by_dtype)
+    declared = {name: declared_as(columns, name) for name, kind in kinds.items() if kind == "declared"}
+    if len(declared) == len(kinds):
+        raise ValueError(
+            "Nothing is to be learnt: every column is declared, or boolean. Use TableEncoder, which costs nothing."
+        )
+    if declared:
+        TableEncoder(declared)._check(X)
+    return kinds
+
+
+def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
+    """The plan with its clip norm, after checks."""
+    if not isinstance(plan, PrivacyPlan):
+        raise TypeError(
+            '`privacy` must be a PrivacyPlan, e.g. PrivacyPlan.from_epsilon(epsilon=0.2, delta=1e-7, sampling="full", '
+            f"n_steps=1), got {type(plan).__name__}."
+        )
+    if not plan.has_guarantee:
+        raise ValueError("`privacy` must have noise that no seed reproduces: this encoder has no other mode.")
+    if plan.sampling_rate != 1.0 or plan.n_steps != 1 or plan.noise != "gaussian" or plan.clip_norm is not None:
+        raise ValueError(
+            'The encoder makes one release of all records: write PrivacyPlan(..., sampling="full", n_steps=1) with '
+            "Gaussian noise and without `clip_norm`, which is the square root of the number of learnt columns."
+        )
+    return replace(plan, clip_norm=math.sqrt(n_learnt))
+
+
+def check_quantiles(quantiles: tuple[float, float]) -> None:
+    """Raise ValueError unless these are a low and a high share."""
+    low, high = quantiles
+    check_number("quantiles[0]", low, 0.0, 0.5, "in [0, 0.5)", open_high=True)
+    check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
+
+
+def checked_delta(threshold_delta: float | None, kinds: Mapping) -> float:
+    """δ of the threshold; 0 where no categories are learnt."""
+    names = [repr(name) for name, kind in kinds.items() if kind == "category"]
+    if threshold_delta is not None:
+        check_number("threshold_delta", threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
+    elif names:
+        raise ValueError(
+            f"The categories of {shortened(names)} are to be learnt: write `threshold_delta`, e.g. a tenth of the δ of the "
+            "plan, or declare the categories as a list."
+        )
+    return float(threshold_delta) if names else 0.0
+
+
+def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger | None:
+    """The ledger to charge, if any."""
+    if ledger is not None and not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+    enclosing = current_ledger(plan.sent_from)
+    if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
+        raise LedgerError(
+            f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
+        )
+    return ledger or enclosing
+
+
+def _stated_kind(name, stated) -> str:
+    if isinstance(stated, tuple | list):
+        return "declared"
+    if stated in LEARNT_KINDS:
+        return stated
+    raise TypeError(
+        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list to declare it, or one of {LEARNT_KINDS} to "
+        "learn its bounds or categories."
+    )
+
+
+def declared_as(columns: Mapping | None, name) -> tuple | list:
+    """The declaration of a column; of a boolean one that is not named, both values."""
+    return [False, True] if columns is None else columns[name]
+
+
+def released_texts(kinds: Mapping) -> tuple[str, ...]:
+    """What is learnt, in short texts."""
+    texts = []
+    for what, wanted in (("bounds", ("number", "date")), ("categories", ("category",))):
+        names = [str(name) for name, kind in kinds.items() if kind in wanted]
+        if names:
+            texts.append(f"{what} of {len(names)} column{'s' * (len(names) > 1)} ({shortened(names)})")
+    return tuple(texts)

@@ -1,0 +1,135 @@
+"""What a private encoder learns about one column, and how it then prepares the column for :class:`TableEncoder`.
+
+=============  =========================================  =============================================================
+kind           released                                   prepared column
+=============  =========================================  =============================================================
+"number",      noisy counts of all cells of a public      the number; if missing, the low bound (where there is an
+"date"         grid, and of missing values                indicator) or the middle of the bounds
+"category"     noisy counts above a threshold, and of     the category, ``OTHER`` for one that was not released,
+               missing values                             ``MISSING``
+=============  =========================================  =============================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.preprocessing._cell_values import as_categories, as_numbers
+from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
+from vips.preprocessing._histograms import Persons
+
+__all__ = ["MISSING", "OTHER", "Learnt", "learn_column", "prepared"]
+
+OTHER, MISSING = "(other)", "(missing)"
+_PRESENT = 3.0  # standard deviations of noise above which missing values get an indicator
+
+
+@dataclass(frozen=True)
+class Learnt:
+    """What was learnt about a column: released values.
+
+    Attributes
+    ----------
+    declared : (float, float) or list
+        As :class:`TableEncoder` takes it.
+    has_missing : bool
+        Whether a number's column has an indicator of missing values. (For a category, ``MISSING`` is in the list.)
+    """
+
+    declared: tuple[float, float] | list
+    has_missing: bool = False
+
+
+def learn_column(
+    values,
+    kind: str,
+    persons: Persons,
+    add_noise: Callable[[np.ndarray], np.ndarray],
+    std: float,
+    *,
+    cut: float,
+    most: int | None,
+    quantiles: tuple[float, float],
+    n_columns: int,
+) -> Callable[[], Learnt]:
+    """Count the cells of a column and add noise; the result computes what is released from the noisy counts alone.
+
+    Parameters
+    ----------
+    values : column of a data frame
+    kind : {"number", "date", "category"}
+    persons : Persons
+    add_noise : function of an array
+        Noise of standard deviation ``std`` on every count.
+    cut : float
+        Threshold of categories.
+    most : int or None
+        Most categories of one person.
+    quantiles, n_columns
+        See :func:`bounds_from_counts`.
+    """
+    if kind != "category":
+        grid = _grid(kind)
+        totals = persons.totals(grid.cells(as_numbers(values, kind)), grid.n_cells + 1)
+        noisy = add_noise(totals)
+        return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
+    categories, cells = _cells_of_categories(as_categories(values))
+    noisy = add_noise(persons.totals(cells, 1 + len(categories), most))
+    released = [category for category, count in zip(categories, noisy[1:], strict=True) if count > cut]
+    missing = noisy[0]
+    return lambda: _learnt_categories(released, missing, std)
+
+
+def prepared(values, kind: str, learnt: Learnt) -> tuple[np.ndarray, np.ndarray | None]:
+    """A column for :class:`TableEncoder`, and which rows are missing (numbers with an indicator only)."""
+    if kind == "category":
+        categories = as_categories(values)
+        known = set(learnt.declared) - {OTHER, MISSING}
+        as_other = [MISSING if each is None else each if each in known else OTHER for each in categories]
+        result = np.empty(len(as_other), dtype=object)
+        result[:] = as_other
+        return result, None
+    numbers = as_numbers(values, kind)
+    missing, (low, high) = np.isnan(numbers), learnt.declared
+    numbers = np.where(missing, low if learnt.has_missing else low + 0.5 * (high - low), numbers)
+    return numbers, missing if learnt.has_missing else None
+
+
+def _learnt_numbers(
+    noisy: np.ndarray, std: float, grid: Grid, quantiles: tuple[float, float], n_columns: int
+) -> Learnt:
+    bounds = bounds_from_counts(noisy[:-1], std, grid, quantiles, n_columns)
+    return Learnt(bounds, bool(noisy[-1] > _PRESENT * std))
+
+
+def _learnt_categories(released: list, missing: float, std: float) -> Learnt:
+    numbers = sorted(each for each in released if not isinstance(each, str))
+    words = sorted(
+        each for each in released if isinstance(each, str) and each not in (OTHER, MISSING) and _is_text(each)
+    )
+    return Learnt([*numbers, *words, OTHER, *([MISSING] if missing > _PRESENT * std else [])])
+
+
+def _is_text(word: str) -> bool:
+    """Whether a string can be written: half a surrogate pair cannot."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
+    """The categories that occur, and the cell of each row: 0 for missing, then one for each category. Private."""
+    found: dict = {}
+    cells = np.fromiter(
+        (0 if each is None else 1 + found.setdefault(each, len(found)) for each in values), np.int64, len(values)
+    )
+    return list(found), cells
+
+
+def _grid(kind: str) -> Grid:
+    return DAYS if kind == "date" else NUMBERS

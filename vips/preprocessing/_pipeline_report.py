@@ -1,0 +1,88 @@
+"""What a private encoder and the fit after it did to the data, together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from vips._html import html_table
+from vips._printable import printable
+from vips.preprocessing._encoder_report import EncoderReport
+from vips.privacy import PrivacyReport, accounting
+
+__all__ = ["PipelineReport"]
+
+_OF_PARTS = ("Unit", "Public by declaration", "Preprocessing")  # said once, for both
+
+
+@dataclass(frozen=True)
+class PipelineReport:
+    """The privacy statement of a private pipeline: of its encoder and its fit together. Everything in it is public.
+
+    Attributes
+    ----------
+    encoder : EncoderReport
+    fit : PrivacyReport
+    delta : float
+        δ at which ε is quoted.
+    """
+
+    encoder: EncoderReport
+    fit: PrivacyReport
+    delta: float
+
+    @property
+    def unit(self) -> str:
+        """What one record is."""
+        return self.fit.unit
+
+    @property
+    def has_guarantee(self) -> bool:
+        return self.fit.has_guarantee
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Joint ε of encoder and fit at ``delta``; of that, the threshold of categories takes its part."""
+        delta = self.delta if delta is None else delta
+        rest = delta - self.encoder.threshold_delta
+        if not rest > 0.0:
+            raise ValueError(f"δ must be above that of the threshold of categories, {self.encoder.threshold_delta:g}.")
+        if not self.has_guarantee:
+            return float("inf")
+        return accounting.composed_epsilon([self.encoder.plan, self.fit.charged_plan], rest)
+
+    def to_dict(self) -> dict:
+        """The report as plain numbers, strings and lists, ready for JSON."""
+        total = {"unit": self.unit, "relation": self.fit.plan.relation, "epsilon": self.epsilon(), "delta": self.delta}
+        return {"guarantee": self.has_guarantee, **total, "encoder": self.encoder.to_dict(), "fit": self.fit.to_dict()}
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name}: {text}" for name, text in self.sections())
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        return html_table("Privacy of this pipeline", (), self.sections(), prose=True)
+
+    def sections(self) -> list[tuple[str, str]]:
+        """Headings and texts. Each fits on one line."""
+        relation = (
+            "add or remove one" if self.fit.plan.relation == "add_or_remove" else "replace one; their number is public"
+        )
+        sections = [("Unit", f"{self.unit}. Relation: {relation}.")]
+        if self.has_guarantee:
+            sections.append((
+                "Guarantee",
+                f"encoder and fit together satisfy (ε, δ)-differential privacy with ε = {self.epsilon():.4g} at "
+                f"δ = {self.delta:g}: their noise was fixed before the first release, so that they are one Gaussian mechanism.",
+            ))  # fmt: skip
+        learnt = (
+            f"learnt {'; '.join(self.encoder.released)}, from {self.encoder.mechanism()}"
+            if self.encoder.released
+            else ""
+        )
+        sections.append(("Encoder", learnt or "learnt nothing."))
+        if self.encoder.ledger is not None:
+            sections.append(("Ledger", f"the encoder was charged as run {self.encoder.ledger['run']}."))
+        declared = [*self.encoder.declared_public, *self.fit.declared_public]
+        if declared:
+            sections.append(("Public by declaration", f"{', '.join(declared)}."))
+        sections = [(heading, printable(text)) for heading, text in sections]
+        return sections + [each for each in self.fit._sections() if each[0] and each[0] not in _OF_PARTS]

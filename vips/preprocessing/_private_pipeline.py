@@ -1,0 +1,268 @@
+"""A pipeline of a private encoder and a private model, with one budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.data._groups import name_of
+from vips.exceptions import PrivacyBudgetError
+from vips.model import ConjugateExponentialModel
+from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
+from vips.preprocessing._budget import Budget, split_budget
+from vips.preprocessing._encoder_settings import column_kinds
+from vips.preprocessing._fitted_copies import PipelineOfCopies
+from vips.preprocessing._pipeline_report import PipelineReport
+from vips.preprocessing._private_steps import fit_and_transform
+from vips.preprocessing._private_table import PrivateTableEncoder
+from vips.preprocessing._saved import checkpointed, restored_parts, save_encoder, save_pipeline
+from vips.privacy.ledger.admitted import step_divergence
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.units import unit_of_group
+
+__all__ = ["PrivatePipeline", "make_private_pipeline"]
+
+
+class PrivatePipeline(PipelineOfCopies):
+    """A private encoder, steps that learn nothing, and a model, fitted together within (ε, δ).
+
+    The budget is split by a public rule before the first release: the encoder gets ``encoder_share`` of the inverse noise
+    variance, and the threshold of categories, if any are learnt, a tenth of δ. The model takes all records in each
+    of ``n_steps`` steps. Encoder and fit are composed as one Gaussian mechanism.
+
+    Parameters
+    ----------
+    steps : list of (str, step)
+        First a :class:`PrivateTableEncoder`, last a vips model, both without a plan; in between any step that
+        :class:`PublicPipeline` allows. ``fit`` changes neither the list nor the steps: it fits copies.
+    epsilon, delta : float
+        The budget of both together.
+    n_steps : int
+        Steps of the model's fit.
+    encoder_share : float
+        Between 0 and 1, without these. docs/preprocessing.md says how the default was chosen.
+    relation : {"add_or_remove", "replace_one"}
+
+    Attributes
+    ----------
+    steps_ : list of (str, step)
+        Fitted copies. After ``fit``, ``named_steps`` and indexing give these.
+    privacy_ : PipelineReport
+        Of encoder and fit together.
+
+    Privacy
+    -------
+    Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: what the encoder learnt, and the noisy
+    totals of the model's fit. Public: names and dtypes of columns, and all arguments of the steps. Where the model's
+    ``feature_norm`` is None, it is the encoder's.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from vips import BayesianLogisticRegression
+    >>> from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"age": rng.integers(18, 90, 20_000), "town": rng.choice(["A", "B"], 20_000)})
+    >>> y = (table["age"] + 30 * (table["town"] == "A") + rng.normal(0, 20, 20_000) > 70).to_numpy()
+    >>> model = BayesianLogisticRegression()
+    >>> pipeline = make_private_pipeline(PrivateTableEncoder(), model, epsilon=1.0, delta=1e-6).fit(table, y)
+    >>> pipeline.score(table, y) > 0.7
+    True
+    >>> round(pipeline.privacy_.epsilon(), 3)
+    1.0
+    """
+
+    transform_input, memory, verbose = (
+        None,
+        None,
+        False,
+    )  # settings of scikit-learn's pipeline that this one does not have
+
+    def __init__(
+        self,
+        steps: list,
+        *,
+        epsilon: float,
+        delta: float,
+        n_steps: int = 20,
+        encoder_share: float = 0.15,
+        relation: str = "add_or_remove",
+    ) -> None:
+        self.steps = steps
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_steps = n_steps
+        self.encoder_share = encoder_share
+        self.relation = relation
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Learn the columns, then fit the model on the encoded rows.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_rows, n_columns)
+        y : array of shape (n_rows,), optional
+        ledger : PrivacyLedger, optional
+            Its filter is charged twice, for the encoder and for the fit. None is the ledger whose block encloses the call, if
+            any.
+        checkpoint : path, optional
+            As for models. A second file, with ".encoder" after this name, keeps what the encoder learnt: if it exists, it is
+            used, and nothing is learnt or charged again.
+        executor, groups : optional
+            See :meth:`ConjugateExponentialModel.fit`. All rows of one id are one record, of the encoder and of the fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: arguments, container, names and dtypes of columns.
+        PrivacyBudgetError, LedgerError
+            If the ledger has no room for both. Nothing is charged then.
+        CheckpointError
+            If a file of the checkpoint belongs to another fit.
+        """
+        self.__dict__.pop("steps_", None)
+        self._check_steps()
+        *before, (model_name, model) = clone(self.steps, safe=False)
+        (encoder_name, encoder), *between = before
+        budget = self._budget(encoder, X)
+        encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
+        encoder.unit = model.unit
+        model.set_params(privacy=budget.fit)
+        ledger = self._checked_with_model(model, X, y, ledger)
+        encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups)
+        features = encoder.transform(X)
+        if between:
+            features = fit_and_transform(between, features)
+        if _lacks_norm(model):
+            model.set_params(feature_norm=encoder.feature_norm)
+        model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
+        return self
+
+    @property
+    def privacy_(self) -> PipelineReport:
+        """The statement of encoder and fit together."""
+        check_is_fitted(self)
+        return PipelineReport(self.steps_[0][1].privacy_, self.steps_[-1][1].privacy_, float(self.delta))
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted pipeline to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
+
+        Raises
+        ------
+        NotFittedError
+        TypeError
+            If there are steps between encoder and model, or a setting cannot be written as data.
+        """
+        save_pipeline(self, path)
+
+    @classmethod
+    def _of_file(cls, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> Self:
+        """The pipeline that :meth:`save` wrote; ``known`` classes of models, by name."""
+        fitted, steps, settings = restored_parts(header, arrays, known)
+        pipeline = cls(steps, **settings)
+        pipeline._check_steps()
+        pipeline.steps_ = fitted
+        return pipeline
+
+    def __getitem__(self, index):
+        """One step, or a scikit-learn pipeline of some: fitted copies after ``fit``."""
+        return self._pipeline()[index]
+
+    def _check_steps(self) -> None:
+        check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
+        check_delta(self.delta)
+        check_integer("n_steps", self.n_steps)
+        check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+        check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
+        steps = [step for _, step in self.steps]
+        if len(steps) < 2 or type(steps[0]) is not PrivateTableEncoder:
+            raise TypeError(
+                "The first step of a PrivatePipeline must be a PrivateTableEncoder, and the last one a model."
+            )
+        if not isinstance(steps[-1], ConjugateExponentialModel):
+            raise TypeError(f"The last step of a PrivatePipeline must be a vips model, got {type(steps[-1]).__name__}.")
+        if steps[0].privacy is not None or steps[0].threshold_delta is not None or steps[-1].privacy is not None:
+            raise ValueError(
+                "A PrivatePipeline makes the plans of its encoder and its model from `epsilon` and `delta`: leave `privacy` "
+                "and `threshold_delta` out."
+            )
+        self._validate_steps()
+        inner = (each for name, step in self.steps[1:-1] for each in with_inner_steps(name, step))
+        for name, step in inner:
+            problem = problem_with(name, step, sparse=steps[0].sparse_output)
+            if problem:
+                raise ValueError(problem)
+
+    def _budget(self, encoder: PrivateTableEncoder, X) -> Budget:
+        kinds = set(column_kinds(encoder.columns, X).values())
+        return split_budget(
+            float(self.epsilon), float(self.delta), int(self.n_steps), float(self.encoder_share), self.relation,
+            "category" in kinds,
+        )  # fmt: skip
+
+    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+        """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
+        stand_in = clone(model)
+        if _lacks_norm(stand_in):
+            stand_in.set_params(feature_norm=1.0)
+        stand_in.check_arguments()
+        stand_in._data(np.zeros((X.shape[0], 1)), y)
+        if y is None and getattr(model, "needs_labels", False):
+            raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
+        return model._ledger(ledger)
+
+    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups) -> PrivateTableEncoder:
+        """The encoder after its release, or that of an interrupted fit."""
+        path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
+        unit = encoder.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        saved = None if path is None else checkpointed(encoder, path, ledger, unit)
+        if saved is not None:
+            saved.unit = encoder.unit
+            return saved
+        if ledger is not None:
+            _check_room(ledger, budget)
+        encoder.fit(X, ledger=ledger, groups=groups).set_output(transform="default")
+        if path is not None:
+            save_encoder(encoder, path)
+        return encoder
+
+
+def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
+    """Raise PrivacyBudgetError unless the ledger has room for encoder and fit."""
+    needed = sum(plan.n_steps * step_divergence(plan, ledger.order) for plan in (budget.encoder, budget.fit))
+    left = ledger.remaining()["divergence"]
+    if needed > left:
+        raise PrivacyBudgetError(
+            f"The privacy budget of {ledger.dataset!r} has no room for this pipeline: needed are {needed:.4g} of Rényi "
+            f"divergence of order {ledger.order}, and {max(0.0, left):.4g} is left. Nothing was charged."
+        )
+
+
+def _lacks_norm(model) -> bool:
+    return "feature_norm" in model.get_params(deep=False) and model.feature_norm is None
+
+
+def make_private_pipeline(*steps, epsilon: float, delta: float, **settings) -> PrivatePipeline:
+    """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
+    return PrivatePipeline(make_pipeline(*steps).steps, epsilon=epsilon, delta=delta, **settings)

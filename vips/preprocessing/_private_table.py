@@ -1,0 +1,304 @@
+"""Encodes a table whose bounds and categories are learnt privately.
+
+A record's vector holds, for every learnt column, the cell of its value: norm 1 a column, √k for k columns. All counts
+together are one release of a Gaussian mechanism.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vips.data._groups import group_numbers, name_of
+from vips.preprocessing._declared import column, columns_of, is_frame
+from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._encoder_settings import (
+    LEARNT_KINDS,
+    check_quantiles,
+    checked_delta,
+    checked_plan,
+    column_kinds,
+    declared_as,
+    ledger_of,
+    released_texts,
+)
+from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
+from vips.preprocessing._learnt_columns import Learnt, learn_column, prepared
+from vips.preprocessing._table import TableEncoder, unit_scale
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.units import unit_of_group
+from vips.statistics import Block
+
+__all__ = ["PrivateTableEncoder"]
+
+
+class PrivateTableEncoder(TransformerMixin, BaseEstimator):
+    """Features of a data frame; bounds and categories that are not declared are learnt privately.
+
+    Parameters
+    ----------
+    columns : mapping of str to (low, high), list, "number", "date" or "category"; or None
+        A tuple or a list declares a column, as in :class:`TableEncoder`. A word says what to learn: bounds of a number, bounds
+        of a date (in days since 1970), or categories. Columns that are not named are left out. None takes all columns, each
+        by its dtype; the categories of a boolean column are public.
+    privacy : PrivacyPlan
+        One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
+    threshold_delta : float or None
+        Needed where categories are learnt: probability, at most, that any category is released which a single record has. It
+        adds to the plan's δ.
+    quantiles : (float, float)
+        Shares of the records at which bounds cut off.
+    unit_norm : bool
+        Divide every row by the square root of the number of columns.
+    sparse_output : bool
+        CSR instead of a dense array.
+
+    Attributes
+    ----------
+    columns_ : dict
+        Declared and learnt columns, in the form of :class:`TableEncoder`'s ``columns``. A learnt list of categories ends with
+        "(other)", and "(missing)" where missing values are frequent.
+    indicators_ : tuple of str
+        Numeric columns that have an indicator for missing values, in the order of the last features.
+    privacy_ : EncoderReport
+    feature_norm : float
+        No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
+    n_features_out : int
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Privacy
+    -------
+    Unit: one row of X; with ``groups``, all rows of one id. Released: noisy counts of a public grid's cells, of missing values,
+    and of categories above the threshold; hence ``columns_`` and ``indicators_``. Guarantee: that of the plan, with
+    ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public: names and dtypes of columns, ``columns``, and
+    the other arguments. Not covered: choosing these by looking at the records; ``transform`` of the fitted records, whose
+    rows are private.
+
+    Guarantees
+    ----------
+    - Everything is charged to the ledger before a value is read. No value causes an error or a warning.
+    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``feature_norm``, in exact
+      arithmetic; it has NaN only in columns whose bounds were declared.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from vips import PrivacyPlan
+    >>> from vips.preprocessing import PrivateTableEncoder
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"income": rng.lognormal(8.0, 0.3, 20_000), "town": rng.choice(["A", "B"], 20_000)})
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.2, delta=1e-7, sampling="full", n_steps=1)
+    >>> encoder = PrivateTableEncoder(privacy=plan, threshold_delta=1e-8).fit(table)
+    >>> encoder.columns_["town"]
+    ['A', 'B', '(other)']
+    >>> low, high = encoder.columns_["income"]
+    >>> 1_000 < low < 2_000 and 5_000 < high < 9_000
+    True
+    """
+
+    unit = "one row of X"
+
+    def __init__(
+        self,
+        columns: Mapping | None = None,
+        *,
+        privacy: PrivacyPlan | None = None,
+        threshold_delta: float | None = None,
+        quantiles: tuple[float, float] = (0.005, 0.995),
+        unit_norm: bool = True,
+        sparse_output: bool = False,
+    ) -> None:
+        self.columns = columns
+        self.privacy = privacy
+        self.threshold_delta = threshold_delta
+        self.quantiles = quantiles
+        self.unit_norm = unit_norm
+        self.sparse_output = sparse_output
+
+    # -- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
+        """Learn the columns that are not declared, in one release.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_rows, n_columns)
+        y : ignored
+        ledger : PrivacyLedger, optional
+            Charged before a value is read; it needs an ``outright_delta`` where categories are learnt. None is the ledger whose
+            block encloses the call, if any.
+        groups : array, series or list of length n_rows, optional
+            Ids of persons: all rows with one id are then one record. Rows without an id are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: arguments, container, names and dtypes of columns.
+        LedgerError
+            If the rest of the budget is too small. Nothing is charged then.
+        """
+        self._forget()
+        kinds = column_kinds(self.columns, X)
+        learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
+        plan, delta = checked_plan(self.privacy, len(learnt_kinds)), checked_delta(self.threshold_delta, learnt_kinds)
+        check_quantiles(self.quantiles)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns
+        ledger = ledger_of(ledger, plan)
+        persons = self._persons(groups, X.shape[0])
+        unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
+        declared = {name: declared_as(self.columns, name) for name in kinds if name not in learnt_kinds}
+        self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
+        self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
+        self._kinds = kinds
+        self.privacy_ = EncoderReport(
+            plan,
+            delta,
+            unit,
+            released_texts(learnt_kinds),
+            TableEncoder(declared).declared_public if declared else (),
+            entry,
+        )
+        return self
+
+    def _persons(self, groups: object, n_rows: int) -> Persons:
+        most = self.privacy.max_rows_per_group
+        if groups is None and most is not None:
+            raise ValueError(
+                "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
+            )
+        return Persons(None if groups is None else group_numbers(groups, n_rows), most)
+
+    def _learnt(
+        self, X, kinds, plan, delta, ledger, persons, of_persons, unit
+    ) -> tuple[dict | None, dict[object, Learnt]]:
+        """Charge, count, add noise; then everything is computed from noisy counts."""
+        most = min(MOST_CATEGORIES, plan.max_rows_per_group or MOST_CATEGORIES) if of_persons else 1
+        n_categories = sum(kind == "category" for kind in kinds.values())
+        std = plan.noise_std()
+        cut = threshold(delta, std, most * n_categories) if n_categories else math.inf
+        randomness = plan.randomness(None)
+
+        def add_noise(totals: np.ndarray) -> np.ndarray:
+            return plan.add_noise({"counts": totals}, {"counts": Block(totals.shape)}, randomness, 1)["counts"]
+
+        run, what = None, f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
+        try:
+            if ledger is not None:
+                run = ledger.begin_event(what, unit=unit, relation=plan.relation, event=plan, delta=delta)
+            released = {
+                name: learn_column(
+                    column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,
+                    quantiles=self.quantiles, n_columns=len(kinds),
+                )
+                for name, kind in kinds.items()
+            }  # fmt: skip
+            if run is not None:
+                run.release(1)
+        except BaseException:
+            if run is not None:
+                run.close()
+            raise
+        entry = None if run is None else {"dataset": ledger.dataset, "run": run.run}
+        return entry, {name: learnt() for name, learnt in released.items()}
+
+    def _forget(self) -> None:
+        for name in ("columns_", "indicators_", "privacy_", "_kinds", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+
+    # -- after fit ------------------------------------------------------------------------------------------------
+
+    def transform(self, X) -> np.ndarray | sp.csr_array:
+        """Features of each row, from that row and released values alone.
+
+        Parameters
+        ----------
+        X : data frame of shape (n_rows, n_columns)
+            Other columns than the fitted ones are ignored.
+
+        Returns
+        -------
+        ndarray or CSR of shape (n_rows, n_features), float64
+        """
+        check_is_fitted(self, "columns_")
+        if not is_frame(X):
+            raise TypeError(f"X must be a data frame, got {type(X).__name__}.")
+        columns_of(X, self.columns_)
+        columns, missing = {}, {}
+        for name, kind in self._kinds.items():
+            if kind == "declared":
+                columns[name] = column(X, name)
+                continue
+            learnt = Learnt(self.columns_[name], name in self.indicators_)
+            columns[name], is_missing = prepared(column(X, name), kind, learnt)
+            if is_missing is not None:
+                missing["missing", name] = is_missing
+        columns |= {key: missing[key] for key in self._indicator_keys()}
+        frame, table = _Frame(columns, X.shape[0]), self._table()
+        table._check(frame)
+        features = table._transform(frame)
+        if self.unit_norm:
+            features *= unit_scale(len(self.columns_))
+        return features
+
+    @property
+    def feature_norm(self) -> float:
+        """Bound on the L2 norm of every row."""
+        check_is_fitted(self, "columns_")
+        return 1.0 if self.unit_norm else math.sqrt(len(self.columns_))
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of features."""
+        check_is_fitted(self, "columns_")
+        return self._table().n_features_out
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """Declarations, in short strings for a privacy report."""
+        check_is_fitted(self, "columns_")
+        return self.privacy_.declared_public
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
+        """Names of numeric columns, ``column_category`` for indicators, ``column_missing`` last; shape (n_features,)."""
+        check_is_fitted(self, "columns_")
+        names = self._table().get_feature_names_out()
+        names[len(names) - len(self.indicators_) :] = [f"{name}_missing" for name in self.indicators_]
+        return names
+
+    def _table(self) -> TableEncoder:
+        """The encoder of prepared columns. A number and its indicator have norm 1 together: one of them is 0."""
+        columns = self.columns_ | {key: [True] for key in self._indicator_keys()}
+        return TableEncoder(columns, unit_norm=False, sparse_output=self.sparse_output)
+
+    def _indicator_keys(self) -> list[tuple[str, object]]:
+        return [("missing", name) for name in self.indicators_]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.non_deterministic = True
+        return tags
+
+
+class _Frame:
+    """Prepared columns, as :class:`TableEncoder` reads a data frame."""
+
+    def __init__(self, columns: dict, n_rows: int) -> None:
+        self._columns, self.columns, self.shape = columns, list(columns), (n_rows, len(columns))
+        self.dtypes = [values.dtype for values in columns.values()]
+
+    def __getitem__(self, name):
+        return self._columns[name]
