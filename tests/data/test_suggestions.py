@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import datetime
 import re
+import warnings
 from decimal import Decimal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 from sklearn.preprocessing import Normalizer
 
-from vips import DirichletMultinomial, PrivacyPlan
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyWarning,
+)
 from vips.preprocessing import PublicScaler, make_public_pipeline
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
@@ -99,6 +107,59 @@ def test_of_a_frame_that_is_not_computed():
             return np.ones((3, 2))
 
     model().fit(suggested(model().fit, Lazy()))
+
+
+def logistic(**settings):
+    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **settings)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["1", "0"]),
+        np.array([1, 0], dtype=object),
+        pd.Series(["1", None], dtype="string"),
+        pa.array(["1", "0"]),
+    ],
+    ids=lambda y: f"{type(y).__name__} {getattr(y, 'dtype', '')}",
+)
+def test_of_labels(y):
+    with pytest.raises(TypeError, match="Declare words as `classes`") as raised:
+        logistic().fit(np.ones((2, 1)), y)
+    code = re.search(r"e\.g\. (.*)\.$", str(raised.value))[1]
+    logistic().fit(np.ones((2, 1)), eval(code, {"y": y, "pandas": pd}))
+    if getattr(y, "dtype", None) != np.dtype(object):
+        assert logistic(classes=["0", "1"]).fit(np.ones((2, 1)), y).classes_.tolist() == ["0", "1"]
+
+
+def test_labels_of_minus_one_and_one_are_declared():
+    """The default classes, 0 and 1, are public; that a fit ignored all other labels shows when it is scored."""
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    model = logistic().fit(X, y)
+    assert "classes: 0, 1 (none were declared)" in model.privacy_.declared_public
+    with pytest.raises(ValueError, match=r"e\.g\. classes=\[-1, 1\], and fit again"):
+        model.score(X, y)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[-1, 1]).fit(X, y)
+    assert "classes: -1, 1" in model.privacy_.declared_public
+    assert model.score(X, pa.array(y)) > 0.9
+    assert BayesianLogisticRegression().fit(X, y).score(X, y) > 0.9
+
+
+def test_of_weights_in_place_of_counts():
+    texts = ["red blue blue", "blue", "red red blue"]
+    model = LatentDirichletAllocation(2, vocabulary=["blue", "red"], privacy=PLAN)
+    weights = TfidfVectorizer(vocabulary=["blue", "red"]).fit_transform(texts)
+    for rows in (weights, weights[:0]):  # without any document, too
+        with pytest.warns(PrivacyWarning, match="use sklearn's CountVectorizer"):
+            model.fit(rows)
+    counts = CountVectorizer(vocabulary=["blue", "red"]).fit_transform(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(counts)
+        model.fit(counts.astype(float).astype(int))
+        model.fit(counts.astype(float).toarray())
 
 
 def test_of_a_list():

@@ -13,7 +13,7 @@ def suggestion_for(dtype, values: str, in_frame: bool) -> str:
     dtype : dtype of NumPy or pandas
         Of no real number.
     values : str
-        The expression for these values: "X", or "X['day']".
+        The expression for these values: "X", "X['day']", or "y" for labels.
     in_frame : bool
         Whether they are a column of a data frame, or a series.
     """
@@ -32,6 +32,11 @@ def suggestion_for(dtype, values: str, in_frame: bool) -> str:
         days = f"pandas.to_timedelta({values}) / pandas.Timedelta(days=1)"
         days = days if in_frame else f"{values} / numpy.timedelta64(1, 'D')"
         return f"Durations become numbers when they are divided by a unit, e.g. {days}."
+    if values == "y":
+        numbers = (
+            f"pandas.to_numeric({values}, errors='coerce').astype(float)" if in_frame else f"{values}.astype(float)"
+        )
+        return f"Declare words as `classes` of a classifier. Convert numbers kept as text or objects, e.g. {numbers}."
     if in_frame:
         return (
             "Encode categories with vips.preprocessing.TableEncoder and a public list of them. Convert numbers kept as text "

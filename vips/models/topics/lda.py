@@ -19,6 +19,7 @@ Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -28,6 +29,8 @@ from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from vips._random_state import as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
+from vips.data import InMemoryData
+from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
@@ -166,6 +169,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 "`vocabulary` is required for a private fit: reading it from the documents would reveal rare words. "
                 "Pass a public word list, e.g. LatentDirichletAllocation(vocabulary=words, ...), or its length."
             )
+
+    def _private_data(self, X, y) -> InMemoryData:
+        data = super()._private_data(X, y)
+        words = data.arrays[0]
+        if sp.issparse(words) and words.dtype.kind == "f":  # as TfidfVectorizer writes; CountVectorizer writes integers
+            warnings.warn(
+                f"X is a sparse matrix of {words.dtype}. A private fit needs counts of words: it ignores every document with "
+                "an entry that is not whole, such as a TF-IDF weight. For counts use sklearn's CountVectorizer; if these are "
+                "counts, write X.astype(int).",
+                PrivacyWarning,
+                stacklevel=5,
+            )
+        return data
 
     def check_values(self, X, y) -> None:
         check_non_negative(X, type(self).__name__)
