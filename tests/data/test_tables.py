@@ -22,7 +22,14 @@ from vips import (
 )
 from vips.data import check_data
 from vips.data._tables import from_arrow, with_numpy_numbers
-from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder, make_public_pipeline
+from vips.preprocessing import (
+    PrivateTableEncoder,
+    PublicOneHotEncoder,
+    PublicScaler,
+    TableEncoder,
+    make_private_pipeline,
+    make_public_pipeline,
+)
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
 RNG = np.random.default_rng(0)
@@ -213,6 +220,18 @@ def test_private_pipelines_take_nullable_and_arrow_tables(step, table):
     complete = PEOPLE.dropna().reset_index(drop=True)
     complete = complete if isinstance(table, pd.DataFrame) else Exported(pa.Table.from_pandas(complete))
     assert found.predict_proba(complete).shape == (30, 2)
+
+
+def test_private_encoders_take_arrow_tables():
+    columns = {"age": (0, 100), "smoker": "category"}
+    found, expected = (
+        make_private_pipeline(PrivateTableEncoder(columns), MODELS["logistic"](None), epsilon=100.0, delta=1e-3)
+        .fit(table, pa.array(LABELS))
+        .steps_[0][1]
+        .transform(table)
+        for table in (Exported(pa.Table.from_pandas(PEOPLE)), AS_FLOATS)
+    )
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_plain_pipelines_and_scores_take_arrow_tables():

@@ -32,7 +32,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
 
     @abstractmethod
-    def _transform(self, X):
+    def _transform(self, X) -> np.ndarray | sp.csr_array:
         """The features of each row."""
 
     def fit(self, X, y=None) -> Self:
@@ -58,7 +58,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray | sp.csr_array:
         """Features of each row, from that row alone.
 
         Parameters
