@@ -17,7 +17,17 @@ import vips
 PACKAGE = Path(vips.__file__).parent
 # From the lowest to the highest row. A part may import parts of lower rows, but no other part of its own row.
 LAYERS = [
-    {"_compute", "_files", "_html", "_printable", "_unquoted", "_validation", "exceptions", "step_size"},
+    {
+        "_compute",
+        "_files",
+        "_html",
+        "_printable",
+        "_random_state",
+        "_unquoted",
+        "_validation",
+        "exceptions",
+        "step_size",
+    },
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},

@@ -28,7 +28,9 @@ from vips.data import (
     rows_without,
     whole_csr,
 )
+from vips.data._checks import refuse_dates
 from vips.data._groups import group_numbers, name_of
+from vips.data._tables import from_arrow
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -222,8 +224,9 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
         Parameters
         ----------
-        X : array, memory-mapped array or CSR matrix of shape (n_records, n_features); or a data source
-            Sources (``vips.data``) hold their own labels. A Dask collection is a source.
+        X : array, memory-mapped array, CSR matrix, data frame or Arrow table of shape (n_records, n_features); or a data source
+            Data frames may be of pandas, polars or another library that exports Arrow streams (docs/preprocessing.md). Sources
+            (``vips.data``) hold their own labels. A Dask collection is a source.
         y : array of shape (n_records, ...), optional
             Ignored by models of records without labels.
         ledger : PrivacyLedger, optional
@@ -343,6 +346,22 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         tags.non_deterministic = self.is_private and not self.privacy.reproducible_noise
         return tags
 
+    def __dir__(self) -> list[str]:
+        """Names of the attributes that exist. scikit-learn reads each of them to find out, which would compute the noise-aware
+        posterior."""
+        slow = "noise_aware_posterior_"
+        names = [name for name in object.__dir__(self) if name != slow and hasattr(self, name)]
+        own = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
+        if "_is_shown" in self.__dict__:
+            own &= "_noise_aware" in self.__dict__
+        return [*names, slow] if own and hasattr(self, "noisy_totals_") else names
+
+    def _get_fitted_attr_html(self, doc_link: str = "") -> str:
+        """scikit-learn's table for notebooks, which reads every name in ``dir``: without a noise-aware posterior to compute."""
+        shown = copy.copy(self)
+        shown._is_shown = True
+        return super(ConjugateExponentialModel, shown)._get_fitted_attr_html(doc_link)
+
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
@@ -372,7 +391,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:
-        source = as_source(X, None if self.ignores_labels else y)
+        X, y = from_arrow(X), None if self.ignores_labels else from_arrow(y)
+        source = as_source(X, y)
         if source is None:
             return self._checked_arrays(X, y)
         if isinstance(source, InMemoryData) and source.has_groups:  # else they would be taken for rows
@@ -436,6 +456,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
     def _validated(self, X, *y, **settings):
         """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
+        X, *y = map(from_arrow, (X, *y))
+        refuse_dates(X)
         return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)
 
     def check_values(self, X, y) -> None:

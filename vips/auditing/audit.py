@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vips._random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound
 from vips.auditing.chunks import compare_large_chunk
@@ -61,7 +62,7 @@ def audit(
         Ids of persons, as ``fit`` takes them: neighbouring data sets then differ by all rows of one id.
     n_runs : int
         Trials of the plan's mechanism with and without a canary. 0 leaves out all statistical checks.
-    random_state : None, int or Generator
+    random_state : int, Generator, RandomState or None
         Seeds the search for records. Samples and noise come from the operating system, as in a fit.
 
     Returns
@@ -109,7 +110,7 @@ def audit(
     table = Table.of(X, y, groups)
     surroundings = Surroundings(model)
     try:
-        return _Audit.of(model, table, np.random.default_rng(random_state), surroundings).report(n_runs)
+        return _Audit.of(model, table, as_generator(random_state), surroundings).report(n_runs)
     finally:
         surroundings.put_back()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 
-import numpy as np
-
+from vips._random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
@@ -56,7 +55,7 @@ def compare(
         Must be True if ``X`` is given: numbers computed from it have no guarantee.
     n_bootstrap, level : int, float
         Resamples of the test records, and the level of the intervals.
-    random_state : None, int or Generator
+    random_state : int, Generator, RandomState or None
         Seeds the resamples.
 
     Returns
@@ -100,7 +99,7 @@ def compare(
     alignment = match(private, private.posterior_, baseline.posterior_)
     order = None if alignment is None else alignment.order
     pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
-    rng, sources = np.random.default_rng(random_state), Sources.of(private, baseline)
+    rng, sources = as_generator(random_state), Sources.of(private, baseline)
     names, notes = (_described(private, "private fit"), _described(baseline, "private baseline")), []
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)

@@ -8,10 +8,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.data._arrays import InMemoryData
+from vips.data._not_numbers import suggestion_for
 from vips.data._records import OpenPartition
+from vips.data._tables import from_arrow, is_nullable_number, with_numpy_numbers
 from vips.exceptions import SourceError
 
-__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "whole_csr"]
+__all__ = ["check_container", "check_data", "check_dtype", "checked_csr", "open_checked", "refuse_dates", "whole_csr"]
 
 
 def check_data(X, y=None) -> InMemoryData:
@@ -104,27 +106,51 @@ def whole_csr(X):
 def check_container(values, name: str) -> None:
     """Raise TypeError for lists and the like: their dtype depends on their values."""
     if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
+        instead = f"{name}.collect()" if hasattr(values, "collect") else f"numpy.asarray({name}, dtype=float)"
         raise TypeError(
             f"A private fit needs {name} as an array, CSR matrix or data frame, got {type(values).__name__}: its dtype "
-            f"would depend on its values. Convert it first, e.g. numpy.asarray({name}, dtype=float)."
+            f"would depend on its values. Convert it first, e.g. {instead}."
         )
 
 
 def _to_array(values, name: str) -> np.ndarray:
-    """The array of a data frame or series, whose dtypes are declared."""
+    """The array of a data frame, series or Arrow table, whose dtypes are declared."""
+    values = from_arrow(values)
     check_container(values, name)
-    # Only NumPy dtypes: the array of pandas' own ones (nullable, categorical, sparse) has a dtype that depends on values.
-    declared = values.dtypes if hasattr(values, "dtypes") else values.dtype
-    declared = list(declared) if np.ndim(declared) or hasattr(declared, "__iter__") else [declared]
-    for dtype in declared:
-        if not isinstance(dtype, np.dtype):
-            raise TypeError(
-                f"A private fit needs columns of {name} with NumPy dtypes, got {dtype}: the dtype after conversion would "
-                f"depend on its values. Convert it first, e.g. {name}.astype(float)."
-            )
+    if getattr(values, "ndim", 1) == 1:
+        declared = [values.dtype]
+        _check_column(values.dtype, name, name)
+    else:
+        declared = list(values.dtypes)
+        for key, dtype in zip(values.columns, declared, strict=True):
+            _check_column(dtype, f"column {key!r} of {name}", f"{name}[{key!r}]")
+    # pandas' own numbers become float64, and booleans beside numbers are numbers, whatever the values
+    declared = [np.dtype(float) if is_nullable_number(dtype) else dtype for dtype in declared]
     with suppress(Exception):  # its message may quote a value
-        return np.asarray(values.to_numpy())
+        return with_numpy_numbers(values).to_numpy(dtype=np.result_type(*declared) if declared else float)
     raise TypeError(f"{name} cannot be read as an array of numbers with one row per record.")
+
+
+def _check_column(dtype, title: str, values: str) -> None:
+    """Raise unless a column of a data frame, or a series, holds numbers by its dtype."""
+    if is_nullable_number(dtype):
+        return
+    if isinstance(dtype, np.dtype) and dtype.kind in "biufc":  # checked after conversion
+        return
+    raise TypeError(
+        f"A private fit needs numbers, but {title} has dtype {dtype}: converting it would let an error depend on a record. "
+        f"{suggestion_for(dtype, values, in_frame=True)}"
+    )
+
+
+def refuse_dates(X) -> None:
+    """Raise TypeError for dates and durations, in fits that are not private: NumPy's own errors suggest nothing."""
+    in_frame = hasattr(X, "dtypes") and hasattr(X, "columns")
+    columns = zip(X.columns, X.dtypes, strict=True) if in_frame else [(None, getattr(X, "dtype", None))]
+    for key, dtype in columns:
+        if getattr(dtype, "kind", "O") in "mM":
+            title, values = (f"column {key!r} of X", f"X[{key!r}]") if in_frame else ("X", "X")
+            raise TypeError(f"{title} has dtype {dtype}. {suggestion_for(dtype, values, in_frame)}")
 
 
 def check_dtype(array, name: str) -> None:
@@ -136,6 +162,6 @@ def check_dtype(array, name: str) -> None:
     if not usable:
         raise TypeError(
             f"A private fit needs numbers (booleans, integers, float32 or float64 in native byte order), but {name} has "
-            f"dtype {dtype}: converting it would let an error depend on a record. Convert it first, e.g. "
-            f"{name}.astype(numpy.float64)."
+            f"dtype {dtype}: converting it would let an error depend on a record. "
+            f"{suggestion_for(dtype, name, in_frame=False)}"
         )

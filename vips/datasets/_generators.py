@@ -6,6 +6,8 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
+from vips._random_state import RandomStateLike, as_generator
+
 __all__ = ["make_lda_corpus"]
 
 
@@ -18,7 +20,7 @@ def make_lda_corpus(
     doc_topic_prior: float = 0.1,
     topic_word_prior: float = 0.05,
     topics: np.ndarray | None = None,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomStateLike = None,
 ) -> Bunch:
     """Draw documents from latent Dirichlet allocation.
 
@@ -37,7 +39,7 @@ def make_lda_corpus(
         ``counts``: CSR of shape (n_documents, n_words), int32; ``topics``: (n_topics, n_words);
         ``doc_topic``: (n_documents, n_topics).
     """
-    rng = np.random.default_rng(random_state)
+    rng = as_generator(random_state)
     if topics is None:
         topics = rng.dirichlet(np.full(n_words, topic_word_prior), n_topics)
     n_topics, n_words = topics.shape

@@ -8,6 +8,8 @@ from scipy.optimize import brentq
 from scipy.special import expit
 from sklearn.utils import Bunch
 
+from vips._random_state import RandomStateLike, as_generator
+
 __all__ = ["make_sparse_binary"]
 
 _CHUNK = 1024
@@ -23,7 +25,7 @@ def make_sparse_binary(
     positive_rate: float = 0.14,
     *,
     n_active: float = 40.0,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomStateLike = None,
 ) -> Bunch:
     """Draw sparse binary records and their labels from a logistic regression with known coefficients.
 
@@ -50,7 +52,7 @@ def make_sparse_binary(
         raise ValueError(f"`positive_rate` must be between 0 and 1, got {positive_rate!r}.")
     if not 0.0 < n_active < n_features:
         raise ValueError(f"`n_active` must be between 0 and n_features = {n_features}, got {n_active!r}.")
-    rng = np.random.default_rng(random_state)
+    rng = as_generator(random_state)
     frequency = _long_tail(n_features, n_active * (1.0 - _CONDITION_SHARE))[rng.permutation(n_features)]
     prevalence = rng.uniform(0.02, 0.2, _N_CONDITIONS)
     brings = rng.exponential(size=(_N_CONDITIONS, n_features)) * (rng.random((_N_CONDITIONS, n_features)) < 0.02)

@@ -19,6 +19,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import betaincinv, gammaln, psi
 
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -90,10 +91,10 @@ class Dirichlet(Headline):
         difference = (self.concentration - other.concentration) * self.expected_log
         return difference.sum(axis=-1) - self.log_normalizer + other.log_normalizer
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ..., n_categories)."""
         # in logs, because Gamma(a) underflows for small a: Gamma(a) = Gamma(a + 1) · U^(1/a)
-        shape = (size, *self.concentration.shape)
+        rng, shape = as_generator(rng), (size, *self.concentration.shape)
         logs = np.log(rng.standard_gamma(self.concentration + 1.0, shape))
         logs += np.log(rng.uniform(np.finfo(float).tiny, 1.0, shape)) / self.concentration
         draws = np.exp(logs - logs.max(axis=-1, keepdims=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -58,9 +59,9 @@ class Draws(Headline):
         lower, upper = np.quantile(self.draws, [0.5 - 0.5 * level, 0.5 + 0.5 * level], axis=0)
         return lower, upper
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Some of the draws, with replacement, shape (size, ...)."""
-        return self.draws[rng.integers(0, len(self.draws), size)]
+        return self.draws[as_generator(rng).integers(0, len(self.draws), size)]
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""

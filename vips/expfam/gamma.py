@@ -18,6 +18,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import gammaincinv, gammaln, psi
 
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -88,9 +89,9 @@ class Gamma(Headline):
         of_rates = other.shape * np.log(self.rate / other.rate) + self.shape * (other.rate / self.rate - 1.0)
         return of_shapes + of_rates
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ...). For shapes below 0.01 some of them are zero: too small for a float64."""
-        return rng.standard_gamma(self.shape, (size, *self.shape.shape)) / self.rate
+        return as_generator(rng).standard_gamma(self.shape, (size, *self.shape.shape)) / self.rate
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""

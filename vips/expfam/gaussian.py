@@ -23,6 +23,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
 from vips._compute import blas
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -162,9 +163,9 @@ class Gaussian(_AnyGaussian):
         """Variances of the marginals, shape (..., d)."""
         return _read_only(np.einsum("...ij,...ij->...j", self.inverse_factor, self.inverse_factor))
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ..., d)."""
-        draws = rng.standard_normal((size, *self.mean.shape))
+        draws = as_generator(rng).standard_normal((size, *self.mean.shape))
         for index in np.ndindex(self.mean.shape[:-1]):  # Λ = LLᵀ, so L⁻ᵀz has covariance Λ⁻¹
             rows = (slice(None), *index)
             draws[rows] = solve_triangular(self.factor[index], draws[rows].T, lower=True, trans="T").T
@@ -233,9 +234,9 @@ class DiagonalGaussian(_AnyGaussian):
         """Variances of the marginals, shape (..., d)."""
         return 1.0 / self.precision
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ..., d)."""
-        return self.mean + self.std * rng.standard_normal((size, *self.mean.shape))
+        return self.mean + self.std * as_generator(rng).standard_normal((size, *self.mean.shape))
 
     @property
     def _log_det(self) -> np.ndarray:

@@ -23,6 +23,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import k0e, k1e
 
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -94,9 +95,9 @@ class GeneralizedInverseGaussian(Headline):
         of_inverses = 0.5 * (other.inverse_rate - self.inverse_rate) * self.inverse_mean
         return of_rates + of_inverses + other.log_normalizer - self.log_normalizer
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ...)."""
-        return self._law().rvs((size, *self.rate.shape), random_state=rng)
+        return self._law().rvs((size, *self.rate.shape), random_state=as_generator(rng))
 
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval: (lower, upper) arrays."""

@@ -20,6 +20,7 @@ import math
 
 import numpy as np
 
+from vips._random_state import RandomStateLike, as_generator
 from vips.expfam._headline import Headline
 
 __all__ = ["PolyaGamma", "polya_gamma_mean"]
@@ -103,7 +104,7 @@ class PolyaGamma(Headline):
         difference = (self.tilt - other.tilt) * self.mean  # multiplied in an order in which c² cannot overflow
         return log_ratio - 0.5 * difference * (self.tilt + other.tilt)
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ...). For reference samplers and tests: inference needs the mean only.
 
         For tilts above 50 the draws come from an inverse Gaussian, which is the distribution up to rounding. Otherwise integer
@@ -115,7 +116,7 @@ class PolyaGamma(Headline):
         series, for large shapes and tilts. ``devroye`` returns 0.16 b for tilts of 200 and more, where the mean is b / (2c).
         """
         full = (size, *self.shape.shape)
-        return draw_polya_gamma(np.broadcast_to(self.shape, full), np.broadcast_to(self.tilt, full), rng)
+        return draw_polya_gamma(np.broadcast_to(self.shape, full), np.broadcast_to(self.tilt, full), as_generator(rng))
 
 
 def draw_polya_gamma(shape: np.ndarray, tilt: np.ndarray, rng: np.random.Generator) -> np.ndarray:

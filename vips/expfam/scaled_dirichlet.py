@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import betaincinv
 
+from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_level
 from vips.expfam._headline import Headline
 
@@ -70,10 +71,10 @@ class ScaledDirichlet(Headline):
         lower, upper = (betaincinv(m * size, (1.0 - m) * size, p) for p in (tail, 1.0 - tail))
         return lower, upper
 
-    def sample(self, size: int, rng: np.random.Generator) -> np.ndarray:
+    def sample(self, size: int, rng: RandomStateLike = None) -> np.ndarray:
         """Independent draws, shape (size, ..., n_categories)."""
         shape, scale = self.rate_mean**2 / self.rate_var, self.rate_var / self.rate_mean
-        draws = np.maximum(rng.standard_gamma(shape, (size, *shape.shape)) * scale, 1e-300)
+        draws = np.maximum(as_generator(rng).standard_gamma(shape, (size, *shape.shape)) * scale, 1e-300)
         return draws / draws.sum(axis=-1, keepdims=True)
 
     def to_arrays(self) -> dict[str, np.ndarray]:

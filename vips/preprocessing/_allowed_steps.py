@@ -78,6 +78,5 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
 
 
 def _can_be_sparse(name: str, step) -> bool:
-    """Whether a step inside can have sparse output; a function may."""
-    inner = [step for _, step in with_inner_steps(name, step)]
-    return any(getattr(step, "sparse_output", False) or type(step) is FunctionTransformer for step in inner)
+    """Whether a step inside has sparse output. If a function has, the fit to the table without rows notices."""
+    return any(getattr(inner, "sparse_output", False) for _, inner in with_inner_steps(name, step))

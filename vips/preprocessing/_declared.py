@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vips.data._tables import from_arrow
 
 __all__ = ["DeclaredTransformer", "column", "columns_of", "each_checked", "is_frame", "shortened"]
 
@@ -30,15 +32,15 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
 
     @abstractmethod
-    def _transform(self, X):
+    def _transform(self, X) -> np.ndarray | sp.csr_array:
         """The features of each row."""
 
-    def fit(self, X, y=None):
+    def fit(self, X, y=None) -> Self:
         """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
 
         Parameters
         ----------
-        X : data frame or ndarray of shape (n_records, n_columns)
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
             Zero rows are enough.
         y : ignored
 
@@ -56,12 +58,12 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
 
-    def transform(self, X):
+    def transform(self, X) -> np.ndarray | sp.csr_array:
         """Features of each row, from that row alone.
 
         Parameters
         ----------
-        X : data frame or ndarray of shape (n_records, n_columns)
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
 
         Returns
         -------
@@ -148,7 +150,8 @@ def is_frame(X) -> bool:
 
 
 def _table(X):
-    """A data frame, or a plain array: matrices and masked arrays are indexed differently."""
+    """A data frame of pandas, or a plain array: matrices and masked arrays are indexed differently."""
+    X = from_arrow(X)
     if is_frame(X):
         return X
     if sp.issparse(X):

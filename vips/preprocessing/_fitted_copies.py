@@ -7,6 +7,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from vips.data._tables import from_arrow
 from vips.preprocessing._allowed_steps import is_passthrough
 
 __all__ = ["PipelineOfCopies"]
@@ -77,37 +78,37 @@ class PipelineOfCopies(Pipeline):
     @_if_steps_have("predict")
     def predict(self, X, **params):
         """``predict`` of the last step, for transformed rows."""
-        return self._fitted().predict(X, **params)
+        return self._fitted().predict(from_arrow(X), **params)
 
     @_if_steps_have("predict_proba")
     def predict_proba(self, X, **params):
         """``predict_proba`` of the last step, for transformed rows."""
-        return self._fitted().predict_proba(X, **params)
+        return self._fitted().predict_proba(from_arrow(X), **params)
 
     @_if_steps_have("predict_log_proba")
     def predict_log_proba(self, X, **params):
         """``predict_log_proba`` of the last step, for transformed rows."""
-        return self._fitted().predict_log_proba(X, **params)
+        return self._fitted().predict_log_proba(from_arrow(X), **params)
 
     @_if_steps_have("decision_function")
     def decision_function(self, X, **params):
         """``decision_function`` of the last step, for transformed rows."""
-        return self._fitted().decision_function(X, **params)
+        return self._fitted().decision_function(from_arrow(X), **params)
 
     @_if_steps_have("score_samples")
     def score_samples(self, X):
         """``score_samples`` of the last step, for transformed rows."""
-        return self._fitted().score_samples(X)
+        return self._fitted().score_samples(from_arrow(X))
 
     @_if_steps_have("score")
     def score(self, X, y=None, sample_weight=None, **params):
         """``score`` of the last step, for transformed rows."""
-        return self._fitted().score(X, y, sample_weight=sample_weight, **params)
+        return self._fitted().score(from_arrow(X), from_arrow(y), sample_weight=sample_weight, **params)
 
     @_if_steps_have("transform")
     def transform(self, X, **params):
         """``transform`` of all steps, one after the other."""
-        return self._fitted().transform(X, **params)
+        return self._fitted().transform(from_arrow(X), **params)
 
     @_if_steps_have("inverse_transform")
     def inverse_transform(self, X, **params):

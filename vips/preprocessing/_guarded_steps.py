@@ -13,6 +13,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import Binarizer, Normalizer
 
+from vips.data._not_numbers import suggestion_for
 from vips.preprocessing._allowed_steps import with_inner_steps
 from vips.preprocessing._declared import is_frame
 
@@ -112,17 +113,18 @@ def _parts(step) -> Iterator:
 
 
 def _check_numbers(X, step) -> None:
-    for dtype in X.dtypes if is_frame(X) else [X.dtype]:
+    in_frame = is_frame(X)
+    for key, dtype in zip(X.columns, X.dtypes, strict=True) if in_frame else [(None, X.dtype)]:
         if isinstance(dtype, np.dtype) and dtype.kind in "biuf":
             continue
         if isinstance(dtype, np.dtype) and dtype.kind == "c":
             raise ValueError(
                 f"Complex data not supported: X has dtype {dtype}, {type(step).__name__} needs real numbers."
             )
+        title, values = (f"column {key!r} of X", f"X[{key!r}]") if in_frame else ("X", "X")
         raise TypeError(
-            f"{type(step).__name__} needs NumPy numbers before a private model, but X has dtype {dtype}: its conversion, or an "
-            "error about a value, would depend on a record. Convert it first, e.g. X.astype(float); "
-            "for categories use PublicOneHotEncoder or TableEncoder."
+            f"{type(step).__name__} needs numbers before a private model, but {title} has dtype {dtype}: its conversion, or an "
+            f"error about a value, would depend on a record. {suggestion_for(dtype, values, in_frame)}"
         )
 
 

@@ -11,6 +11,7 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._tables import is_nullable_number
 from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, shortened
 
 __all__ = ["PublicOneHotEncoder", "checked_categories"]
@@ -73,9 +74,8 @@ class PublicOneHotEncoder(DeclaredTransformer):
         declared = checked_categories(self.categories)
         for key, values in zip(columns_of(X, declared), _lists(declared), strict=True):
             dtype = getattr(column(X, key), "dtype", None)
-            whole = (
-                isinstance(dtype, np.dtype) and dtype.kind in "biu"
-            )  # not floats: readers use them for missing values
+            whole = isinstance(dtype, np.dtype) or is_nullable_number(dtype)
+            whole = whole and dtype.kind in "biu"  # not floats: readers use them for missing values
             if whole and all(isinstance(value, str) for value in values):
                 raise TypeError(
                     f"Column {key!r} holds numbers ({dtype}), but its categories are strings, so that no value would "

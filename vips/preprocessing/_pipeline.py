@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Self
 
 import scipy.sparse as sp
 from sklearn import get_config
@@ -14,6 +15,7 @@ from sklearn.utils.metadata_routing import process_routing
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from vips.data._tables import from_arrow
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import DECLARED, ROW_WISE, is_passthrough, problem_with, with_inner_steps
 from vips.preprocessing._fitted_copies import PipelineOfCopies
@@ -76,7 +78,7 @@ class PublicPipeline(PipelineOfCopies):
     'in this pipeline each row alone, nothing learnt from the records: FunctionTransformer'
     """
 
-    def fit(self, X, y=None, **params):
+    def fit(self, X, y=None, **params) -> Self:
         """Fit the last step on the transformed rows.
 
         Parameters
@@ -173,7 +175,7 @@ class PublicPipeline(PipelineOfCopies):
             memory=self.memory,
             verbose=self.verbose,
         )
-        return pipeline.fit(X, y, **params).steps
+        return pipeline.fit(from_arrow(X), from_arrow(y), **params).steps
 
     def _steps_before_model(self) -> list[tuple[str, object]]:
         return [inner for name, step in self.steps[:-1] for inner in with_inner_steps(name, step)]

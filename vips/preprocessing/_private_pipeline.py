@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.data._groups import name_of
+from vips.data._tables import from_arrow
 from vips.exceptions import PrivacyBudgetError
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
@@ -142,6 +143,7 @@ class PrivatePipeline(PipelineOfCopies):
         """
         self.__dict__.pop("steps_", None)
         self._check_steps()
+        X = from_arrow(X)
         *before, (model_name, model) = clone(self.steps, safe=False)
         (encoder_name, encoder), *between = before
         budget = self._budget(encoder, X)

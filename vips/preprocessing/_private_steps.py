@@ -19,6 +19,7 @@ from sklearn import config_context
 from vips._unquoted import class_and_place
 from vips.data import DataSource, as_source, check_data, rows_without
 from vips.data._checks import check_container, checked_csr
+from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing._allowed_steps import is_passthrough
 from vips.preprocessing._declared import is_frame
 from vips.preprocessing._guarded_steps import guard, unguard
@@ -33,7 +34,7 @@ def fit_and_transform(steps: Iterable[tuple[str, object]], X):
     ----------
     steps : iterable of (name, step)
         Allowed before a private model (``_allowed_steps``). They are fitted in place.
-    X : array, sparse matrix, data frame or Dask collection of shape (n_records, n_columns)
+    X : array, sparse matrix, data frame, Arrow table or Dask collection of shape (n_records, n_columns)
 
     Returns
     -------
@@ -78,8 +79,9 @@ def _readable(X):
         )
     if as_source(X) is not None:  # a Dask collection
         return X
+    X = from_arrow(X)
     check_container(X, "X")
-    return np.asarray(X) if isinstance(X, np.ndarray) else X
+    return np.asarray(X) if isinstance(X, np.ndarray) else with_numpy_numbers(X)
 
 
 def _without_torn_rows(X):

@@ -16,6 +16,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips.data._groups import group_numbers, name_of
+from vips.data._tables import from_arrow
 from vips.preprocessing._declared import column, columns_of, is_frame
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import (
@@ -150,6 +151,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
             If the rest of the budget is too small. Nothing is charged then.
         """
         self._forget()
+        X = from_arrow(X)
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
         plan, delta = checked_plan(self.privacy, len(learnt_kinds)), checked_delta(self.threshold_delta, learnt_kinds)
@@ -236,6 +238,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         ndarray or CSR of shape (n_rows, n_features), float64
         """
         check_is_fitted(self, "columns_")
+        X = from_arrow(X)
         if not is_frame(X):
             raise TypeError(f"X must be a data frame, got {type(X).__name__}.")
         columns_of(X, self.columns_)

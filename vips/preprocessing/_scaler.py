@@ -8,6 +8,8 @@ from numbers import Real
 
 import numpy as np
 
+from vips.data._not_numbers import suggestion_for
+from vips.data._tables import is_nullable_number, with_numpy_numbers
 from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, is_frame, shortened
 
 __all__ = ["PublicScaler", "checked_bounds", "is_pair"]
@@ -67,11 +69,11 @@ class PublicScaler(DeclaredTransformer):
             kind = dtype.kind if isinstance(dtype, np.dtype) else None
             if kind == "c":
                 raise ValueError(f"Complex data not supported: column {key!r} has bounds, but its dtype is {dtype}.")
-            if kind is None or kind not in "biuf":
-                conversion = f"X.astype({{{key!r}: float}})" if is_frame(X) else "X.astype(float)"
+            if (kind is None or kind not in "biuf") and not is_nullable_number(dtype):
+                values = f"X[{key!r}]" if is_frame(X) else "X"
                 raise TypeError(
                     f"Column {key!r} has bounds, but its dtype is {dtype}: its conversion would depend on its "
-                    f"values. Convert it to a NumPy number first, e.g. {conversion}."
+                    f"values. {suggestion_for(dtype, values, is_frame(X))}"
                 )
 
     def _transform(self, X) -> np.ndarray:
@@ -82,7 +84,7 @@ class PublicScaler(DeclaredTransformer):
         scaled = np.empty((X.shape[0], len(keys)))
         with np.errstate(all="ignore"):
             for j, key in enumerate(keys):
-                scaled[:, j] = column(X, key)
+                scaled[:, j] = with_numpy_numbers(column(X, key))
             scaled[~np.isfinite(scaled)] = np.nan
             np.clip(scaled, low, high, out=scaled)
             scaled -= low

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
+from vips._random_state import RandomStateLike, as_generator
 from vips.expfam.polya_gamma import draw_polya_gamma
 
 __all__ = ["LogisticDraws", "effective_sample_size", "gibbs_logistic"]
@@ -91,7 +92,7 @@ def gibbs_logistic(
     intercept_std: float = 10.0,
     n_samples: int = 2000,
     n_burn_in: int = 500,
-    random_state: int | np.random.Generator | None = None,
+    random_state: RandomStateLike = None,
 ) -> LogisticDraws:
     """Draw from the posterior of Bayesian logistic regression.
 
@@ -141,7 +142,7 @@ def gibbs_logistic(
         raise ValueError(f"`intercept_std` must be positive and finite, got {intercept_std!r}.")
     if fit_intercept:
         X = np.column_stack([X, np.ones(len(X))])
-    rng = np.random.default_rng(random_state)
+    rng = as_generator(random_state)
 
     trials = np.full(len(X), float(n_trials))
     linear = X.T @ (y - 0.5 * n_trials)  # Σ_n κ_n x_n

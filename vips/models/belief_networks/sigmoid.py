@@ -23,9 +23,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from scipy.special import expit
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from vips._random_state import RandomStateLike, as_generator
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
@@ -183,21 +183,21 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
         )
 
-    def sample(self, n: int, random_state: object = None) -> np.ndarray:
+    def sample(self, n: int, random_state: RandomStateLike = None) -> np.ndarray:
         """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
 
         Parameters
         ----------
         n : int
             Number of records.
-        random_state : int, RandomState or None
+        random_state : int, Generator, RandomState or None
 
         Returns
         -------
         bool ndarray of shape (n, n_features)
         """
         check_is_fitted(self)
-        rng = check_random_state(random_state)
+        rng = as_generator(random_state)
         posterior = self.posterior_
         hidden = rng.uniform(size=(n, self.n_components)) < expit(posterior.hidden_bias.mean)
         predictor = hidden @ posterior.weights.mean.T + posterior.visible_bias.mean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -12,6 +13,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from vips.data import InMemoryData, as_source
+from vips.data._tables import from_arrow
 from vips.models._binding_clip import warn_of_binding_clip
 from vips.models.regression.contract import POWER, AugmentedRegression
 from vips.models.regression.noise_aware import (
@@ -58,12 +60,12 @@ class PolyaGammaRegression(AugmentedRegression):
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
-    ) -> PolyaGammaRegression:
+    ) -> Self:
         """Fit to a table.
 
         Parameters
         ----------
-        X : array or CSR matrix of shape (n_records, n_features), or a data source with labels
+        X : array, CSR matrix, data frame or Arrow table of shape (n_records, n_features), or a data source with labels
         y : array of shape (n_records,), unless a source holds the labels
         ledger, checkpoint, executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`.
@@ -72,6 +74,7 @@ class PolyaGammaRegression(AugmentedRegression):
         -------
         self
         """
+        X, y = from_arrow(X), from_arrow(y)
         source = as_source(X, y)
         if (y is None) if source is None else not source.has_labels:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")

@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.data import DataSource, InMemoryData
 from vips.data._labels import label_codes
+from vips.data._tables import from_arrow
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.parts import classification_scores
@@ -53,8 +54,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
         The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
-        must not look at y. A record with another label is defective. More than two: stick-breaking in the order of the sorted
-        labels.
+        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. More than two:
+        stick-breaking in the order of the sorted labels.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
@@ -167,7 +168,19 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return self.classes_[(scores > 0.0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)]
 
     def score(self, X, y, sample_weight=None) -> float:
-        """Share of records whose class :meth:`predict` gives."""
+        """Share of records whose class :meth:`predict` gives.
+
+        Raises
+        ------
+        ValueError
+            If y holds other labels than 0 and 1, and the fit was private without declared ``classes``: it ignored such records.
+        """
+        y = from_arrow(y)
+        if self.is_private and self.classes is None and not np.isin(y, self.classes_).all():
+            raise ValueError(
+                "y holds labels other than 0 and 1, the classes of a private fit unless others are declared: it ignored such "
+                "records. Declare all possible labels, e.g. classes=[-1, 1], and fit again."
+            )
         return super().score(X, y, sample_weight)
 
     @property
@@ -256,7 +269,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return self.predict_proba(X)
 
     def _declared(self) -> tuple[str, ...]:
-        return (f"classes: {', '.join(str(label) for label in self._labels())}",)
+        default = " (none were declared)" if self.classes is None else ""
+        return (f"classes: {', '.join(str(label) for label in self._labels())}{default}",)
 
 
 def _check_classes(classes) -> None:

@@ -19,6 +19,7 @@ Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,7 +27,10 @@ import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
+from vips._random_state import as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
+from vips.data import InMemoryData
+from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
@@ -165,6 +169,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
                 "`vocabulary` is required for a private fit: reading it from the documents would reveal rare words. "
                 "Pass a public word list, e.g. LatentDirichletAllocation(vocabulary=words, ...), or its length."
             )
+
+    def _private_data(self, X, y) -> InMemoryData:
+        data = super()._private_data(X, y)
+        words = data.arrays[0]
+        if sp.issparse(words) and words.dtype.kind == "f":  # as TfidfVectorizer writes; CountVectorizer writes integers
+            warnings.warn(
+                f"X is a sparse matrix of {words.dtype}. A private fit needs counts of words: it ignores every document with "
+                "an entry that is not whole, such as a TF-IDF weight. For counts use sklearn's CountVectorizer; if these are "
+                "counts, write X.astype(int).",
+                PrivacyWarning,
+                stacklevel=5,
+            )
+        return data
 
     def check_values(self, X, y) -> None:
         check_non_negative(X, type(self).__name__)
@@ -306,7 +323,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             ``exp(-Σ_dv h_dv log Σ_k E[θ_dk] E[β_kv] / Σ_dv h_dv)``.
             ``"bound"``: ``exp(-Σ_d L_d / Σ_dv n_dv)`` with ``L_d ≤ log p(document | λ)`` the evidence lower bound of a
             document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26.
-        random_state : int or Generator
+        random_state : int, Generator, RandomState or None
             Seeds the choice of the halves.
 
         Returns
@@ -321,7 +338,7 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        observed, hidden = split_words(documents, np.random.default_rng(random_state))
+        observed, hidden = split_words(documents, as_generator(random_state))
         n_words = hidden.sum()
         doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
         log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)).sum()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from randomgen import AESCounter
 
+from vips._random_state import entropy_of
 from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
 from vips.privacy.mechanism.lattice import Lattice
 
@@ -85,7 +86,7 @@ class Randomness:
             False for every fit that carries a guarantee: sampling and noise then come from the operating system,
             so that two fits (clones, folds, two ε at one seed) never share a draw that could be subtracted.
         """
-        seed = np.random.SeedSequence(_entropy(random_state))
+        seed = np.random.SeedSequence(entropy_of(random_state))
         initial, sampling, noise = seed.spawn(3)
         key = _key(sampling) if reproducible else secrets.randbits(128)
         return cls(np.random.default_rng(initial), key, noise if reproducible else None)
@@ -101,18 +102,3 @@ class Randomness:
 def _key(seed: np.random.SeedSequence) -> int:
     words = seed.generate_state(2, np.uint64)
     return int(words[0]) << 64 | int(words[1])
-
-
-def _entropy(random_state: object) -> int | list[int]:
-    """Entropy words from what scikit-learn users call ``random_state``."""
-    if random_state is None:
-        return secrets.randbits(128)
-    if isinstance(random_state, np.random.Generator):
-        return random_state.integers(2**32, size=4).tolist()
-    if isinstance(random_state, np.random.RandomState):
-        return random_state.randint(2**31, size=4).tolist()
-    if isinstance(random_state, int | np.integer) and random_state >= 0:
-        return int(random_state)
-    raise ValueError(
-        f"`random_state` must be None, a non-negative integer, a Generator or a RandomState, got {random_state!r}."
-    )

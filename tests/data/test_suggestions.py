@@ -1,0 +1,177 @@
+"""What an error suggests works: each suggestion is run, and the fit that was refused succeeds."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import warnings
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.preprocessing import Normalizer
+
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyWarning,
+)
+from vips.preprocessing import PublicScaler, make_public_pipeline
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+DAYS = ["2020-01-01", "0900-02-03", None]
+COLUMNS = {
+    "dates": pd.Series(np.array([*DAYS[:2], "NaT"], dtype="datetime64[s]")),
+    "dates with time zone": pd.to_datetime(pd.Series([DAYS[0], None])).dt.tz_localize("Europe/Paris"),
+    "Arrow dates": pd.Series([datetime.date(2020, 1, 1), None], dtype=pd.ArrowDtype(pa.date32())),
+    "Arrow times": pd.Series([datetime.datetime(2020, 1, 1), None], dtype=pd.ArrowDtype(pa.timestamp("us"))),
+    "durations": pd.Series(pd.to_timedelta(["1D", None])),
+    "Arrow durations": pd.Series([datetime.timedelta(1), None], dtype=pd.ArrowDtype(pa.duration("us"))),
+    "text": pd.Series(["1", "x", None], dtype="string"),
+    "objects": pd.Series([1, "x", None, [2]], dtype=object),
+    "categorical": pd.Series([1, None, 2], dtype="category"),
+    "nothing": pd.Series([None, None], dtype=pd.ArrowDtype(pa.null())),
+}
+ARRAYS = {
+    "dates": np.array([["2020-01-01", "NaT"]], dtype="datetime64[D]"),
+    "durations": np.array([[1, "NaT"]], dtype="timedelta64[s]"),
+    "objects": np.array([[1, 2.5]], dtype=object),
+    "text": np.array([["1", "2.5"]]),
+    "half precision": np.array([[1, 2.5]], dtype=np.float16),
+    "other byte order": np.array([[1, 2.5]], dtype=">f8"),
+}
+
+
+def model():
+    return DirichletMultinomial(privacy=PLAN)
+
+
+FITS = {
+    "model": lambda X: model().fit(X),
+    "scaler": lambda X: PublicScaler((0, 10_000)).fit(X),
+    "pipeline": lambda X: make_public_pipeline(Normalizer(), model()).fit(X),
+}
+
+
+def suggested(fit, X):
+    """What the error says to write, run."""
+    with pytest.raises(TypeError) as raised:
+        fit(X)
+    code = re.search(r"e\.g\. (.*)\.$", str(raised.value))[1]
+    return eval(code, {"X": X, "numpy": np, "pandas": pd})
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("name", COLUMNS)
+def test_of_a_column(name, fit):
+    X = pd.DataFrame({"a": COLUMNS[name], "b": 1.0})
+    X = X.assign(a=suggested(FITS[fit], X))
+    FITS[fit](X)
+
+
+@pytest.mark.parametrize("fit", FITS)
+@pytest.mark.parametrize("name", ARRAYS)
+def test_of_an_array(name, fit):
+    if fit != "model" and name in ("half precision", "other byte order"):
+        return  # accepted
+    FITS[fit](suggested(FITS[fit], ARRAYS[name]))
+
+
+@pytest.mark.parametrize("name", ["dates", "durations"])
+def test_of_dates_in_a_fit_that_is_not_private(name):
+    X = pd.DataFrame({"a": COLUMNS[name], "b": 1.0}).iloc[:1]
+    X = X.assign(a=suggested(DirichletMultinomial().fit, X))
+    DirichletMultinomial().fit(X)
+    DirichletMultinomial().fit(suggested(DirichletMultinomial().fit, ARRAYS[name][:, :1].repeat(2, axis=1)))
+
+
+def test_of_an_arrow_table():
+    table = pa.table({"day": pa.array([datetime.date(2020, 1, 1), None]), "b": [1.0, 2.0]})
+    days = suggested(model().fit, table)
+    model().fit(table.set_column(0, "day", pa.array(days)))
+
+
+def test_decimals_are_numbers():
+    table = pa.table({"a": pa.array([Decimal("1.5"), None]), "b": [1.0, 2.0]})
+    assert model().fit(table).n_features_in_ == 2
+
+
+def test_of_a_frame_that_is_not_computed():
+    class Lazy:
+        def collect(self):
+            return np.ones((3, 2))
+
+    model().fit(suggested(model().fit, Lazy()))
+
+
+def logistic(**settings):
+    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **settings)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        np.array(["1", "0"]),
+        np.array([1, 0], dtype=object),
+        pd.Series(["1", None], dtype="string"),
+        pa.array(["1", "0"]),
+    ],
+    ids=lambda y: f"{type(y).__name__} {getattr(y, 'dtype', '')}",
+)
+def test_of_labels(y):
+    with pytest.raises(TypeError, match="Declare words as `classes`") as raised:
+        logistic().fit(np.ones((2, 1)), y)
+    code = re.search(r"e\.g\. (.*)\.$", str(raised.value))[1]
+    logistic().fit(np.ones((2, 1)), eval(code, {"y": y, "pandas": pd}))
+    if getattr(y, "dtype", None) != np.dtype(object):
+        assert logistic(classes=["0", "1"]).fit(np.ones((2, 1)), y).classes_.tolist() == ["0", "1"]
+
+
+def test_labels_of_minus_one_and_one_are_declared():
+    """The default classes, 0 and 1, are public; that a fit ignored all other labels shows when it is scored."""
+    X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
+    y = np.where(X[:, 0] > 0, 1, -1)
+    model = logistic().fit(X, y)
+    assert "classes: 0, 1 (none were declared)" in model.privacy_.declared_public
+    with pytest.raises(ValueError, match=r"e\.g\. classes=\[-1, 1\], and fit again"):
+        model.score(X, y)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[-1, 1]).fit(X, y)
+    assert "classes: -1, 1" in model.privacy_.declared_public
+    assert model.score(X, pa.array(y)) > 0.9
+    assert BayesianLogisticRegression().fit(X, y).score(X, y) > 0.9
+
+
+def test_of_weights_in_place_of_counts():
+    texts = ["red blue blue", "blue", "red red blue"]
+    model = LatentDirichletAllocation(2, vocabulary=["blue", "red"], privacy=PLAN)
+    weights = TfidfVectorizer(vocabulary=["blue", "red"]).fit_transform(texts)
+    for rows in (weights, weights[:0]):  # without any document, too
+        with pytest.warns(PrivacyWarning, match="use sklearn's CountVectorizer"):
+            model.fit(rows)
+    counts = CountVectorizer(vocabulary=["blue", "red"]).fit_transform(texts)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(counts)
+        model.fit(counts.astype(float).astype(int))
+        model.fit(counts.astype(float).toarray())
+
+
+def test_of_a_list():
+    model().fit(suggested(model().fit, [[1, 2], [3, 4]]))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_errors_do_not_depend_on_the_records(name):
+    """The same words without any record, and with the first only."""
+    X, messages = pd.DataFrame({"a": COLUMNS[name], "b": 1.0}), set()
+    for rows in (X, X[:1], X[:0]):
+        with pytest.raises(TypeError) as raised:
+            model().fit(rows)
+        messages.add(str(raised.value))
+    assert len(messages) == 1

@@ -1,0 +1,240 @@
+"""Data frames and Arrow tables: which columns are numbers is decided by their types, never by their values."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.pipeline import FeatureUnion, make_pipeline
+from sklearn.preprocessing import FunctionTransformer, Normalizer
+
+from vips import (
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    SigmoidBeliefNetwork,
+)
+from vips.data import check_data
+from vips.data._tables import from_arrow, with_numpy_numbers
+from vips.preprocessing import (
+    PrivateTableEncoder,
+    PublicOneHotEncoder,
+    PublicScaler,
+    TableEncoder,
+    make_private_pipeline,
+    make_public_pipeline,
+)
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
+RNG = np.random.default_rng(0)
+BITS = RNG.integers(0, 2, (60, 3))
+LABELS = RNG.integers(0, 2, 60)
+NAMES = ["a", "b", "c"]
+
+
+class Exported:
+    """A stand-in for a frame of polars: it exports an Arrow stream, and has columns and dtypes of its own."""
+
+    def __init__(self, table):
+        self._table = table
+        self.columns, self.dtypes, self.shape = table.column_names, table.schema.types, table.shape
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+    def to_numpy(self):
+        raise AssertionError("its dtype would depend on missing values")
+
+
+class ExportedColumn:
+    """A stand-in for a series of polars."""
+
+    def __init__(self, column):
+        self._column, self.dtype, self.shape = column, column.type, (len(column),)
+
+    def __len__(self):
+        return len(self._column)
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._column.__arrow_c_stream__(requested_schema)
+
+
+def arrow(values=BITS):
+    return pa.table({name: values[:, i] for i, name in enumerate(NAMES)})
+
+
+def frame(dtype="int64"):
+    return pd.DataFrame(BITS, columns=NAMES).astype(dtype)
+
+
+TABLES = {
+    "Int64": frame("Int64"),
+    "boolean": frame(bool).astype("boolean"),
+    "Float32": frame("Float32"),
+    "Arrow columns": frame("int64[pyarrow]"),
+    "sparse columns": frame(pd.SparseDtype(int, 0)),
+    "mixed": frame().astype({"a": "Int64", "b": "float32", "c": bool}),
+    "NumPy booleans and floats": frame().astype({"a": bool, "b": float}),
+    "PyArrow": arrow(),
+    "record batch": arrow().to_batches()[0],
+    "exported": Exported(arrow()),
+}
+MODELS = {
+    "topics": lambda plan: LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0),
+    "logistic": lambda plan: BayesianLogisticRegression(feature_norm=2.0, privacy=plan, random_state=0),
+    "counts": lambda plan: BayesianNegativeBinomialRegression(
+        5.0, max_count=5, feature_norm=2.0, privacy=plan, random_state=0
+    ),
+    "proportions": lambda plan: DirichletMultinomial(privacy=plan, random_state=0),
+    "network": lambda plan: SigmoidBeliefNetwork(2, privacy=plan, random_state=0),
+}
+
+
+@pytest.mark.parametrize("plan", [PLAN, None], ids=["private", "plain"])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_takes_arrow_tables_with_nullable_labels(name, plan):
+    labels = [LABELS] if name in ("logistic", "counts") else []
+    expected = MODELS[name](plan).fit(BITS.astype(float), *labels)
+    labels = [ExportedColumn(pa.chunked_array([LABELS])) for _ in labels]
+    found = MODELS[name](plan).fit(Exported(arrow()), *labels)
+    assert list(found.feature_names_in_) == NAMES
+    for part, other in zip(*(model.posterior_parts(model.posterior_) for model in (found, expected)), strict=True):
+        np.testing.assert_allclose(part.distribution.mean, other.distribution.mean, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_of_numbers_are_those_of_floats(name):
+    X = np.asarray(check_data(TABLES[name]).arrays[0])
+    assert X.dtype == np.float64
+    np.testing.assert_array_equal(X, BITS)
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        pd.Series(LABELS, dtype="Int64"),
+        pd.Series(LABELS == 1, dtype="boolean"),
+        pa.array(LABELS),
+        pa.array(LABELS == 1),
+    ],
+)
+def test_labels_may_be_nullable(y):
+    found = check_data(BITS, y).arrays[1]
+    assert found.dtype == np.float64
+    np.testing.assert_array_equal(found, LABELS)
+    model = MODELS["logistic"](PLAN).fit(frame("Int64"), y)
+    np.testing.assert_array_equal(model.coef_, MODELS["logistic"](PLAN).fit(frame("float"), LABELS).coef_)
+    assert model.predict_proba(Exported(arrow())).shape == (60, 2)
+
+
+COLUMNS = {
+    "Int64": pd.Series([1, 2**60, None], dtype="Int64"),
+    "boolean": pd.Series([True, False, None], dtype="boolean"),
+    "Float64": pd.Series([0.5, np.inf, None], dtype="Float64"),
+    "uint64[pyarrow]": pd.Series([1, 2**64 - 1, None], dtype="uint64[pyarrow]"),
+    "bool[pyarrow]": pd.Series([True, False, None], dtype="bool[pyarrow]"),
+    "float[pyarrow]": pd.Series([0.5, np.inf, None], dtype="float[pyarrow]"),
+    "decimal": pd.Series([Decimal("1.5"), Decimal("-9e30"), None], dtype=pd.ArrowDtype(pa.decimal128(38, 4))),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("rows", [slice(0, 0), slice(0, 1), slice(0, 2), slice(2, 3), slice(0, 3)], ids=str)
+def test_no_missing_value_decides_a_dtype(name, rows):
+    """A fit sees one dtype with and without the record that has a missing value, and without any record."""
+    column = COLUMNS[name].iloc[rows]
+    table = pd.DataFrame({"a": column, "b": np.ones(len(column), dtype=int)})
+    X = check_data(table).arrays[0]
+    assert (X.dtype, X.shape) == (np.float64, (len(column), 2))
+    np.testing.assert_array_equal(np.isnan(X[:, 0]), column.isna())
+    assert check_data(np.ones((len(column), 1)), column).arrays[1].dtype == np.float64
+    converted = with_numpy_numbers(table)
+    assert list(converted.dtypes) == [np.float64, np.int64]
+    assert table.dtypes["a"] == column.dtype  # the caller's table is left alone
+
+
+def test_a_missing_value_makes_its_record_defective_and_nothing_else():
+    X = frame("Int64")
+    X.iloc[7, 1] = pd.NA
+    kept = np.arange(60) != 7
+    full = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, reproducible_noise=True)
+    found, expected = MODELS["logistic"](full).fit(X, LABELS), MODELS["logistic"](full).fit(BITS[kept], LABELS[kept])
+    np.testing.assert_allclose(found.coef_, expected.coef_, rtol=1e-6)
+
+
+def test_arrow_columns_keep_their_types():
+    table = pa.table(
+        {
+            "text": pa.array(["x", None]),
+            "view": pa.array(["x", None]).cast(pa.string_view()),
+            "category": pa.array(["x", None]).dictionary_encode(),
+            "whole": pa.array([1, None]),
+        }
+    )
+    found = from_arrow(Exported(table))
+    assert [str(dtype) for dtype in found.dtypes] == [
+        "string[pyarrow]", "string_view[pyarrow]", "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
+        "int64[pyarrow]",
+    ]  # fmt: skip
+    encoder = PublicOneHotEncoder({name: ["x", "y"] for name in ("text", "view", "category")} | {"whole": [1, 2]})
+    np.testing.assert_array_equal(encoder.fit_transform(Exported(table)), [[1, 0] * 4, [0] * 8])
+
+
+PEOPLE = pd.DataFrame(
+    {
+        "age": pd.Series([30, None, 60, 80] * 15, dtype="Int64"),
+        "smoker": pd.Series(["yes", None, "no", "no"] * 15, dtype="string"),
+        "wealth": pd.Series([0.5, 1.0, None, 0.8] * 15, dtype="Float64"),
+    }
+)
+AS_FLOATS = PEOPLE.astype({"age": float, "smoker": object, "wealth": float})
+SMOKER = PublicOneHotEncoder({"smoker": ["no", "yes"]})
+NESTED = ColumnTransformer(
+    [
+        ("age", make_pipeline(FunctionTransformer(np.sqrt), PublicScaler((0, 10))), ["age"]),
+        ("smoker", FeatureUnion([("one", SMOKER), ("same", SMOKER)]), ["smoker"]),
+        ("wealth", "passthrough", ["wealth"]),
+    ]
+)
+STEPS = {
+    "encoder": TableEncoder({"age": (0, 100), "smoker": ["no", "yes"], "wealth": (0, 1)}),
+    "nested": NESTED,
+    "frame": ColumnTransformer([("wealth", Normalizer(), ["wealth"])], remainder="drop"),
+}
+
+
+@pytest.mark.parametrize("table", [PEOPLE, Exported(pa.Table.from_pandas(PEOPLE))], ids=["nullable", "Arrow"])
+@pytest.mark.parametrize("step", STEPS)
+def test_private_pipelines_take_nullable_and_arrow_tables(step, table):
+    found, expected = (
+        make_public_pipeline(STEPS[step], MODELS["logistic"](PLAN)).fit(each, pa.array(LABELS))
+        for each in (table, AS_FLOATS)
+    )
+    np.testing.assert_allclose(found[-1].coef_, expected[-1].coef_)
+    complete = PEOPLE.dropna().reset_index(drop=True)
+    complete = complete if isinstance(table, pd.DataFrame) else Exported(pa.Table.from_pandas(complete))
+    assert found.predict_proba(complete).shape == (30, 2)
+
+
+def test_private_encoders_take_arrow_tables():
+    columns = {"age": (0, 100), "smoker": "category"}
+    found, expected = (
+        make_private_pipeline(PrivateTableEncoder(columns), MODELS["logistic"](None), epsilon=100.0, delta=1e-3)
+        .fit(table, pa.array(LABELS))
+        .steps_[0][1]
+        .transform(table)
+        for table in (Exported(pa.Table.from_pandas(PEOPLE)), AS_FLOATS)
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_plain_pipelines_and_scores_take_arrow_tables():
+    pipeline = make_public_pipeline(PublicScaler((0, 1)), MODELS["logistic"](None))
+    pipeline.fit(Exported(arrow()), pa.array(LABELS))
+    assert pipeline.score(Exported(arrow()), pa.array(LABELS)) == pipeline.score(BITS.astype(float), LABELS)

@@ -1,0 +1,40 @@
+"""Showing a model, and completing its names, computes nothing."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyPlan
+
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+X = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
+MODELS = {
+    "logistic": BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0).fit(X, X[:, 0]),
+    "topics": LatentDirichletAllocation(2, vocabulary=2, privacy=PLAN).fit(X),
+    "proportions": DirichletMultinomial(privacy=PLAN).fit(X),
+}
+SHOWN = {
+    "repr": repr,
+    "str": str,
+    "html": lambda model: model._repr_html_(),
+    "mime": lambda model: model._repr_mimebundle_(),
+    "dir": dir,
+    "vars": vars,
+    "signature": lambda model: inspect.signature(model.fit),
+    "static members": lambda model: [inspect.getattr_static(model, name) for name in dir(model)],
+    "report": lambda model: (repr(model.privacy_), model.privacy_._repr_html_()),
+    "posterior": lambda model: repr(model.posterior_),
+}
+
+
+@pytest.mark.parametrize("show", SHOWN.values(), ids=SHOWN)
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+def test_nothing_is_computed(model, show, monkeypatch):
+    def computes(self):
+        raise AssertionError("the noise-aware posterior was computed")
+
+    monkeypatch.setattr(type(model), "to_noise_aware_posterior", computes)
+    show(model)
+    assert "_noise_aware" not in vars(model)
+    assert "noise_aware_posterior_" in dir(model)

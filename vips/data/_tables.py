@@ -1,0 +1,72 @@
+"""Data frames and Arrow tables: the declared type of a column decides what it becomes, never a value."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import numpy as np
+
+__all__ = ["from_arrow", "is_nullable_number", "with_numpy_numbers"]
+
+
+def from_arrow(values):
+    """A table or column of polars, PyArrow or another library that exports Arrow streams, as a data frame or series of pandas.
+
+    Anything else is returned as it is, pandas' own containers included.
+
+    Raises
+    ------
+    ImportError
+        If pandas or PyArrow is missing.
+    TypeError
+        If the table cannot be read.
+    """
+    exports = hasattr(values, "__arrow_c_stream__") or hasattr(values, "__arrow_c_array__")
+    if not exports or hasattr(values, "iloc"):
+        return values
+    kind = type(values).__name__
+    try:
+        import pandas as pd
+        import pyarrow as pa
+    except ImportError as missing:
+        raise ImportError(
+            f"To read a {kind}, vips needs pandas and PyArrow: pip install pandas pyarrow. Or pass arrays: X.to_numpy()."
+        ) from missing
+    with suppress(Exception):  # its message may quote a value
+        if hasattr(values, "columns"):
+            # ArrowDtype keeps every type; pandas' NumPy types would depend on missing values
+            return pa.table(values).to_pandas(types_mapper=pd.ArrowDtype, ignore_metadata=True)
+        column = values if isinstance(values, pa.Array) else pa.chunked_array(values)
+        return pd.Series(pd.arrays.ArrowExtensionArray(column))
+    raise TypeError(f"The {kind} cannot be read as an Arrow table.")
+
+
+def with_numpy_numbers(values):
+    """A data frame or series with float64 in place of nullable numbers; missing ones are NaN.
+
+    Every nullable, Arrow or sparse column of whole numbers, floats or booleans becomes float64, whether or not a value is
+    missing. Whole numbers beyond 2^53 are rounded. Other columns stay as they are.
+    """
+    if not hasattr(values, "iloc") or not (hasattr(values, "dtypes") or hasattr(values, "dtype")):
+        return values
+    if values.ndim == 1:
+        if not is_nullable_number(values.dtype):
+            return values
+        return type(values)(_floats(values), index=values.index, name=values.name)
+    places = [j for j, dtype in enumerate(values.dtypes) if is_nullable_number(dtype)]
+    if places:
+        values = values.copy(deep=False)
+    for j in places:
+        values.isetitem(j, _floats(values.iloc[:, j]))
+    return values
+
+
+def is_nullable_number(dtype) -> bool:
+    """Whether this is one of pandas' own types of numbers or booleans: Int64, boolean, double[pyarrow], Sparse[float], …"""
+    if type(dtype).__module__.partition(".")[0] != "pandas":
+        return False
+    return getattr(dtype, "kind", "O") in "biuf" or str(dtype).startswith("decimal")
+
+
+def _floats(series) -> np.ndarray:
+    return series.to_numpy(dtype=np.float64, na_value=np.nan)
