@@ -34,6 +34,10 @@ EXPERIMENTS = {
         "regression.diabetes",
         "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
     ),
+    "hospital": (
+        "regression.hospital",
+        "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (25 minutes)",
+    ),
     "blr_stroke": (
         "regression.stroke",
         "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",

@@ -28,7 +28,8 @@ class TableEncoder(DeclaredTransformer):
     ----------
     columns : mapping of str to (low, high) or list
         A tuple of two numbers for a numeric column, which is scaled to [-1, 1] between them; a list of categories for any
-        other (as in :class:`PublicOneHotEncoder`). The features come in this order; columns of the frame that are not named are left out.
+        other (as in :class:`PublicOneHotEncoder`). The features come in this order; columns of the frame that are not named
+        are left out.
     unit_norm : bool
         Divide every row by the square root of the number of declared columns.
     sparse_output : bool

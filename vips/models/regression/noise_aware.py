@@ -50,7 +50,7 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _N_DRAWS = 32
 # Least precision in a structured draw, relative to the largest.
 _LEAST_PRECISION = 1e-3
-# Noise in a draw, over that in P̂. With the full noise intervals are too wide: coefficients are near where the steps were, so that
+# Noise in a draw, over that in P̂. With the full noise intervals are too wide: coefficients are near where the steps were, where
 # an error of H hardly moves them.
 _SPREAD = 0.5
 # Least ratio of the scores' variance to the curvature.
