@@ -151,6 +151,20 @@ def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, m
         pipeline().fit(X, y, checkpoint=path)
 
 
+def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    path, columns = tmp_path / "fit.vips", tmp_path / "fit.vips.encoder"
+    pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    columns.unlink()
+    runs, file = ledger.runs(), path.read_bytes()
+    with pytest.raises(CheckpointError, match="another release of the encoder"):
+        pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    assert ledger.runs() == runs
+    assert path.read_bytes() == file
+    assert not columns.exists()
+
+
 def test_a_pipeline_that_was_sent_from_a_block_is_charged_there(tmp_path):
     X, y = table(500)
     ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", outright_delta=1e-6)

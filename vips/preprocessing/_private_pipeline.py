@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.data._groups import name_of
-from vips.exceptions import PrivacyBudgetError
+from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
@@ -138,7 +138,7 @@ class PrivatePipeline(PipelineOfCopies):
         PrivacyBudgetError, LedgerError
             If the ledger has no room for both. Nothing is charged then.
         CheckpointError
-            If a file of the checkpoint belongs to another fit.
+            If a file of the checkpoint belongs to another fit, or only the model's is there. Nothing is charged then.
         """
         self.__dict__.pop("steps_", None)
         self._check_steps()
@@ -240,6 +240,12 @@ class PrivatePipeline(PipelineOfCopies):
         if saved is not None:
             saved.unit = encoder.unit
             return saved
+        if path is not None and os.path.exists(checkpoint):
+            raise CheckpointError(
+                f"{os.fspath(checkpoint)} is there, but {path} is not. The fit's first steps would be those of features that "
+                "another release of the encoder has made, which nothing here would count. Neither file was touched: bring the "
+                "second one back, or begin another fit."
+            )
         if ledger is not None:
             _check_room(ledger, budget)
         encoder.fit(X, ledger=ledger, groups=groups).set_output(transform="default")
