@@ -105,6 +105,28 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert explicit[-1].feature_norm == 0.9
 
 
+def test_the_statement_of_the_model_says_that_it_leaves_the_encoder_out(tmp_path):
+    X, y = table(500)
+    fitted = pipeline().fit(X, y)
+    fitted.save(tmp_path / "both.vips")
+    for each in (fitted, vips.load(tmp_path / "both.vips")):
+        model, both = each[-1].privacy_, each.privacy_
+        assert any("PrivateTableEncoder" in text for text in model.not_covered)
+        assert "ε here is that of the fit alone" in str(model)
+        model.to_html(tmp_path / "certificate.html")
+        cover = (tmp_path / "certificate.html").read_text(encoding="utf-8").split("<details")[0]
+        assert "what a PrivateTableEncoder released about the same records" in cover
+        assert "PrivateTableEncoder" not in str(both)
+        assert not any("Encoder" in text for text in both.to_dict()["fit"]["not_covered"])
+
+
+def test_a_statement_without_a_guarantee_is_json():
+    X, y = table(500)
+    report = pipeline(model=BayesianLogisticRegression(on_invalid="raise")).fit(X, y).privacy_
+    assert "NO GUARANTEE" in str(report)
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["epsilon"] is None
+
+
 def test_persons_are_one_record_of_both():
     X, y = table()
     fitted = pipeline().fit(X, y, groups=pd.Series(np.arange(3000) // 3, name="patient"))

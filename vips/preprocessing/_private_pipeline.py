@@ -19,7 +19,7 @@ from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import column_kinds
 from vips.preprocessing._fitted_copies import PipelineOfCopies
-from vips.preprocessing._pipeline_report import PipelineReport
+from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_steps import fit_and_transform
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._saved import checkpointed, restored_parts, save_encoder, save_pipeline
@@ -55,7 +55,7 @@ class PrivatePipeline(PipelineOfCopies):
     steps_ : list of (str, step)
         Fitted copies. After ``fit``, ``named_steps`` and indexing give these.
     privacy_ : PipelineReport
-        Of encoder and fit together.
+        Of encoder and fit together. The model's own ``privacy_``, and its certificate, count the fit alone, and say so.
 
     Privacy
     -------
@@ -156,6 +156,7 @@ class PrivatePipeline(PipelineOfCopies):
         if _lacks_norm(model):
             model.set_params(feature_norm=encoder.feature_norm)
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        model.privacy_ = beside_an_encoder(model.privacy_)
         self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
         return self
 
