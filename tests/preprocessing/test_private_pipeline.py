@@ -21,6 +21,8 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 from vips.preprocessing import PrivateTableEncoder, _budget, _private_pipeline, make_private_pipeline
 from vips.preprocessing._budget import split_budget
 from vips.privacy.accounting.gaussian import gaussian_log_delta
@@ -244,6 +246,44 @@ def test_forged_files_raise_value_errors(tmp_path, place, value):
             new.writestr(name, content)
     with pytest.raises(ValueError, match="not a file of vips that can be read"):
         vips.load(forged)
+
+
+def forged(values):
+    """Files of encoders that no fit writes: a name for what is wrong, and the encoder."""
+    report, plan = values["report"], values["report"]["plan"]
+
+    def changed(place, name, value):
+        return values | {place: values[place] | {name: value}}
+
+    yield "less δ", changed("report", "threshold_delta", 0.0)
+    yield "a text for δ", changed("report", "threshold_delta", "0.1")
+    for name, value in (("noise_multiplier", 100.0), ("noise_multiplier", 0.0), ("n_steps", 10**40)):
+        yield name, changed("report", "plan", plan | {"value": plan["value"] | {name: value}})
+        both = plan["value"] | {name: value}
+        own = values["parameters"] | {"privacy": plan | {"value": both | {"clip_norm": None}}}
+        yield f"{name} in both", values | {"parameters": own, "report": report | {"plan": plan | {"value": both}}}
+    yield "no texts", changed("report", "released", 3)
+    yield "no ledger", changed("report", "ledger", [])
+    yield "no names", values | {"names_in": -1}
+    for i, kind in enumerate(["number", "category", "number"]):
+        for other in {"number", "category", "declared"} - {kind}:
+            kinds = json.loads(json.dumps(values["kinds"]))
+            kinds["value"][i]["value"][1] = other
+            yield f"{kind} as {other}", values | {"kinds": kinds}
+    yield "an indicator of a category", values | {"indicators": encode(("town",))}
+
+
+def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(tmp_path):
+    X, y = table(300)
+    path = tmp_path / "fit.vips.encoder"
+    pipeline().fit(X, y, checkpoint=tmp_path / "fit.vips")
+    header, _ = read_archive(path, "encoder")
+    write_archive(path, "encoder", header, {})
+    pipeline().fit(X, y, checkpoint=tmp_path / "fit.vips")
+    for name, encoder in forged(header["encoder"]):
+        write_archive(path, "encoder", header | {"encoder": encoder}, {})
+        with pytest.raises(CheckpointError, match=r"not a file of vips|other settings"):
+            pytest.fail(f"{name}: {pipeline().fit(X, y, checkpoint=tmp_path / 'fit.vips')[0].__dict__}")
 
 
 @pytest.mark.parametrize(
