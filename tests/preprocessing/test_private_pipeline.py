@@ -21,6 +21,8 @@ from vips import (
     PrivacyLedger,
     PrivacyPlan,
 )
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 from vips.preprocessing import PrivateTableEncoder, _budget, _private_pipeline, make_private_pipeline
 from vips.preprocessing._budget import split_budget
 from vips.privacy.accounting.gaussian import gaussian_log_delta
@@ -105,6 +107,28 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert explicit[-1].feature_norm == 0.9
 
 
+def test_the_statement_of_the_model_says_that_it_leaves_the_encoder_out(tmp_path):
+    X, y = table(500)
+    fitted = pipeline().fit(X, y)
+    fitted.save(tmp_path / "both.vips")
+    for each in (fitted, vips.load(tmp_path / "both.vips")):
+        model, both = each[-1].privacy_, each.privacy_
+        assert any("PrivateTableEncoder" in text for text in model.not_covered)
+        assert "ε here is that of the fit alone" in str(model)
+        model.to_html(tmp_path / "certificate.html")
+        cover = (tmp_path / "certificate.html").read_text(encoding="utf-8").split("<details")[0]
+        assert "what a PrivateTableEncoder released about the same records" in cover
+        assert "PrivateTableEncoder" not in str(both)
+        assert not any("Encoder" in text for text in both.to_dict()["fit"]["not_covered"])
+
+
+def test_a_statement_without_a_guarantee_is_json():
+    X, y = table(500)
+    report = pipeline(model=BayesianLogisticRegression(on_invalid="raise")).fit(X, y).privacy_
+    assert "NO GUARANTEE" in str(report)
+    assert json.loads(json.dumps(report.to_dict(), allow_nan=False))["epsilon"] is None
+
+
 def test_persons_are_one_record_of_both():
     X, y = table()
     fitted = pipeline().fit(X, y, groups=pd.Series(np.arange(3000) // 3, name="patient"))
@@ -149,6 +173,20 @@ def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, m
         pipeline().fit(X, y, ledger=ledger, checkpoint=path, groups=np.arange(3000))
     with pytest.raises(CheckpointError, match="another ledger"):
         pipeline().fit(X, y, checkpoint=path)
+
+
+def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):
+    X, y = table()
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    path, columns = tmp_path / "fit.vips", tmp_path / "fit.vips.encoder"
+    pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    columns.unlink()
+    runs, file = ledger.runs(), path.read_bytes()
+    with pytest.raises(CheckpointError, match="another release of the encoder"):
+        pipeline().fit(X, y, ledger=ledger, checkpoint=path)
+    assert ledger.runs() == runs
+    assert path.read_bytes() == file
+    assert not columns.exists()
 
 
 def test_a_pipeline_that_was_sent_from_a_block_is_charged_there(tmp_path):
@@ -208,6 +246,44 @@ def test_forged_files_raise_value_errors(tmp_path, place, value):
             new.writestr(name, content)
     with pytest.raises(ValueError, match="not a file of vips that can be read"):
         vips.load(forged)
+
+
+def forged(values):
+    """Files of encoders that no fit writes: a name for what is wrong, and the encoder."""
+    report, plan = values["report"], values["report"]["plan"]
+
+    def changed(place, name, value):
+        return values | {place: values[place] | {name: value}}
+
+    yield "less δ", changed("report", "threshold_delta", 0.0)
+    yield "a text for δ", changed("report", "threshold_delta", "0.1")
+    for name, value in (("noise_multiplier", 100.0), ("noise_multiplier", 0.0), ("n_steps", 10**40)):
+        yield name, changed("report", "plan", plan | {"value": plan["value"] | {name: value}})
+        both = plan["value"] | {name: value}
+        own = values["parameters"] | {"privacy": plan | {"value": both | {"clip_norm": None}}}
+        yield f"{name} in both", values | {"parameters": own, "report": report | {"plan": plan | {"value": both}}}
+    yield "no texts", changed("report", "released", 3)
+    yield "no ledger", changed("report", "ledger", [])
+    yield "no names", values | {"names_in": -1}
+    for i, kind in enumerate(["number", "category", "number"]):
+        for other in {"number", "category", "declared"} - {kind}:
+            kinds = json.loads(json.dumps(values["kinds"]))
+            kinds["value"][i]["value"][1] = other
+            yield f"{kind} as {other}", values | {"kinds": kinds}
+    yield "an indicator of a category", values | {"indicators": encode(("town",))}
+
+
+def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(tmp_path):
+    X, y = table(300)
+    path = tmp_path / "fit.vips.encoder"
+    pipeline().fit(X, y, checkpoint=tmp_path / "fit.vips")
+    header, _ = read_archive(path, "encoder")
+    write_archive(path, "encoder", header, {})
+    pipeline().fit(X, y, checkpoint=tmp_path / "fit.vips")
+    for name, encoder in forged(header["encoder"]):
+        write_archive(path, "encoder", header | {"encoder": encoder}, {})
+        with pytest.raises(CheckpointError, match=r"not a file of vips|other settings"):
+            pytest.fail(f"{name}: {pipeline().fit(X, y, checkpoint=tmp_path / 'fit.vips')[0].__dict__}")
 
 
 @pytest.mark.parametrize(

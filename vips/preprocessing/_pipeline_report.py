@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vips._html import html_table
 from vips._printable import printable
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.privacy import PrivacyReport, accounting
 
-__all__ = ["PipelineReport"]
+__all__ = ["PipelineReport", "beside_an_encoder"]
 
 _OF_PARTS = ("Unit", "Public by declaration", "Preprocessing")  # said once, for both
+_ENCODER = "what a PrivateTableEncoder released about the same records: the statement of the pipeline counts both"
+
+
+def beside_an_encoder(report: PrivacyReport) -> PrivacyReport:
+    """The statement of a pipeline's fit, read by itself: it says that its ε leaves the encoder out."""
+    preprocessing = (
+        "a PrivateTableEncoder has learnt from the same records, privately; ε here is that of the fit alone, and the "
+        "statement of the pipeline counts both"
+    )
+    return replace(report, preprocessing=preprocessing, not_covered=(_ENCODER, *report.not_covered))
+
+
+def _of_both(report: PrivacyReport) -> PrivacyReport:
+    """Inverse of :func:`beside_an_encoder`, for a statement that counts the encoder, too."""
+    return replace(report, not_covered=tuple(each for each in report.not_covered if each != _ENCODER))
 
 
 @dataclass(frozen=True)
@@ -50,9 +65,15 @@ class PipelineReport:
         return accounting.composed_epsilon([self.encoder.plan, self.fit.charged_plan], rest)
 
     def to_dict(self) -> dict:
-        """The report as plain numbers, strings and lists, ready for JSON."""
-        total = {"unit": self.unit, "relation": self.fit.plan.relation, "epsilon": self.epsilon(), "delta": self.delta}
-        return {"guarantee": self.has_guarantee, **total, "encoder": self.encoder.to_dict(), "fit": self.fit.to_dict()}
+        """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
+        epsilon = self.epsilon() if self.has_guarantee else None
+        total = {"unit": self.unit, "relation": self.fit.plan.relation, "epsilon": epsilon, "delta": self.delta}
+        return {
+            "guarantee": self.has_guarantee,
+            **total,
+            "encoder": self.encoder.to_dict(),
+            "fit": _of_both(self.fit).to_dict(),
+        }
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {text}" for name, text in self.sections())
@@ -85,4 +106,4 @@ class PipelineReport:
         if declared:
             sections.append(("Public by declaration", f"{', '.join(declared)}."))
         sections = [(heading, printable(text)) for heading, text in sections]
-        return sections + [each for each in self.fit._sections() if each[0] and each[0] not in _OF_PARTS]
+        return sections + [each for each in _of_both(self.fit)._sections() if each[0] and each[0] not in _OF_PARTS]

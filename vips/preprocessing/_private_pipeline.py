@@ -14,13 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.data._groups import name_of
 from vips.data._tables import from_arrow
-from vips.exceptions import PrivacyBudgetError
+from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import column_kinds
 from vips.preprocessing._fitted_copies import PipelineOfCopies
-from vips.preprocessing._pipeline_report import PipelineReport
+from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_steps import fit_and_transform
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._saved import checkpointed, restored_parts, save_encoder, save_pipeline
@@ -56,7 +56,7 @@ class PrivatePipeline(PipelineOfCopies):
     steps_ : list of (str, step)
         Fitted copies. After ``fit``, ``named_steps`` and indexing give these.
     privacy_ : PipelineReport
-        Of encoder and fit together.
+        Of encoder and fit together. The model's own ``privacy_``, and its certificate, count the fit alone, and say so.
 
     Privacy
     -------
@@ -139,7 +139,7 @@ class PrivatePipeline(PipelineOfCopies):
         PrivacyBudgetError, LedgerError
             If the ledger has no room for both. Nothing is charged then.
         CheckpointError
-            If a file of the checkpoint belongs to another fit.
+            If a file of the checkpoint belongs to another fit, or only the model's is there. Nothing is charged then.
         """
         self.__dict__.pop("steps_", None)
         self._check_steps()
@@ -158,6 +158,7 @@ class PrivatePipeline(PipelineOfCopies):
         if _lacks_norm(model):
             model.set_params(feature_norm=encoder.feature_norm)
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        model.privacy_ = beside_an_encoder(model.privacy_)
         self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
         return self
 
@@ -242,6 +243,12 @@ class PrivatePipeline(PipelineOfCopies):
         if saved is not None:
             saved.unit = encoder.unit
             return saved
+        if path is not None and os.path.exists(checkpoint):
+            raise CheckpointError(
+                f"{os.fspath(checkpoint)} is there, but {path} is not. The fit's first steps would be those of features that "
+                "another release of the encoder has made, which nothing here would count. Neither file was touched: bring the "
+                "second one back, or begin another fit."
+            )
         if ledger is not None:
             _check_room(ledger, budget)
         encoder.fit(X, ledger=ledger, groups=groups).set_output(transform="default")

@@ -13,7 +13,8 @@ from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_report import EncoderReport
-from vips.preprocessing._encoder_settings import LEARNT_KINDS
+from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, declared_as
+from vips.preprocessing._learnt_columns import OTHER
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -114,24 +115,45 @@ def _from_json(values: dict) -> PrivateTableEncoder:
         parameters["columns"] = dict(parameters["columns"])
     encoder = PrivateTableEncoder(**parameters)
     report = values["report"]
+    if not isinstance(report["ledger"], dict | None):
+        raise ValueError("its entry in a ledger is none")
     ledger = report["ledger"] and {name: str(report["ledger"][name]) for name in ("dataset", "run")}
     encoder.columns_, encoder._kinds = dict(decode(values["columns"])), dict(decode(values["kinds"]))
     encoder.indicators_ = tuple(decode(values["indicators"]))
     names, encoder.n_features_in_ = decode(values["names_in"]), int(values["n_features_in"])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its names of columns are none")
     if names:  # of strings only, as in scikit-learn
         encoder.feature_names_in_ = np.array(names, dtype=object)
     encoder.privacy_ = EncoderReport(
         **{name: decode(report[name]) for name in _REPORT if name != "ledger"}, ledger=ledger
     )
-    if list(encoder._kinds) != list(encoder.columns_) or not set(encoder._kinds.values()) <= {
-        "declared",
-        *LEARNT_KINDS,
-    }:
-        raise ValueError("its columns are not those that an encoder learns")
-    if not set(encoder.indicators_) <= set(encoder.columns_):
-        raise ValueError("its indicators are of columns that it does not have")
-    _ = (
-        encoder._table().declared_public,
-        encoder.privacy_.plan.noise_std(),
-    )  # raise for bounds or categories that are none
+    _check_parts(encoder)
+    _ = encoder._table().declared_public  # raises for bounds or categories that are none
     return encoder
+
+
+def _check_parts(encoder: PrivateTableEncoder) -> None:
+    """Raise an error unless the columns have the forms that their kinds have, and the statement is that of the settings."""
+    columns, kinds, report = encoder.columns_, encoder._kinds, encoder.privacy_
+    is_known = list(kinds) == list(columns) and set(kinds.values()) <= {"declared", *LEARNT_KINDS}
+    if not is_known or not all(_has_form(encoder, name) for name in kinds):
+        raise ValueError("its columns are not those that an encoder learns")
+    if not {kinds.get(name) for name in encoder.indicators_} <= {"number", "date"}:
+        raise ValueError("its indicators are of columns that have none")
+    learnt = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
+    plan, delta = checked_plan(encoder.privacy, len(learnt)), checked_delta(encoder.threshold_delta, learnt)
+    texts = (report.unit, *report.released, *report.declared_public)
+    is_stated = isinstance(report.threshold_delta, float) and all(isinstance(text, str) for text in texts)
+    if not is_stated or report.plan != plan or report.threshold_delta != delta:
+        raise ValueError("its statement is not that of its settings")
+
+
+def _has_form(encoder: PrivateTableEncoder, name) -> bool:
+    """Whether a column's bounds or categories are such as its kind has."""
+    kind, known = encoder._kinds[name], encoder.columns_[name]
+    if kind == "declared":
+        return repr(known) == repr(declared_as(encoder.columns, name))
+    if kind == "category":
+        return isinstance(known, list) and OTHER in known
+    return isinstance(known, tuple) and len(known) == 2

@@ -159,6 +159,13 @@ def test_statements_under_add_or_remove_are_converted_to_replace_one(of_replace_
             ledger.charge_event("a query", **statement, **ADD_OR_REMOVE)
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_a_delta_of_few_digits_is_not_rounded_down_when_it_is_converted(of_replace_one, dtype):
+    for delta in map(dtype, np.linspace(1e-7, 5e-7, 20)):
+        converted = stated(of_replace_one, None, 0.001, None, delta, "add_or_remove").outright_delta
+        assert converted >= (1.0 + np.exp(0.001)) * float(delta)
+
+
 def test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained(of_replace_one):
     """P and Q are (ε, δ)-close, both ways, and so are Q and R: P and R are as close as the statement is charged for."""
     epsilon, delta = 0.3, 0.02

@@ -58,7 +58,8 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         raise ValueError("State exactly one of `event`, `epsilon` and `rho`; `delta` may stand beside any of them.")
     check_number("delta", delta, 0.0, 1.0, "in [0, 1)", open_high=True)
     check_choice("relation", relation, ("add_or_remove", "replace_one"))
-    what = {"relation": relation, "delta": float(delta)}
+    delta = float(delta)  # products of NumPy's shorter floats are rounded to as few digits
+    what = {"relation": relation, "delta": delta}
     removals = _removals(ledger, relation)
     if epsilon is not None:
         check_number("epsilon", epsilon, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
