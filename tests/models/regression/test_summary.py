@@ -1,0 +1,165 @@
+"""Coefficients as people read them: units of the columns, references, signal against noise, plots, draws."""
+
+import sys
+import types
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from vips import (
+    BayesianLogisticRegression,
+    BayesianNegativeBinomialRegression,
+    PrivacyPlan,
+    PrivacyWarning,
+)
+from vips.models.regression.posterior import CoefficientPosterior
+from vips.models.regression.summary import signal_of
+from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
+
+COLUMNS = {"age": (10, 90), "ward": ["A", "B", "C"], "smoker": [True]}
+PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=20)
+
+
+def patients(n, seed=0):
+    """Slope 0.04 a year, ward B 0.9 and C -0.6 against A, smokers 0.5; intercept -2.4 at age 0."""
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(
+        {"age": rng.uniform(10, 90, n), "ward": rng.choice(["A", "B", "C"], n), "smoker": rng.random(n) < 0.3}
+    )
+    psi = (
+        0.04 * frame["age"] + 0.9 * (frame["ward"] == "B") - 0.6 * (frame["ward"] == "C") + 0.5 * frame["smoker"] - 2.4
+    )
+    return frame, (rng.random(n) < 1 / (1 + np.exp(-psi))).astype(int)
+
+
+TRUTH = [0.04, 0.9, -0.6, 0.5, -2.4]
+NAMES = ["age", "ward: B against A", "ward: C against A", "smoker: True", "intercept"]
+
+
+def test_a_pipeline_reads_in_units_of_its_columns():
+    frame, y = patients(40_000)
+    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
+    pipeline = make_public_pipeline(TableEncoder(COLUMNS), model).fit(frame, y)
+    table = pipeline.summary()
+    assert table.index.tolist() == NAMES
+    np.testing.assert_array_less(np.abs(table["mean"] - TRUTH), 4.5 * table["std"])
+    assert (table["std"] < [0.002, 0.15, 0.15, 0.15, 0.2]).all()
+    np.testing.assert_allclose(table["odds ratio"], np.exp(table["mean"]))
+    np.testing.assert_allclose(table["P(> 0)"], norm.cdf(table["mean"] / table["std"]))
+    np.testing.assert_allclose(table["upper"] - table["mean"], norm.ppf(0.975) * table["std"])
+    narrow = pipeline.summary(0.5)
+    assert (narrow["upper"] - narrow["lower"] < 0.5 * (table["upper"] - table["lower"])).all()
+    assert table.attrs["signal"].share > 0.9
+
+
+def test_units_of_columns_give_the_same_predictor():
+    """On rows, feature by feature: the linear predictor of the table is that of the encoded rows."""
+    frame, y = patients(500)
+    encoder = TableEncoder(COLUMNS)
+    X = encoder.fit_transform(frame)
+    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    mean = model.summary(features=encoder)["mean"]
+    by_hand = frame["age"] * mean["age"] + frame["smoker"] * mean["smoker: True"] + mean["intercept"]
+    for ward in "BC":
+        by_hand = by_hand + (frame["ward"] == ward) * mean[f"ward: {ward} against A"]
+    np.testing.assert_allclose(by_hand, model.decision_function(X), rtol=1e-9)
+
+
+def test_deviations_of_differences_use_the_covariance():
+    frame, y = patients(500)
+    encoder = TableEncoder({"ward": ["A", "B", "C"]})
+    model = BayesianLogisticRegression(feature_norm=1.0).fit(encoder.fit_transform(frame), y)
+    cov = model.posterior_.cov
+    expected = np.sqrt(cov[1, 1] + cov[0, 0] - 2.0 * cov[0, 1])
+    assert model.summary(features=encoder).loc["ward: B against A", "std"] == pytest.approx(expected)
+
+
+def test_a_private_encoder_has_names_and_units_too():
+    frame, y = patients(30_000)
+    pipeline = make_private_pipeline(PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=20.0, delta=1e-6).fit(
+        frame, y
+    )
+    mean = pipeline.summary()["mean"]
+    assert mean["age"] == pytest.approx(0.04, abs=0.008)
+    assert mean["ward: B against A"] == pytest.approx(0.9, abs=0.3)
+
+
+def test_an_empty_category_is_no_finding():
+    """A direction without records, in which a fit wanders, has the deviation of the prior."""
+    frame, y = patients(20_000)
+    columns = {"age": (10, 90), "ward": ["A", "B", "C", "empty"]}
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
+    row = make_public_pipeline(TableEncoder(columns), model).fit(frame, y).summary().loc["ward: empty against A"]
+    assert row["lower"] < 0.0 < row["upper"]
+    assert row["std"] > 0.5
+
+
+def test_a_fit_to_nothing_says_so_and_one_to_something_does_not():
+    frame, y = patients(20_000)
+    pipeline = make_public_pipeline(TableEncoder(COLUMNS), BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        pipeline.fit(frame, y).summary()
+    plan = PrivacyPlan(noise_multiplier=400.0, sampling_rate=1.0, n_steps=20)
+    noise = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=1.0)
+    with pytest.warns(PrivacyWarning, match="No coefficient stands out"):
+        table = make_public_pipeline(TableEncoder(COLUMNS), noise).fit(frame[:200], y[:200]).summary()
+    assert table.attrs["signal"].share < 0.9
+
+
+def test_p_values_of_nothing_are_uniform():
+    """Posteriors of estimates without effects, computed in closed form."""
+    rng, found = np.random.default_rng(0), []
+    root = rng.normal(size=(5, 5))
+    information, prior = root @ root.T + 3.0 * np.eye(5), np.array([1.0, 1.0, 1.0, 1.0, 0.01])
+    precision = information + np.diag(prior)
+    for _ in range(400):
+        estimate = np.append(np.zeros(4), 2.0) + np.linalg.cholesky(np.linalg.inv(information)) @ rng.normal(size=5)
+        posterior = CoefficientPosterior(np.linalg.solve(precision, information @ estimate), precision)
+        found.append(signal_of(posterior, prior[None], 4).p_value)
+    for level in (0.05, 0.25, 0.5, 0.75):
+        assert np.mean(np.array(found) < level) == pytest.approx(level, abs=0.09)
+
+
+def test_several_classes_and_counts():
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-0.5, 0.5, (900, 2))
+    classes = BayesianLogisticRegression(feature_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
+    table = classes.summary()
+    assert table.index.names == ["class", "coefficient"]
+    assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
+    np.testing.assert_array_equal(table["mean"], classes.posterior_.mean.ravel())
+    counts = BayesianNegativeBinomialRegression(fit_intercept=False).fit(X, rng.poisson(2.0, 900)).summary()
+    assert counts.index.tolist() == ["x0", "x1"]
+    assert "rate ratio" in counts.columns
+
+
+def test_a_forest_plot_has_a_line_for_each_coefficient():
+    matplotlib = pytest.importorskip("matplotlib")
+    matplotlib.use("Agg")
+    frame, y = patients(2000)
+    pipeline = make_public_pipeline(TableEncoder(COLUMNS), BayesianLogisticRegression(feature_norm=1.0)).fit(frame, y)
+    axes = pipeline.plot_coefficients()
+    assert [label.get_text() for label in axes.get_yticklabels()] == NAMES[:-1]
+    assert "95 %" in axes.get_xlabel()
+    matplotlib.pyplot.close(axes.figure)
+
+
+def test_draws_for_arviz(monkeypatch):
+    """ArviZ itself is optional: what it is given."""
+    given = {}
+    stand_in = types.SimpleNamespace(from_dict=lambda **settings: given.update(settings) or settings)
+    monkeypatch.setitem(sys.modules, "arviz", stand_in)
+    rng = np.random.default_rng(2)
+    X, y = rng.uniform(-0.5, 0.5, (600, 2)), rng.integers(0, 3, 600)
+    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    model.to_arviz(n_draws=3000, random_state=1)
+    assert given["posterior"]["coef"].shape == (1, 3000, 2, 2)
+    assert given["dims"] == {"coef": ["class", "feature"], "intercept": ["class"]}
+    assert given["coords"] == {"feature": ["x0", "x1"], "class": [0, 1]}
+    mean, std = given["posterior"]["coef"][0].mean(axis=0), model.posterior_.std[:, :2]
+    np.testing.assert_allclose(mean, model.posterior_.mean[:, :2], atol=0.1 * std.max())
