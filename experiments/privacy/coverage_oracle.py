@@ -9,6 +9,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import expit, gammaln
 
+from vips import Records
+from vips.models.regression.posterior import CoefficientPosterior
+
 __all__ = ["N_MOVES", "logistic_width", "proportions_width"]
 
 _LEVEL, _QUANTILE = 0.95, 1.959964
@@ -18,15 +21,20 @@ _N_CHAINS, N_MOVES = 400, 4000
 def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
     """Mean width at 95 % of the features' coefficients.
 
-    ḡ | w ~ N(H (w - μ), H + I s²/T), w ~ N(0, A⁻¹), for T full-batch steps whose totals have noise s.
+    ḡ | w ~ N(H (w - μ), B + I s²/T), w ~ N(0, A⁻¹), for T full-batch steps whose totals have noise s. H and B are those of the
+    weights that the clip gives at the true coefficients.
     """
     plan, units = model.privacy_.plan, model._units()
     design = np.hstack([X, np.full((len(X), 1), model._intercept_constant())])
     predicted = expit(design @ (coefficients * units))
-    curvature = (design * (predicted * (1.0 - predicted))[:, None]).T @ design
+    posterior = CoefficientPosterior(coefficients, 1e12 * np.eye(len(units)))
+    statistics = model.expected_statistics(Records(X, np.zeros(len(X))), posterior)
+    weights = plan.clip_weights(statistics.norms(model.blocks()))
+    slopes = predicted * (1.0 - predicted)
+    curvature, scores = ((design * (weights**power * slopes)[:, None]).T @ design for power in (1, 2))
     noise = (plan.noise_std() * model.blocks()["linear"].scale) ** 2 / plan.n_steps
     prior = model._coefficient_prior().precision(float(model.prior)) / units**2
-    known = curvature @ np.linalg.solve(curvature + noise * np.eye(len(units)), curvature)
+    known = curvature @ np.linalg.solve(scores + noise * np.eye(len(units)), curvature)
     deviations = np.sqrt(np.diag(np.linalg.inv(known + np.diag(prior)))) / units
     return float(2.0 * _QUANTILE * deviations[: X.shape[1]].mean())
 

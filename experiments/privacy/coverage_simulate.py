@@ -67,7 +67,7 @@ def logistic(
     misspecified=False,
     covariance="full",
 ) -> Simulated:
-    """Coefficients from the prior; ``clip_norm=max_norm()``. Misspecified: a tenth of the labels are random; the truth is the
+    """Coefficients from the prior; default clip. Misspecified: a tenth of the labels are random; the truth is the
     coefficients that many such records would give."""
     w, intercept = rng.normal(size=N_FEATURES) / np.sqrt(ALPHA), rng.normal()
 
@@ -82,9 +82,7 @@ def logistic(
     if misspecified:
         w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
     arguments = {"feature_norm": 1.0, "prior": ALPHA, "covariance": covariance}
-    model = BayesianLogisticRegression(privacy=plan, **arguments)
-    model.privacy = replace(plan, clip_norm=model.max_norm())
-    model.fit(X, y)
+    model = BayesianLogisticRegression(privacy=plan, **arguments).fit(X, y)
     baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None
     asked = _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds))
     known = None if misspecified else oracle.logistic_width(model, X, np.append(w, intercept))
