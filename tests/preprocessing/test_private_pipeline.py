@@ -309,3 +309,16 @@ def test_errors_come_before_anything_is_read(steps, settings, says):
     X, y = table(5)
     with pytest.raises((TypeError, ValueError), match=says):
         make_private_pipeline(*steps, epsilon=1.0, delta=1e-6, **settings).fit(X, y)
+
+
+def test_the_certificate_counts_the_encoder_too(tmp_path):
+    frame, y = table()
+    for kinds in (None, dict.fromkeys(frame.select_dtypes("number"), "number")):
+        made = make_private_pipeline(PrivateTableEncoder(kinds), BayesianLogisticRegression(), epsilon=1.5, delta=1e-6)
+        made.fit(frame, y).privacy_.to_html(tmp_path / "certificate.html", dataset="visits", purpose="care")
+        page = (tmp_path / "certificate.html").read_text()
+        assert "learnt privately" in page
+        assert "ε = 1.5" in page
+        assert "leaves the encoder out" not in page
+        # a threshold of categories has a δ of its own: only without one is all of it a single Gaussian mechanism
+        assert ("-Gaussian differentially private" in page) == (kinds is not None)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from vips._html import html_table
 from vips._printable import printable
 from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._pipeline_certificate import as_one_fit
 from vips.privacy import PrivacyReport, accounting
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PipelineReport", "beside_an_encoder"]
 
@@ -74,6 +77,10 @@ class PipelineReport:
             "encoder": self.encoder.to_dict(),
             "fit": _of_both(self.fit).to_dict(),
         }
+
+    def to_html(self, path: str | os.PathLike, *, ledger: PrivacyLedger | None = None, **declared: str) -> None:
+        """Write the certificate of encoder and fit together; see :meth:`PrivacyReport.to_html`, also for ``declared``."""
+        as_one_fit(self, _of_both(self.fit)).to_html(path, ledger=ledger, **declared)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {text}" for name, text in self.sections())
