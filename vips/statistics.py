@@ -71,6 +71,23 @@ class RecordStatistics(ABC):
             sums[filled] = np.add.reduceat(norms[: starts[-1]], starts[:-1][filled])
         return sums * (1.0 + 1e-9)  # which exceeds the rounding in the sum
 
+    def carry(self, carried: object, used: np.ndarray, weight: float, is_last: bool) -> object:
+        """What the next piece of a record needs that has more rows than a chunk; None by default.
+
+        Called once for each piece, in order, before its sum. Only statistics that are not sums over rows need it.
+
+        Parameters
+        ----------
+        carried : object
+            What this method returned for the piece before; None for the first.
+        used : ndarray of shape (n_rows,), bool
+            Rows of this piece that count.
+        weight : float
+            Of the record.
+        is_last : bool
+        """
+        return None
+
     @abstractmethod
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         """Σ_n w_n s_n by block. A record of weight 0 is absent, not multiplied by 0 (0 · inf is NaN)."""

@@ -137,10 +137,12 @@ def weighted(task: Task, rows, starts: np.ndarray | None, size: int | None) -> I
     pieces = [rows[first : first + most] for first in range(0, n_rows, most)]
     norms = [norms_of_runs(plan, statistics_of(piece), blocks, np.array([0, piece.shape[0]])) for piece in pieces]
     weight = plan.clip_weights(np.array([sum(each[0] for each, _ in norms)]))[0]
+    carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
-        weights = weight * is_usable
+        weights, statistics = weight * is_usable, statistics_of(piece)
         weights[piece.shape[0] :] = 0.0
-        yield statistics_of(piece), weights
+        carried = statistics.carry(carried, is_usable[: piece.shape[0]], float(weight), piece is pieces[-1])
+        yield statistics, weights
 
 
 def has_exact_rows(model) -> bool:

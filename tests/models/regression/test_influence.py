@@ -134,6 +134,25 @@ def test_the_variance_of_scores_is_that_of_persons(kind, covariance, noise):
     assert expected.max() > 20 * unit * blocks["variance"].scale
 
 
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("kind", ["dense", "mixed", "sparse"])
+def test_a_person_in_pieces_has_the_same_variance(kind, noise):
+    rng = np.random.default_rng(3)
+    X, person = table(kind, rng)
+    X, person, y = X[:, :6], np.where(person < 11, 0, 1), rng.integers(0, 3, 40)
+    X[7, 0] = np.nan  # a defective row
+    plan = replace(PLAN, clip_norm=0.3, noise=noise, max_rows_per_group=40 if noise == "discrete" else None)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0, classes=[0, 1, 2])
+    model.n_features_in_ = 6
+    blocks, sums = model.blocks(), []
+    posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
+    for model.chunk_size in (100, 7):
+        data = InMemoryData(sp.csr_array(X) if kind == "sparse" else X, y).grouped(person, "person")
+        sums.append(engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1))
+    for name in blocks:
+        np.testing.assert_allclose(sums[1][name], sums[0][name], rtol=1e-9, atol=1e-12 if noise == "gaussian" else 1.0)
+
+
 def test_variance_ratios_are_kept_without_noise_and_shared_where_noise_hides_them():
     curvature = np.array([5.0, 10.0, 20.0, 1000.0])
     truth = np.array([0.5, 0.6, 3.0, 0.7])

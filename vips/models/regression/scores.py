@@ -11,7 +11,7 @@ of norm n gets. Since u ‖s‖ ≤ C, its norm is at most C ‖s‖: with a sca
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,6 +56,7 @@ class ScoredStatistics(RecordStatistics):
     def __init__(self, clip_norm: float | None, blocks: Mapping[str, Block]) -> None:
         self._clip_norm, self._blocks = clip_norm, blocks
         self._bounds, self._starts = None, None  # norms of the records, and where their rows start
+        self._piece = None  # of a record in pieces: the weight, and all its scores in the last piece
 
     @abstractmethod
     def _row_norms(self, blocks: Mapping[str, Block]) -> np.ndarray: ...
@@ -72,10 +73,27 @@ class ScoredStatistics(RecordStatistics):
         self._starts, self._bounds = starts, super().run_norms(norms, blocks, starts)
         return self._bounds
 
+    def carry(self, carried, used: np.ndarray, weight: float, is_last: bool):
+        if self._clip_norm is None:
+            return None
+        starts = np.array([0, len(used)])
+        own = [sum(_sums_of_runs(part, j, used, starts) for part in self._scores()) for j in range(self._n_outputs())]
+        total = own if carried is None else [before + new for before, new in zip(carried, own, strict=True)]
+        self._piece = weight, total if is_last else None
+        return total
+
+    def _n_outputs(self) -> int:
+        return self._scores()[0].residual.shape[1]
+
     def _squared_scores(self, weights: np.ndarray, rounded: Callable | None = None) -> dict[str, np.ndarray]:
         """Block "variance" of records of these weights; ``rounded`` rounds the share of each record to the lattice."""
         if self._clip_norm is None:
             return {}
+        if self._piece is not None:
+            weight, scores = self._piece
+            if scores is None:  # counted with the last piece
+                return {"variance": np.zeros(self._blocks["variance"].shape)}
+            return _squares(scores, np.array([weight * weight]), rounded)
         bounds = self.norms(self._blocks) if self._bounds is None else self._bounds
         starts = np.arange(len(weights) + 1) if self._starts is None else self._starts
         present = weights[: starts[-1]] > 0.0
@@ -83,17 +101,10 @@ class ScoredStatistics(RecordStatistics):
         factors = np.zeros(len(starts) - 1)
         factors[record] = weights[: starts[-1]][present]
         factors[record] *= np.minimum(1.0, self._clip_norm / bounds[record])
-        total = []
-        for j in range(self._scores()[0].residual.shape[1]):
-            scores = sum(_sums_of_runs(part, j, present, starts) for part in self._scores())
-            if sp.issparse(scores):
-                shares = factors[np.repeat(np.arange(len(factors)), np.diff(scores.indptr))] * np.square(scores.data)
-                shares = shares if rounded is None else rounded(shares)
-                total.append(np.bincount(scores.indices, shares, scores.shape[1]))
-            else:
-                shares = factors[:, None] * np.square(scores)
-                total.append((shares if rounded is None else rounded(shares)).sum(axis=0))
-        return {"variance": total[0] if len(total) == 1 else np.array(total)}
+        scores = (
+            sum(_sums_of_runs(part, j, present, starts) for part in self._scores()) for j in range(self._n_outputs())
+        )
+        return _squares(scores, factors, rounded)
 
     def _rounded_squares(
         self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice
@@ -103,6 +114,20 @@ class ScoredStatistics(RecordStatistics):
             weights, lambda shares: np.rint(shares / (lattice.unit * blocks["variance"].scale))
         )
         return {name: value.astype(np.int64) for name, value in squares.items()}
+
+
+def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) -> dict[str, np.ndarray]:
+    """Block "variance": Σ_i f_i s_i², for scores (n_records, d) of each output."""
+    total = []
+    for own in scores:
+        if sp.issparse(own):
+            shares = factors[np.repeat(np.arange(len(factors)), np.diff(own.indptr))] * np.square(own.data)
+            shares = shares if rounded is None else rounded(shares)
+            total.append(np.bincount(own.indices, shares, own.shape[1]))
+        else:
+            shares = factors[:, None] * np.square(own)
+            total.append((shares if rounded is None else rounded(shares)).sum(axis=0))
+    return {"variance": total[0] if len(total) == 1 else np.array(total)}
 
 
 def _sums_of_runs(part: Scores, output: int, present: np.ndarray, starts: np.ndarray):
