@@ -57,10 +57,10 @@ def test_adult():
     expected = pd.get_dummies(adult.data.drop(columns=numeric)).astype(float)
     for name in numeric:
         low, high = adult.columns[name]
-        expected[name] = (adult.data[name] - low) / (high - low)
+        expected[name] = 2.0 * (adult.data[name] - low) / (high - low) - 1.0
     names = encoder.get_feature_names_out().tolist()
     assert sorted(names) == sorted(expected.columns)
-    np.testing.assert_allclose(features, expected[names].to_numpy() / np.sqrt(14), rtol=1e-14, atol=0)
+    np.testing.assert_allclose(features, expected[names].to_numpy() / np.sqrt(14), rtol=1e-14, atol=1e-15)
 
 
 def test_adult_columns_are_a_copy():
