@@ -12,6 +12,7 @@ from tests.mutants import check_notices, of_laws
 from vips import BayesianLogisticRegression, PrivacyPlan, Records
 from vips.models.regression import contract as regression
 from vips.models.regression import kernels as regression_kernels
+from vips.models.regression import norms as regression_norms
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.statistics import RegressionStatistics
 
@@ -34,20 +35,16 @@ def intercept_not_in_the_norm(patch):
 
 
 def cross_not_in_the_norm(patch):
-    original = RegressionStatistics.norms
+    original = regression_norms.Lengths.norms
 
-    def mutant(self, blocks):
-        diagonal, self._diagonal = self._diagonal, False
-        try:
-            return original(self, blocks)
-        finally:
-            self._diagonal = diagonal
+    def mutant(self, residual, precision, scale):
+        return original(self, residual, precision, {name: own for name, own in scale.items() if name != "cross"})
 
-    patch.setattr(RegressionStatistics, "norms", mutant)
+    patch.setattr(regression_norms.Lengths, "norms", mutant)
 
 
 def norm_of_the_first_output(patch):
-    patch.setattr(regression_statistics, "row_norms", lambda array: np.abs(array[:, 0]))
+    patch.setattr(regression_norms, "row_norms", lambda array: np.abs(array[:, 0]))
 
 
 def one_record_sets_the_scale(patch):
