@@ -180,10 +180,21 @@ def _(printed, folder):
     assert "| weak signal | 400, 5 |" in printed
 
 
+@check("hospital")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 4  # with and without dependent visits, declared and learnt
+    for row in rows:
+        assert row["epsilon"] == pytest.approx(1.0, abs=1e-6)
+        assert 0.3 < row["auc"] < 1.0
+        assert {"age", "bmi", "lab_1"} <= set(row["coefficients"])
+    assert "without privacy" in printed
+
+
 @check("blr_settings")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
-    assert [row["setting"] for row in rows] == ["default", "clip norm 0.2"]
+    assert [row["setting"] for row in rows] == ["default", "clip norm 0.3"]
     for row in rows:
         assert set(row["auc"]) == {f"{table}, 1.0" for table in ("digits", "words", "readmission", "sex", "income")}
         assert all(0.0 < auc < 1.0 for auc in row["auc"].values())
