@@ -185,7 +185,7 @@ def _(printed, folder):
     rows = read_json(folder / "results.json")
     assert len(rows) == 4  # with and without dependent visits, declared and learnt
     for row in rows:
-        assert row["epsilon"] == pytest.approx(1.0, abs=1e-6)
+        assert 0.99 < row["epsilon"] <= 1.0 + 1e-6
         assert 0.3 < row["auc"] < 1.0
         assert {"age", "bmi", "lab_1"} <= set(row["coefficients"])
     assert "without privacy" in printed
