@@ -1,8 +1,15 @@
-"""Fixtures for the tests of audits and of blocks of ledgers."""
+"""Generated examples, and fixtures for the tests of audits and of blocks of ledgers."""
 
+import os
+
+import hypothesis
 import pytest
 
 from vips import PrivacyLedger
+
+# `make test` generates the same examples in every run; `make test-all` looks for new ones
+hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
 @pytest.fixture(scope="module")

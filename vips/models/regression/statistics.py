@@ -136,7 +136,8 @@ class PartedStatistics(ScoredStatistics):
         return {name: first[name] + second[name] for name in first} | self._squared_scores(weights)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        first, second = (part.rounded_sum(weights[places], blocks, lattice) for places, part in self._parts)
+        of_parts = {name: block for name, block in blocks.items() if name != "variance"}
+        first, second = (part.rounded_sum(weights[places], of_parts, lattice) for places, part in self._parts)
         return {name: first[name] + second[name] for name in first} | self._rounded_squares(weights, blocks, lattice)
 
 
