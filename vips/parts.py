@@ -88,7 +88,7 @@ class SelfDescription:
 
     def column_names(self) -> list[str]:
         """Words or feature names, or x0, x1, … where there are none."""
-        names = getattr(self, "feature_names_in_", None)
+        names = getattr(self, "feature_names_in_", getattr(self, "_names_of_columns", None))
         return [f"x{i}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def posterior_parts(self, posterior) -> list[Part]:

@@ -11,6 +11,7 @@ from vips.comparison.checks import check_models, check_private_data, check_score
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.matching import match, parts_of
 from vips.comparison.movement import Movement
+from vips.comparison.pipelines import common_steps, model_of, named, statement_of
 from vips.comparison.rows import (
     Sources,
     alignment_rows,
@@ -45,10 +46,13 @@ def compare(
 
     Parameters
     ----------
-    private, baseline : fitted models of one class
-        With the same columns and components. The private one may be either; both may be private, at two ε say.
+    private, baseline : fitted models of one class, or pipelines that end in them
+        With the same columns and components. The private one may be either; both may be private, at two ε say. To compare
+        a private pipeline with a fit without noise, fit the latter to its columns: ``baseline.fit(pipeline[:-1].transform(X),
+        y)``.
     X_test, y_test : array or CSR matrix of shape (n_records, n_features), array of shape (n_records,); optional
-        Records that were not fitted, to score both models on. By passing them you state that they may be looked at.
+        Records that were not fitted, to score both models on. By passing them you state that they may be looked at. With a
+        pipeline, rows as the pipeline takes them; ``X``, too.
     X, y : optional
         The training data, to separate clipping from noise: the private model is fitted again without noise, and without clip.
     may_use_private_data : bool
@@ -93,14 +97,20 @@ def compare(
     >>> comparison.source, comparison["log-loss (lower is better)"].private_source
     ('private data', 'X_test: not protected')
     """
-    private, baseline = check_models(private, baseline)
+    steps = common_steps(private, baseline)
+    given = {id(model_of(each)): each for each in (private, baseline)}
+    private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)
     check_private_data(private, X, y, may_use_private_data)
+    reports = tuple(statement_of(given[id(model)]) for model in (private, baseline))
+    if steps is not None:
+        private, baseline = named(private, steps), named(baseline, steps)
+        X_test, X = (None if rows is None else steps.transform(rows) for rows in (X_test, X))
     alignment = match(private, private.posterior_, baseline.posterior_)
     order = None if alignment is None else alignment.order
     pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
     rng, sources = as_generator(random_state), Sources.of(private, baseline)
-    names, notes = (_described(private, "private fit"), _described(baseline, "private baseline")), []
+    names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 
@@ -130,7 +140,7 @@ def compare(
     return Comparison(
         model=type(private).__name__, summary=_summary(private), private=names[0], baseline=names[1], rows=tuple(rows),
         divergences=divergences, alignment=alignment, movements=movements, source=sources.both, level=level,
-        privacy=(private.privacy_, baseline.privacy_), notes=tuple(notes), aware_movements=aware_movements,
+        privacy=reports, notes=tuple(notes), aware_movements=aware_movements,
         clip_biases=(private.clip_biases(), baseline.clip_biases()),
     )  # fmt: skip
 
@@ -139,8 +149,8 @@ def _summary(model) -> str:
     return (inspect.getdoc(type(model)) or "").split("\n")[0]
 
 
-def _described(model, name: str) -> str:
-    plan, report = model.privacy_.plan, model.privacy_
+def _described(report, name: str) -> str:
+    plan = report.plan
     if not plan.is_private:
         return "a baseline without noise"
     if not report.has_guarantee:

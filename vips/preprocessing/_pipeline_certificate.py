@@ -21,10 +21,13 @@ class _Together(PrivacyReport):
 
     whole: PipelineReport | None = None
 
+    def charges(self):
+        return (self.whole.encoder.plan, self.whole.fit.charged_plan), self.whole.encoder.threshold_delta
+
     @property
     def charged_plan(self):
-        """The fit's plan; with a threshold of categories, which has a δ of its own, nothing that states a μ."""
-        noise = [self.whole.encoder.plan, self.whole.fit.charged_plan]
+        """Both as one plan; with a threshold of categories, which has a δ of its own, nothing that states a μ."""
+        noise, _ = self.charges()
         if self.whole.encoder.threshold_delta:
             return SimpleNamespace(gdp_mu=lambda: None)
         per_step = sum(plan.n_steps / plan.noise_multiplier**2 for plan in noise)

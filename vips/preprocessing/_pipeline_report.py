@@ -80,7 +80,11 @@ class PipelineReport:
 
     def to_html(self, path: str | os.PathLike, *, ledger: PrivacyLedger | None = None, **declared: str) -> None:
         """Write the certificate of encoder and fit together; see :meth:`PrivacyReport.to_html`, also for ``declared``."""
-        as_one_fit(self, _of_both(self.fit)).to_html(path, ledger=ledger, **declared)
+        self.as_one_fit().to_html(path, ledger=ledger, **declared)
+
+    def as_one_fit(self) -> PrivacyReport:
+        """The same statement in the form of a single fit's."""
+        return as_one_fit(self, _of_both(self.fit))
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {text}" for name, text in self.sections())

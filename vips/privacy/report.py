@@ -103,6 +103,10 @@ class PrivacyReport:
             return replace(self.plan, n_steps=self.ledger["charged_steps"])
         return replace(self.plan, n_steps=self.plan.n_steps + self.repeated_steps)
 
+    def charges(self) -> tuple[tuple[PrivacyPlan, ...], float]:
+        """Every plan that was charged, and the δ that was charged beside them."""
+        return (self.charged_plan,), 0.0
+
     def epsilon(
         self, delta: float | None = None, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
     ) -> float:

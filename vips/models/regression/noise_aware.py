@@ -9,11 +9,12 @@ P̂                      averaged noisy total of ω x xᵀ; noise of known varia
 A                      prior precision, diagonal
 =====================  ================================================================================
 
-The totals of the last k steps, shifted from m_i to one μ by the curvature, g_i + H (m_i - μ), are Gaussian draws around the
-total at μ. Their average ḡ has noise of variance s²/k. If the true coefficients are w, the total at μ has mean H (w - μ) and
-variance B, approximately. So
+The totals of the last k steps, shifted from m_i to one μ by the curvature, g_i + c h_i with h_i = H (m_i - μ), are Gaussian
+draws around the total at μ. The factor c is near 1; weights, and rows that are not Gaussian, make it differ. Since it fits the
+path of the same totals, it is estimated from them, with a prior N(1, τ²). The average ḡ + c h̄ has noise of variance s²/k and
+the error of c. If the true coefficients are w, the total at μ has mean H (w - μ) and variance B, approximately. So
 
-    ḡ | w ~ N(H (w - μ), B + I s²/k),      w ~ N(0, A⁻¹),
+    ḡ + c h̄ | w ~ N(H (w - μ), B + I s²/k + var(c) h̄ h̄ᵀ),      w ~ N(0, A⁻¹),
 
 is a linear model whose posterior has a closed form; it is recomputed until μ is the posterior mean. As s → 0 its variance
 becomes the sandwich H⁻¹ B H⁻¹ where the prior is weak. Without weights (B = H) it becomes the Gaussian with the curvature of
@@ -55,6 +56,8 @@ _LEAST_PRECISION = 1e-3
 _SPREAD = 0.25
 # Least ratio of the scores' variance to the curvature.
 _LEAST_RATIO = 0.02
+# Prior deviation τ of the factor of the curvature between steps.
+_FACTOR_STD = 0.1
 _MOST_ROUNDS, _TOLERANCE = 8, 1e-3
 
 
@@ -175,15 +178,14 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
     noise = steps.noise_std**2 / k * np.eye(len(prior))
     for _ in range(_MOST_ROUNDS):
         curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
-        carried = [
-            total + _Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu)
-            for mean, total in zip(steps.means, steps.totals, strict=True)
-        ]
+        shifts = [_Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu) for mean in steps.means]
         roots = 1.0 if steps.variance is None else np.sqrt(variance_ratios(*steps.variance, np.diagonal(curvature)))
         scores = roots * curvature * np.reshape(roots, (-1, 1))  # B
-        varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise
+        of_step = steps.noise_std**2 + (1.0 - q) / q * np.diagonal(scores).mean()
+        total, uncertain = _carried(steps.totals, np.array(shifts), of_step)
+        varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise + uncertain
         weight = curvature @ np.linalg.solve(varies, curvature)
-        seen = curvature @ np.linalg.solve(varies, np.mean(carried, axis=0))
+        seen = curvature @ np.linalg.solve(varies, total)
         law = weight + np.diag(prior)
         law = 0.5 * (law + law.T)
         last, mu = mu, np.linalg.solve(law, seen + weight @ mu)
@@ -191,6 +193,15 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
             break
     cov = np.linalg.inv(law)
     return mu, 0.5 * (cov + cov.T)
+
+
+def _carried(totals: np.ndarray, shifts: np.ndarray, variance: float) -> tuple[np.ndarray, np.ndarray]:
+    """ḡ + c h̄, and the covariance that it has because c is not known, for totals of this variance in each coordinate."""
+    mean, shift = totals.mean(axis=0), shifts.mean(axis=0)
+    around = shifts - shift
+    information = 1.0 / _FACTOR_STD**2 + (around**2).sum() / variance
+    factor = (1.0 / _FACTOR_STD**2 - (around * (totals - mean)).sum() / variance) / information
+    return mean + factor * shift, np.outer(shift, shift) / information
 
 
 def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) -> np.ndarray:

@@ -76,9 +76,11 @@ def together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict 
         "epsilon": None,
         "is_one_kind": len(kinds) == 1,
     }
-    if len(kinds) > 1 or not deltas:
+    charges = [report.charges() for report in counted]
+    rest = max(deltas, default=0.0) - sum(outright for _, outright in charges)
+    if len(kinds) > 1 or not rest > 0.0:
         return view
-    epsilon, accountant = joint_epsilon([report.charged_plan for report in counted], max(deltas))
+    epsilon, accountant = joint_epsilon([plan for plans, _ in charges for plan in plans], rest)
     return view | {
         "epsilon": epsilon,
         "delta": f"{max(deltas):g}",

@@ -1,0 +1,90 @@
+"""Pipelines in a comparison."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from vips import BayesianLogisticRegression, PrivacyPlan, compare
+from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
+
+PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=5)
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"age": rng.integers(18, 90, 4000), "town": rng.choice(["A", "B"], 4000)})
+    return table, (table["age"] + 30 * (table["town"] == "A") + rng.normal(0, 20, 4000) > 70).to_numpy()
+
+
+@pytest.fixture(scope="module")
+def private(people):
+    pipeline = make_private_pipeline(
+        PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=1.0, delta=1e-6, n_steps=5
+    )
+    return pipeline.fit(*people)
+
+
+@pytest.fixture(scope="module")
+def baseline(people, private):
+    table, y = people
+    return clone(private[-1]).set_params(privacy=None).fit(private[:-1].transform(table), y)
+
+
+def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baseline):
+    table, y = people
+    found = compare(private, baseline, table, y)
+    of_model = compare(private[-1], baseline, private[:-1].transform(table), y)
+    assert [(row.quantity, row.value) for row in found.rows] == [(row.quantity, row.value) for row in of_model.rows]
+    assert found.movers(1)[0].name in private[0].get_feature_names_out()
+    assert not hasattr(private[-1], "_names_of_columns")
+
+
+def test_the_statement_counts_the_encoder(private, baseline, tmp_path):
+    for found in (compare(private, baseline), compare(baseline, private)):
+        ours, _ = found.privacy
+        assert ours.epsilon() == private.privacy_.epsilon() > private[-1].privacy_.epsilon(1e-6)
+        assert "ε = 1 " in found.private
+    found.to_html(tmp_path / "report.html")
+    assert "learnt privately" in (tmp_path / "report.html").read_text()
+
+
+def test_the_report_adds_up_the_encoders_and_the_deltas_of_their_thresholds(private, tmp_path):
+    compare(private, private).to_html(tmp_path / "report.html")
+    plans = [private[0].privacy_.plan, private[-1].privacy_.plan]
+    noise = sum(plan.n_steps / plan.noise_multiplier**2 for plan in plans)
+    one = PrivacyPlan(noise_multiplier=(2 * noise) ** -0.5, sampling="full", n_steps=1)
+    expected = one.epsilon(1e-6 - 2 * private[0].privacy_.threshold_delta)
+    assert f'<strong class="whole">ε = {expected:.4g}</strong>' in (tmp_path / "report.html").read_text()
+
+
+def test_arms_of_a_pipeline_are_fitted_to_its_columns(people, private, baseline):
+    table, y = people
+    found = compare(private, baseline, X=table, y=y, may_use_private_data=True)
+    assert found["share of noise in the shift of parameters"].value > 0.5
+
+
+def test_pipelines_with_other_columns_are_refused_with_a_way_out(people, private, baseline):
+    table, y = people
+    other = make_private_pipeline(
+        PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=1.0, delta=1e-6, n_steps=5
+    )
+    with pytest.raises(NotFittedError):
+        compare(other, baseline)
+    with pytest.raises(ValueError, match=r"baseline.fit\(pipeline\[:-1\].transform\(X\), y\)"):
+        compare(private, other.fit(table.assign(age=table["age"] / 1000), y))
+
+
+def test_pipelines_with_the_same_declared_columns_are_compared(people):
+    table, y = people
+    fits = []
+    for town, plan in (("AB", PLAN), ("AB", None), ("BA", None)):
+        encoder = TableEncoder({"age": (18, 90), "town": list(town)})
+        model = BayesianLogisticRegression(privacy=plan, feature_norm=encoder.feature_norm)
+        fits.append(make_public_pipeline(encoder, model).fit(table, y))
+    private, baseline, other = fits
+    assert compare(private, baseline, table, y)["AUC (higher is better)"].private > 0.7
+    with pytest.raises(ValueError, match="different columns"):
+        compare(private, other)
