@@ -28,12 +28,18 @@ def check_number(
 ) -> None:
     """Raise ValueError unless ``value`` is a real number (no boolean) in the range; ``allowed`` is the range in words."""
     is_number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if is_number and isinstance(value, np.generic):
-        value = value.item()  # comparisons in float16 would overflow
-    above = is_number and (value > low if open_low else value >= low)
-    below = is_number and (value < high if open_high else value <= high)
+    number = _as_float(value) if is_number else np.nan  # comparisons in float16 would overflow
+    above = number > low if open_low else number >= low
+    below = number < high if open_high else number <= high
     if not (above and below):
         raise ValueError(f"`{name}` must be {allowed}, got {value!r}.")
+
+
+def _as_float(value) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return np.inf if value > 0 else -np.inf
 
 
 def check_integer(name: str, value: object, low: int = 1, high: int | None = None) -> None:

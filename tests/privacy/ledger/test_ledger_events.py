@@ -92,6 +92,7 @@ def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
         ({"epsilon": 0.1, "delta": 1.0}, "delta"),
         ({"epsilon": 0.1, "delta": -1e-9}, "delta"),
         ({"epsilon": 0.1, "delta": np.nan}, "delta"),
+        ({"epsilon": 10**400}, "finite"),
         ({"event": 0.1}, "DpEvent"),
         ({"event": dp_accounting.NonPrivateDpEvent()}, "not known"),
         ({"event": GAUSSIAN, "relation": "add_one"}, "relation"),
