@@ -65,9 +65,8 @@ class Analyser:
     """
 
     def __init__(self, settings: dict) -> None:
-        vectorizer = CountVectorizer(**settings)
-        vectorizer._validate_params()
-        self._analyse = vectorizer.build_analyzer()
+        CountVectorizer(**settings, vocabulary=["a"]).fit_transform(["a"])  # checks the settings
+        self._analyse = CountVectorizer(**settings).build_analyzer()
 
     def __call__(self, document: object) -> list[str]:
         """Words in their order. Empty for what is not text, and where a function among the settings raises an error."""

@@ -6,10 +6,13 @@ from dataclasses import dataclass
 
 from vips._html import html_table
 from vips._printable import printable
+from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import check_that_it_was_charged
 
-__all__ = ["EncoderReport"]
+__all__ = ["EncoderReport", "report_from_json", "report_to_json"]
+
+_SAVED = ("plan", "threshold_delta", "unit", "released", "declared_public")
 
 
 @dataclass(frozen=True)
@@ -105,3 +108,20 @@ class EncoderReport:
             f"Gaussian noise of standard deviation {plan.noise_std():.4g} on each (noise multiplier "
             f"{plan.noise_multiplier:.4g}){rare if self.threshold_delta else ''}."
         )
+
+
+def report_to_json(report: EncoderReport) -> dict:
+    """A statement."""
+    return {name: encode(getattr(report, name)) for name in _SAVED} | {"ledger": report.ledger}
+
+
+def report_from_json(values: dict, plan, delta: float) -> dict:
+    """Its arguments; ValueError unless it states ``plan`` and ``delta``, which follow from the settings."""
+    ledger, report = values["ledger"], {name: decode(values[name]) for name in _SAVED}
+    if not isinstance(ledger, dict | None):
+        raise ValueError("its entry in a ledger is none")
+    texts = (report["unit"], *report["released"], *report["declared_public"])
+    is_stated = isinstance(report["threshold_delta"], float) and all(isinstance(text, str) for text in texts)
+    if not is_stated or report["plan"] != plan or report["threshold_delta"] != delta:
+        raise ValueError("its statement is not that of its settings")
+    return report | {"ledger": ledger and {name: str(ledger[name]) for name in ("dataset", "run")}}

@@ -15,16 +15,20 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 __all__ = ["PipelineReport", "beside_an_encoder"]
 
 _OF_PARTS = ("Unit", "Public by declaration", "Preprocessing")  # said once, for both
-_ENCODER = "what a PrivateTableEncoder released about the same records: the statement of the pipeline counts both"
+_ENCODER = "what the pipeline's encoder released about the same records: the statement of the pipeline counts both"
 
 
-def beside_an_encoder(report: PrivacyReport) -> PrivacyReport:
-    """The statement of a pipeline's fit, read by itself: it says that its ε leaves the encoder out."""
+def beside_an_encoder(report: PrivacyReport, learnt: tuple[str, ...]) -> PrivacyReport:
+    """The statement of a pipeline's fit, read by itself: it says that its ε leaves the encoder out, and does not call public
+    what the encoder has learnt."""
     preprocessing = (
-        "a PrivateTableEncoder has learnt from the same records, privately; ε here is that of the fit alone, and the "
+        "the pipeline's encoder has learnt from the same records, privately; ε here is that of the fit alone, and the "
         "statement of the pipeline counts both"
     )
-    return replace(report, preprocessing=preprocessing, not_covered=(_ENCODER, *report.not_covered))
+    declared = tuple(each for each in report.declared_public if each not in learnt)
+    return replace(
+        report, preprocessing=preprocessing, not_covered=(_ENCODER, *report.not_covered), declared_public=declared
+    )
 
 
 def _of_both(report: PrivacyReport) -> PrivacyReport:

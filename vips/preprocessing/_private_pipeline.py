@@ -18,12 +18,18 @@ from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._encoder_settings import column_kinds
 from vips.preprocessing._fitted_copies import PipelineOfCopies
 from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_steps import fit_and_transform
 from vips.preprocessing._private_table import PrivateTableEncoder
-from vips.preprocessing._saved import checkpointed, restored_parts, save_encoder, save_pipeline
+from vips.preprocessing._private_words import PrivateCountVectorizer
+from vips.preprocessing._saved import (
+    check_that_it_can_be_saved,
+    checkpointed,
+    restored_parts,
+    save_encoder,
+    save_pipeline,
+)
 from vips.privacy.ledger.admitted import step_divergence
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
@@ -41,7 +47,8 @@ class PrivatePipeline(PipelineOfCopies):
     Parameters
     ----------
     steps : list of (str, step)
-        First a :class:`PrivateTableEncoder`, last a vips model, both without a plan; in between any step that
+        First a :class:`PrivateTableEncoder` or :class:`PrivateCountVectorizer`, last a vips model, both without a plan; in
+        between any step that
         :class:`PublicPipeline` allows. ``fit`` changes neither the list nor the steps: it fits copies.
     epsilon, delta : float
         The budget of both together.
@@ -62,7 +69,7 @@ class PrivatePipeline(PipelineOfCopies):
     -------
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: what the encoder learnt, and the noisy
     totals of the model's fit. Public: names and dtypes of columns, and all arguments of the steps. Where the model's
-    ``feature_norm`` is None, it is the encoder's.
+    ``feature_norm`` or ``vocabulary`` is None, it is the encoder's.
 
     Examples
     --------
@@ -150,15 +157,21 @@ class PrivatePipeline(PipelineOfCopies):
         encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
         encoder.unit = model.unit
         model.set_params(privacy=budget.fit)
-        ledger = self._checked_with_model(model, X, y, ledger)
+        lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
+        stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
+        ledger = self._checked_with_model(stand_in, len(X), y, ledger)
         encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups)
         features = encoder.transform(X)
+        if not encoder.n_features_out:
+            raise ValueError(
+                "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
+                "larger `encoder_share`, or more documents would show more; or declare the words."
+            )
         if between:
             features = fit_and_transform(between, features)
-        if _lacks_norm(model):
-            model.set_params(feature_norm=encoder.feature_norm)
+        model.set_params(**{name: getattr(encoder, name) for name in lacking})
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
-        model.privacy_ = beside_an_encoder(model.privacy_)
+        model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
         self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
         return self
 
@@ -199,9 +212,10 @@ class PrivatePipeline(PipelineOfCopies):
         check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
         check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
         steps = [step for _, step in self.steps]
-        if len(steps) < 2 or type(steps[0]) is not PrivateTableEncoder:
+        if len(steps) < 2 or type(steps[0]) not in (PrivateTableEncoder, PrivateCountVectorizer):
             raise TypeError(
-                "The first step of a PrivatePipeline must be a PrivateTableEncoder, and the last one a model."
+                "The first step of a PrivatePipeline must be a PrivateTableEncoder or a PrivateCountVectorizer, and the last "
+                "one a model."
             )
         if not isinstance(steps[-1], ConjugateExponentialModel):
             raise TypeError(f"The last step of a PrivatePipeline must be a vips model, got {type(steps[-1]).__name__}.")
@@ -213,32 +227,30 @@ class PrivatePipeline(PipelineOfCopies):
         self._validate_steps()
         inner = (each for name, step in self.steps[1:-1] for each in with_inner_steps(name, step))
         for name, step in inner:
-            problem = problem_with(name, step, sparse=steps[0].sparse_output)
+            problem = problem_with(name, step, sparse=getattr(steps[0], "sparse_output", True))
             if problem:
                 raise ValueError(problem)
 
-    def _budget(self, encoder: PrivateTableEncoder, X) -> Budget:
-        kinds = set(column_kinds(encoder.columns, X).values())
+    def _budget(self, encoder, X) -> Budget:
         return split_budget(
             float(self.epsilon), float(self.delta), int(self.n_steps), float(self.encoder_share), self.relation,
-            "category" in kinds,
+            encoder.has_threshold(X),
         )  # fmt: skip
 
-    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    def _checked_with_model(self, model, n_rows: int, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
-        stand_in = clone(model)
-        if _lacks_norm(stand_in):
-            stand_in.set_params(feature_norm=1.0)
-        stand_in.check_arguments()
-        stand_in._data(np.zeros((X.shape[0], 1)), y)
+        model.check_arguments()
+        model._data(np.zeros((n_rows, 1)), y)
         if y is None and getattr(model, "needs_labels", False):
             raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
         return model._ledger(ledger)
 
-    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups) -> PrivateTableEncoder:
+    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups):
         """The encoder after its release, or that of an interrupted fit."""
         path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
         unit = encoder.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        if path is not None:
+            check_that_it_can_be_saved(encoder)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)
         if saved is not None:
             saved.unit = encoder.unit
@@ -266,10 +278,6 @@ def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
             f"The privacy budget of {ledger.dataset!r} has no room for this pipeline: needed are {needed:.4g} of Rényi "
             f"divergence of order {ledger.order}, and {max(0.0, left):.4g} is left. Nothing was charged."
         )
-
-
-def _lacks_norm(model) -> bool:
-    return "feature_norm" in model.get_params(deep=False) and model.feature_norm is None
 
 
 def make_private_pipeline(*steps, epsilon: float, delta: float, **settings) -> PrivatePipeline:

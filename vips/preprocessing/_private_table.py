@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -107,6 +108,9 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     """
 
     unit = "one row of X"
+    # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
+    supplies = MappingProxyType({"feature_norm": 1.0})
+    learns = ()
 
     def __init__(
         self,
@@ -210,6 +214,10 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
                 for name, kind in kinds.items()
             }  # fmt: skip
         return entry, {name: learnt() for name, learnt in released.items()}
+
+    def has_threshold(self, X) -> bool:
+        """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""
+        return "category" in column_kinds(self.columns, X).values()
 
     def _forget(self) -> None:
         for name in ("columns_", "indicators_", "privacy_", "_kinds", "n_features_in_", "feature_names_in_"):

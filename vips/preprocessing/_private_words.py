@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Self
 
 import numpy as np
@@ -83,6 +84,9 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     """
 
     unit = "one document"
+    # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
+    supplies = MappingProxyType({"vocabulary": 1})
+    learns = ("the vocabulary",)  # of what the model's statement calls public by declaration
 
     def __init__(
         self,
@@ -157,6 +161,11 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         )
         return self
 
+    def has_threshold(self, X) -> bool:
+        """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
+        as_documents(X)
+        return True
+
     def checked_settings(self) -> PrivacyPlan:
         """The plan with its clip norm; raises TypeError or ValueError for an invalid argument."""
         Analyser(self._settings())
@@ -187,8 +196,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         documents = as_documents(X)
         if not self.vocabulary_:
             return sp.csr_array((len(documents), 0), dtype=np.int64)
-        counter = CountVectorizer(analyzer=Analyser(self._settings()), vocabulary=self.vocabulary_)
-        return sp.csr_array(counter.transform(documents))
+        counter = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_)
+        return sp.csr_array(counter.transform(map(Analyser(self._settings()), documents)))
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """The words, shape (n_words,)."""
@@ -201,6 +210,11 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         return len(self.get_feature_names_out())
 
     @property
+    def vocabulary(self) -> list[str]:
+        """The words, as a model's argument ``vocabulary``."""
+        return self.get_feature_names_out().tolist()
+
+    @property
     def declared_public(self) -> tuple[str, ...]:
         """Declarations, in short strings for a privacy report."""
         check_is_fitted(self, "privacy_")
@@ -210,13 +224,14 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         return {name: getattr(self, name) for name in _OF_WORDS}
 
     def _declared(self) -> tuple[str, ...]:
-        """Arguments that are not at their defaults."""
-        changed = [name for name in _OF_WORDS if name in self._changed()]
-        return (f"what a word is ({', '.join(changed)})",) if changed else ()
-
-    def _changed(self) -> set[str]:
+        """Arguments that say what a word is, and are not at their defaults."""
         default = type(self)().get_params(deep=False)
-        return {name for name, value in self.get_params(deep=False).items() if value is not default[name]}
+        changed = [
+            name
+            for name, value in self._settings().items()
+            if type(value) is not type(default[name]) or value != default[name]
+        ]
+        return (f"what a word is ({', '.join(changed)})",) if changed else ()
 
     def _forget(self) -> None:
         for name in ("vocabulary_", "privacy_"):

@@ -12,15 +12,14 @@ from vips.exceptions import CheckpointError
 from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._encoder_report import EncoderReport
-from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, declared_as
-from vips.preprocessing._learnt_columns import OTHER
+from vips.preprocessing import _saved_table, _saved_words
 from vips.preprocessing._private_table import PrivateTableEncoder
+from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["checkpointed", "restored_parts", "save_encoder", "save_pipeline"]
+__all__ = ["check_that_it_can_be_saved", "checkpointed", "restored_parts", "save_encoder", "save_pipeline"]
 
-_REPORT = ("plan", "threshold_delta", "unit", "released", "declared_public", "ledger")
+_FORMS = {PrivateTableEncoder: _saved_table, PrivateCountVectorizer: _saved_words}
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
@@ -47,14 +46,17 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
 
 
-def save_encoder(encoder: PrivateTableEncoder, path: str | os.PathLike) -> None:
+def check_that_it_can_be_saved(encoder) -> None:
+    """Raise TypeError if a setting of an encoder cannot be written as data: before anything is charged."""
+    _to_json(encoder)
+
+
+def save_encoder(encoder, path: str | os.PathLike) -> None:
     """Write a fitted encoder."""
     write_archive(path, "encoder", {"encoder": _to_json(encoder)}, {})
 
 
-def checkpointed(
-    encoder: PrivateTableEncoder, path: str | os.PathLike, ledger, unit: str
-) -> PrivateTableEncoder | None:
+def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
     """The encoder that an interrupted fit with the same settings has learnt; None if there is no file.
 
     Raises
@@ -70,7 +72,8 @@ def checkpointed(
             saved = _from_json(header["encoder"])
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    if _to_json(encoder)["parameters"] != _to_json(saved)["parameters"] or saved.privacy_.unit != unit:
+    ours, theirs = _to_json(encoder), _to_json(saved)
+    if any(ours[name] != theirs[name] for name in ("class", "parameters")) or saved.privacy_.unit != unit:
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     entry = saved.privacy_.ledger
     if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
@@ -83,77 +86,17 @@ def _has_run(ledger: PrivacyLedger, run: str) -> bool:
 
 
 def _without_plan(step) -> dict:
-    return (
-        step.get_params(deep=False)
-        | {"privacy": None}
-        | ({"threshold_delta": None} if isinstance(step, PrivateTableEncoder) else {})
-    )
+    return step.get_params(deep=False) | {"privacy": None} | ({"threshold_delta": None} if type(step) in _FORMS else {})
 
 
-def _to_json(encoder: PrivateTableEncoder) -> dict:
-    parameters = encoder.get_params(deep=False)
-    if parameters["columns"] is not None:
-        parameters["columns"] = list(parameters["columns"].items())
-    saved = {"parameters": {name: encode(value) for name, value in parameters.items()}}
-    if not hasattr(encoder, "columns_"):
-        return saved
-    report = encoder.privacy_
-    return saved | {
-        "columns": encode(list(encoder.columns_.items())),
-        "indicators": encode(encoder.indicators_),
-        "kinds": encode(list(encoder._kinds.items())),
-        "n_features_in": encoder.n_features_in_,
-        "names_in": encode(list(getattr(encoder, "feature_names_in_", []))),
-        "report": {name: encode(getattr(report, name)) for name in _REPORT if name != "ledger"}
-        | {"ledger": report.ledger},
-    }
+def _to_json(encoder) -> dict:
+    return {"class": type(encoder).__name__} | _FORMS[type(encoder)].to_json(encoder)
 
 
-def _from_json(values: dict) -> PrivateTableEncoder:
-    parameters = {name: decode(value) for name, value in values["parameters"].items()}
-    if parameters["columns"] is not None:
-        parameters["columns"] = dict(parameters["columns"])
-    encoder = PrivateTableEncoder(**parameters)
-    report = values["report"]
-    if not isinstance(report["ledger"], dict | None):
-        raise ValueError("its entry in a ledger is none")
-    ledger = report["ledger"] and {name: str(report["ledger"][name]) for name in ("dataset", "run")}
-    encoder.columns_, encoder._kinds = dict(decode(values["columns"])), dict(decode(values["kinds"]))
-    encoder.indicators_ = tuple(decode(values["indicators"]))
-    names, encoder.n_features_in_ = decode(values["names_in"]), int(values["n_features_in"])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("its names of columns are none")
-    if names:  # of strings only, as in scikit-learn
-        encoder.feature_names_in_ = np.array(names, dtype=object)
-    encoder.privacy_ = EncoderReport(
-        **{name: decode(report[name]) for name in _REPORT if name != "ledger"}, ledger=ledger
-    )
-    _check_parts(encoder)
-    _ = encoder._table().declared_public  # raises for bounds or categories that are none
-    return encoder
-
-
-def _check_parts(encoder: PrivateTableEncoder) -> None:
-    """Raise an error unless the columns have the forms that their kinds have, and the statement is that of the settings."""
-    columns, kinds, report = encoder.columns_, encoder._kinds, encoder.privacy_
-    is_known = list(kinds) == list(columns) and set(kinds.values()) <= {"declared", *LEARNT_KINDS}
-    if not is_known or not all(_has_form(encoder, name) for name in kinds):
-        raise ValueError("its columns are not those that an encoder learns")
-    if not {kinds.get(name) for name in encoder.indicators_} <= {"number", "date"}:
-        raise ValueError("its indicators are of columns that have none")
-    learnt = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
-    plan, delta = checked_plan(encoder.privacy, len(learnt)), checked_delta(encoder.threshold_delta, learnt)
-    texts = (report.unit, *report.released, *report.declared_public)
-    is_stated = isinstance(report.threshold_delta, float) and all(isinstance(text, str) for text in texts)
-    if not is_stated or report.plan != plan or report.threshold_delta != delta:
-        raise ValueError("its statement is not that of its settings")
-
-
-def _has_form(encoder: PrivateTableEncoder, name) -> bool:
-    """Whether a column's bounds or categories are such as its kind has."""
-    kind, known = encoder._kinds[name], encoder.columns_[name]
-    if kind == "declared":
-        return repr(known) == repr(declared_as(encoder.columns, name))
-    if kind == "category":
-        return isinstance(known, list) and OTHER in known
-    return isinstance(known, tuple) and len(known) == 2
+def _from_json(values: dict):
+    """Files of before have no class: they hold tables' encoders."""
+    classes = {cls.__name__: form for cls, form in _FORMS.items()}
+    name = values.get("class", PrivateTableEncoder.__name__)
+    if name not in classes:
+        raise ValueError(f"its encoder is a {name!r}: a newer version of vips wrote it")
+    return classes[name].from_json(values)

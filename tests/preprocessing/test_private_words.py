@@ -1,0 +1,331 @@
+"""The private vocabulary: one record moves the totals by one clip, rare words stay hidden, all else is post-processing."""
+
+import math
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.stats import binomtest, norm
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer
+
+from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips.preprocessing import PrivateCountVectorizer, _private_words, _set_union
+from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
+
+PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
+EXACT = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1)
+COMMON = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 100
+
+
+def vectorizer(plan=PLAN, threshold_delta=1e-6, **settings):
+    return PrivateCountVectorizer(privacy=plan, threshold_delta=threshold_delta, **settings)
+
+
+def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
+    """Exact totals by word, after a round that has released the ``known`` words: what the noise is added to."""
+    index, totals, chunks_of = [], {}, PrivateCountVectorizer._chunks
+
+    def watched(self, documents, numbers, most, own):
+        index.append(own)
+        return chunks_of(self, documents, numbers, most, own)
+
+    def union(chunks, plan, delta, most):
+        names = list(index[0])
+        released = np.array([name in known for name in names], bool)
+        for words, starts in chunks():
+            for word, weight in zip(
+                *_set_union._shares(words, starts, released, most, np.random.default_rng()), strict=True
+            ):
+                totals[names[word]] = totals.get(names[word], 0.0) + weight
+        return []
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateCountVectorizer, "_chunks", watched)
+        patch.setattr(_private_words, "noisy_union", union)
+        vectorizer(plan, **settings).fit(documents, groups=groups)
+    return totals
+
+
+def distance(one, other):
+    return math.sqrt(sum((one.get(word, 0.0) - other.get(word, 0.0)) ** 2 for word in {*one, *other}))
+
+
+RECORDS = {
+    "one word": ["zebra"],
+    "many words": [" ".join(f"w{i}" for i in range(900))],
+    "one word very often": ["sea " * 5000],
+    "known and new words": ["the ship of zebras"],
+    "nothing": [""],
+    "several documents": ["the ship", "the sea", "zebra zebra", "a b c", "the ship"],
+    "no text": [None],
+}
+
+
+def check_a_record_moves_the_totals_by_at_most_one_clip():
+    ids = [f"p{i}" for i in range(len(COMMON))]
+    for known in ((), ("the", "sea")):
+        before = totals_of(COMMON, ids, known=known)
+        for name, documents in RECORDS.items():
+            after = totals_of(COMMON + documents, ids + ["new"] * len(documents), known=known)
+            moved = distance(before, after)
+            assert moved <= 1.0 + 1e-9, f"{name}: a record moves the totals by {moved}"
+            assert not set(known) & set(after), "a known word has a share"
+            if len(documents) == 1:
+                alone = distance(before, totals_of(COMMON + documents, known=known))
+                assert alone == pytest.approx(moved), f"{name}: a document moves the totals by {alone}"
+
+
+def test_a_record_moves_the_totals_by_at_most_one_clip():
+    check_a_record_moves_the_totals_by_at_most_one_clip()
+
+
+def test_shares_are_one_over_root_n_whatever_the_counts():
+    totals = totals_of(["a1 b2 c3 c3", "a1"] + [""] * 3)
+    assert totals == pytest.approx({"a1": 1.0 + 3**-0.5, "b2": 3**-0.5, "c3": 3**-0.5})
+    many = totals_of([" ".join(f"w{i}" for i in range(50))], most_words=10)
+    assert sorted(many.values()) == pytest.approx([10**-0.5] * 10)
+
+
+def test_the_second_round_leaves_known_words_out():
+    chunks = [(np.array([0, 1, 0, 2, 3]), np.array([0, 2, 5]))]
+    found = []
+
+    def noisy(self, total, *_):
+        found.append(total["words"])
+        return {"words": np.where(total["words"] > 1.0, 1e9, -1e9)}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", noisy)
+        (first, _), (second, _) = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300)
+    assert first.tolist() == [0]
+    assert second.tolist() == []
+    np.testing.assert_allclose(found[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
+    np.testing.assert_allclose(found[1], [1.0, 2**-0.5, 2**-0.5])
+
+
+def check_both_rounds_cost_the_plan():
+    for plan in (PLAN, PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling="full", n_steps=1)):
+        together = sum(1.0 / each.noise_multiplier**2 for each in plans_of_rounds(plan)) ** -0.5
+        assert plan.noise_multiplier <= together <= plan.noise_multiplier * (1.0 + 1e-9), "the rounds cost more"
+
+
+def test_both_rounds_cost_the_plan():
+    check_both_rounds_cost_the_plan()
+
+
+def check_the_thresholds_hide_what_one_record_adds():
+    """Probability that a record with t words of its own shows any, by another formula: a sum over which is the first."""
+    for delta, stds, most in ((1e-8, [90.0, 45.0], 1), (1e-6, [3.0, 2.0], 70), (0.05, [0.5, 0.3], 300)):
+        shown = []
+        for cut, std in zip(thresholds(delta, stds, most), stds, strict=True):
+            tails = norm.sf(cut, loc=1.0 / np.sqrt(np.arange(1, most + 1)), scale=std)
+            shown.append(max(sum(tail * (1.0 - tail) ** i for i in range(t)) for t, tail in enumerate(tails, start=1)))
+        assert sum(shown) == pytest.approx(delta, rel=1e-6), f"a rare word is released with probability {sum(shown)}"
+
+
+def test_the_thresholds_hide_what_one_record_adds():
+    check_the_thresholds_hide_what_one_record_adds()
+
+
+def check_rare_words_are_released_as_seldom_as_stated(n_fits=1000):
+    delta, most = 0.1, 64
+    for n_words in (1, most):
+        document = [" ".join(f"w{i}" for i in range(n_words))]
+        released = sum(
+            bool(vectorizer(threshold_delta=delta, most_words=most).fit(document).vocabulary_) for _ in range(n_fits)
+        )
+        seen = binomtest(released, n_fits, delta, alternative="greater")
+        assert seen.pvalue > 1e-5, f"{n_words} words are released in {released} of {n_fits} fits"
+
+
+def test_rare_words_are_released_as_seldom_as_stated():
+    check_rare_words_are_released_as_seldom_as_stated()
+
+
+def check_noise_is_fresh_and_of_the_stated_size():
+    noise, original = [[], []], PrivacyPlan.add_noise
+
+    def watched(self, total, *rest):
+        noisy = original(self, total, *rest)
+        calls.append(None)
+        noise[(len(calls) - 1) % 2].append(noisy["words"] - total["words"])
+        return noisy
+
+    calls = []
+    document = [" ".join(f"w{i}" for i in range(200))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", watched)
+        for _ in range(40):
+            vectorizer(threshold_delta=1e-12).fit(document)
+    for drawn, share in zip(map(np.concatenate, noise), (0.2, 0.8), strict=True):
+        assert len(np.unique(drawn)) == len(drawn)
+        assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.05), "the noise has another size"
+
+
+def test_noise_is_fresh_and_of_the_stated_size():
+    check_noise_is_fresh_and_of_the_stated_size()
+
+
+def check_a_fit_is_charged_before_a_document_is_read(folder):
+    read = []
+
+    class Watched(list):
+        def __iter__(self):
+            read.append(ledger.spent())
+            raise RuntimeError("stop")
+
+    ledger = PrivacyLedger(folder / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6)
+    left = ledger.remaining()
+    with pytest.raises(RuntimeError, match="stop"):
+        vectorizer().fit(Watched(COMMON), ledger=ledger)
+    assert read[0] > 0.0, "a document is read before the charge"
+    assert ledger.remaining() == left, "a fit that released nothing stays charged"
+    fitted = vectorizer().fit(COMMON, ledger=ledger)
+    assert ledger.remaining()["outright_delta"] == pytest.approx(1e-6)
+    assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
+    with ledger:
+        vectorizer().fit(COMMON)
+    with pytest.raises(PrivacyBudgetError):
+        vectorizer().fit(COMMON, ledger=ledger)
+    assert ledger.spent() > 0.0
+    plain = PrivacyLedger(folder / "plain", 5.0, 1e-5, "letters")
+    with pytest.raises(LedgerError, match="outright_delta"):
+        vectorizer().fit(COMMON, ledger=plain)
+
+
+def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
+    check_a_fit_is_charged_before_a_document_is_read(tmp_path)
+
+
+def test_persons_are_one_record():
+    one = totals_of(["the ship", "the sea", "ship ship"], ["a", "a", "b"])
+    assert one == pytest.approx({"the": 3**-0.5, "ship": 1.0 + 3**-0.5, "sea": 3**-0.5})
+    nobody = totals_of(["the ship", "the sea"], ["a", None])
+    assert nobody == pytest.approx({"the": 2**-0.5, "ship": 2**-0.5})
+    few = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=1)
+    assert "sea" not in totals_of(["the ship", "the sea"], ["a", "a"], plan=few)
+    with pytest.raises(ValueError, match="pass the persons' ids"):
+        vectorizer(few).fit(COMMON)
+    assert (
+        vectorizer().fit(COMMON, groups=pd.Series(range(300), name="writer")).privacy_.unit == "all rows of one writer"
+    )
+
+
+HOSTILE = [
+    None, float("nan"), 3, b"the \xff sea", "\ud800 sea", "\x00", "", " ", "x" * 100_000, "sea " * 1000, ["the", "sea"],
+    {"sea": 1}, object(), np.str_("sea"), pd.NA, pd.NaT, True, "ＳＥＡ ﷺ \u202e aes", "🌊" * 50,
+]  # fmt: skip
+
+
+def raises_for_some(text):
+    if "lost" in text:
+        raise RuntimeError(text)
+    return text.split()
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"strip_accents": "ascii"}, {"tokenizer": raises_for_some, "token_pattern": None}]
+)
+def test_no_document_raises_or_warns(settings):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = vectorizer(EXACT, 0.1, **settings).fit(COMMON + HOSTILE)
+        found = fitted.transform(COMMON[:3] + HOSTILE)
+        for each in HOSTILE:
+            vectorizer(**settings).fit([each])
+    assert found.shape == (3 + len(HOSTILE), fitted.n_features_out)
+    np.testing.assert_array_equal(found[:3].toarray(), fitted.transform(COMMON[:3]).toarray())
+
+
+def test_without_noise_it_counts_as_scikit_learn_does():
+    settings = {"ngram_range": (1, 2), "stop_words": ["the"], "strip_accents": "unicode"}
+    fitted = vectorizer(EXACT, 0.1, **settings).fit(COMMON * 3)
+    other = CountVectorizer(**settings).fit(COMMON)
+    assert fitted.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()
+    np.testing.assert_array_equal(fitted.transform(COMMON).toarray(), other.transform(COMMON).toarray())
+
+
+@pytest.mark.parametrize(
+    "container",
+    [list, tuple, np.array, lambda each: np.array(each, object), pd.Series, lambda each: pd.Series(each, dtype="category"),
+     lambda each: pd.Series(each, dtype="string"), lambda each: pd.Series(each, dtype="string[pyarrow]")],
+)  # fmt: skip
+def test_every_container_gives_the_same(container):
+    fitted = vectorizer(EXACT, 0.1).fit(container(COMMON))
+    assert fitted.vocabulary_ == vectorizer(EXACT, 0.1).fit(COMMON).vocabulary_
+    assert isinstance(fitted.transform(container(COMMON)), sp.csr_array)
+
+
+def test_text_in_arrow_need_not_be_valid():
+    pa = pytest.importorskip("pyarrow")
+    validity, offsets, _ = pa.array(["sea ship", "the sea"]).buffers()
+    bad = pa.Array.from_buffers(pa.string(), 2, [validity, offsets, pa.py_buffer(b"sea \xff\xfe\xfe\xfethe sea")])
+    assert "sea" in totals_of(bad)
+    dictionary = pa.array(COMMON).dictionary_encode()
+    assert vectorizer(EXACT, 0.1).fit(dictionary).vocabulary_ == vectorizer(EXACT, 0.1).fit(COMMON).vocabulary_
+    with pytest.raises(TypeError, match="Arrow's type int64"):
+        vectorizer().fit(pa.array([1, 2]))
+
+
+def test_the_largest_totals_are_kept():
+    fitted = vectorizer(EXACT, 0.1, max_features=2).fit(["sea ship"] * 9 + ["sea"] * 9 + ["ship storm"] * 2)
+    assert list(fitted.vocabulary_) == ["sea", "ship"]
+
+
+def test_noise_alone_gives_an_empty_vocabulary_that_works():
+    fitted = vectorizer().fit(["a rare word"])
+    assert fitted.vocabulary_ == {}
+    assert fitted.transform(COMMON).shape == (300, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "documents", "says"),
+    [
+        ({"plan": None}, COMMON, "`privacy` must be a PrivacyPlan"),
+        ({"plan": PrivacyPlan.non_private()}, COMMON, "noise that no seed"),
+        ({"plan": PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1)}, COMMON, "one release"),
+        ({"threshold_delta": None}, COMMON, "threshold_delta"),
+        ({"threshold_delta": 0.5}, COMMON, "threshold_delta"),
+        ({"most_words": 0}, COMMON, "most_words"),
+        ({"max_features": 0.5}, COMMON, "max_features"),
+        ({"ngram_range": (2, 1)}, COMMON, "ngram_range"),
+        ({"stop_words": "klingon"}, COMMON, "stop_words"),
+        ({}, "the sea", r"write \[text\]"),
+        ({}, np.ones(3), "must be text"),
+        ({}, pd.DataFrame({"text": COMMON}), "2 dimensions"),
+        ({}, iter(COMMON), "list of strings"),
+        ({}, {"a": 1}, "list of strings"),
+    ],
+)
+def test_errors_come_from_public_facts(settings, documents, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        vectorizer(**settings).fit(documents)
+
+
+def test_it_is_an_estimator():
+    fitted = vectorizer().fit(COMMON)
+    assert clone(fitted).get_params()["threshold_delta"] == 1e-6
+    with pytest.raises(NotFittedError):
+        clone(fitted).transform(COMMON)
+    with pytest.raises(TypeError):
+        fitted.fit(np.ones(3))
+    with pytest.raises(NotFittedError):
+        fitted.transform(COMMON)
+
+
+def test_the_report_states_both_rounds():
+    plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=9e-7, sampling="full", n_steps=1)
+    report = vectorizer(plan, 1e-7, stop_words="english").fit(COMMON).privacy_
+    assert report.epsilon() == pytest.approx(0.5, abs=1e-4)
+    assert report.to_dict()["delta"] == pytest.approx(1e-6)
+    text = str(report)
+    assert "δ = 1e-06" in text
+    assert "at most 300 words" in text
+    for own in plans_of_rounds(report.plan):
+        assert f"{own.noise_std():.4g}" in text
+    assert "what a word is (stop_words)" in text

@@ -1,0 +1,109 @@
+"""Deliberately broken private vocabularies. Each must be noticed by the check named beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.mutants import check_notices
+from tests.preprocessing import test_private_words as tests
+from vips.preprocessing import PrivateCountVectorizer, _set_union
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+
+def every_word_weighs_one(patch):
+    original = _set_union._shares
+
+    def shares(*arguments):
+        words, weights = original(*arguments)
+        return words, np.ones(len(weights))
+
+    patch.setattr(_set_union, "_shares", shares)
+
+
+def a_record_may_have_any_number_of_words(patch):
+    original = _set_union._shares
+
+    def shares(words, starts, known, most, coins):
+        kept, _ = original(words, starts, known, 10**9, coins)
+        return kept, original(words, starts, known, most, coins)[1].min() * np.ones(len(kept))
+
+    patch.setattr(_set_union, "_shares", shares)
+
+
+def documents_of_a_person_are_counted_one_by_one(patch):
+    original = PrivateCountVectorizer._chunks
+    patch.setattr(
+        PrivateCountVectorizer, "_chunks",
+        lambda self, documents, numbers, most, index: original(self, documents, None, None, index),
+    )  # fmt: skip
+
+
+def the_threshold_forgets_that_a_record_has_several(patch):
+    original = _set_union.thresholds
+    for module in (_set_union, tests):
+        patch.setattr(module, "thresholds", lambda delta, stds, most: original(delta, stds, 1))
+
+
+def the_threshold_forgets_its_delta(patch):
+    for module in (_set_union, tests):
+        patch.setattr(module, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
+
+
+def each_round_spends_all_of_delta(patch):
+    original = _set_union.thresholds
+    for module in (_set_union, tests):
+        patch.setattr(module, "thresholds", lambda delta, stds, most: [original(delta, [std], most)[0] for std in stds])
+
+
+def each_round_spends_the_whole_budget(patch):
+    for module in (_set_union, tests):
+        patch.setattr(module, "plans_of_rounds", lambda plan: [replace(plan), replace(plan)])
+
+
+def fits_are_charged_at_the_end(patch):
+    original = PrivacyLedger.begin_event
+
+    class Late:
+        run = ""
+
+        def __init__(self, *arguments, **named):
+            self.begin = lambda: original(*arguments, **named)
+
+        def release(self, step):
+            self.run = self.begin().run
+
+        def close(self):
+            pass
+
+    patch.setattr(PrivacyLedger, "begin_event", Late)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check", "says"),
+    [
+        (every_word_weighs_one, tests.check_a_record_moves_the_totals_by_at_most_one_clip, "many words: a record moves"),
+        (a_record_may_have_any_number_of_words, tests.check_a_record_moves_the_totals_by_at_most_one_clip, "many words"),
+        (documents_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_totals_by_at_most_one_clip,
+         "several documents: a record moves"),
+        (the_threshold_forgets_that_a_record_has_several, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
+        (the_threshold_forgets_that_a_record_has_several, tests.check_rare_words_are_released_as_seldom_as_stated,
+         "64 words are released"),
+        (the_threshold_forgets_its_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
+        (each_round_spends_all_of_delta, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
+        (each_round_spends_all_of_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
+        (each_round_spends_the_whole_budget, tests.check_both_rounds_cost_the_plan, "the rounds cost more"),
+        (each_round_spends_the_whole_budget, tests.check_noise_is_fresh_and_of_the_stated_size, "another size"),
+    ],
+)  # fmt: skip
+def test_mutants_are_noticed(mutant, check, says, monkeypatch):
+    check_notices(check, mutant, monkeypatch, says)
+
+
+def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
+    check_notices(
+        lambda: tests.check_a_fit_is_charged_before_a_document_is_read(tmp_path),
+        fits_are_charged_at_the_end, monkeypatch, "before the charge",
+    )  # fmt: skip

@@ -1,0 +1,40 @@
+"""A :class:`PrivateCountVectorizer` as JSON, and back. What is read is checked: it may be forged."""
+
+from __future__ import annotations
+
+from vips.persistence.settings import decode, encode
+from vips.preprocessing._encoder_report import report_from_json, report_to_json
+from vips.preprocessing._private_words import PrivateCountVectorizer, VocabularyReport
+
+__all__ = ["from_json", "to_json"]
+
+
+def to_json(words: PrivateCountVectorizer) -> dict:
+    """Settings and, after a fit, what was learnt.
+
+    Raises
+    ------
+    TypeError
+        If a setting cannot be written as data, such as a function.
+    """
+    saved = {"parameters": {name: encode(value) for name, value in words.get_params(deep=False).items()}}
+    if not hasattr(words, "vocabulary_"):
+        return saved
+    return saved | {"words": list(words.vocabulary_), "report": report_to_json(words.privacy_)}
+
+
+def from_json(values: dict) -> PrivateCountVectorizer:
+    """Inverse of ``to_json``, for a fitted one."""
+    words = PrivateCountVectorizer(**{name: decode(value) for name, value in values["parameters"].items()})
+    plan = words.checked_settings()
+    learnt = values["words"]
+    if (
+        not isinstance(learnt, list)
+        or not all(isinstance(word, str) for word in learnt)
+        or sorted(set(learnt)) != learnt
+    ):
+        raise ValueError("its words are not those that a vocabulary has")
+    words.vocabulary_ = {word: column for column, word in enumerate(learnt)}
+    report = report_from_json(values["report"], plan, float(words.threshold_delta))
+    words.privacy_ = VocabularyReport(**report, most_words=words.most_words)
+    return words
