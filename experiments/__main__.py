@@ -36,7 +36,7 @@ EXPERIMENTS = {
     ),
     "hospital": (
         "regression.hospital",
-        "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (25 minutes)",
+        "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
     "blr_stroke": (
         "regression.stroke",
@@ -65,6 +65,10 @@ EXPERIMENTS = {
     "coverage": (
         "privacy.coverage",
         "how often intervals of private fits hold the truth: naive and noise-aware (an hour on one core)",
+    ),
+    "vocabulary": (
+        "topics.vocabulary",
+        "words that a private vocabulary covers of three texts, by weighting (two minutes)",
     ),
     "large_lda": (
         "topics.million_documents",

@@ -191,6 +191,16 @@ def _(printed, folder):
     assert "without privacy" in printed
 
 
+@check("vocabulary")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert len(rows) == 6
+    for row in rows:
+        shares = [share for _, share in row["covered"].values()]
+        assert 0.0 < shares[0] < shares[-1] < 1.0  # more for a larger ε
+    assert "(default)" in printed
+
+
 @check("blr_settings")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -55,7 +55,8 @@ def load_docstrings(
     -------
     Bunch
         ``counts``: CSR of shape (n_documents, n_words), int32; ``vocabulary``: list of str; ``names``: list of str,
-        the qualified name of each documented object. The corpus depends on the installed versions.
+        the qualified name of each documented object; ``texts``: list of str, the raw documents. The corpus depends on the
+        installed versions.
     """
     standard_library = Path(sysconfig.get_path("stdlib"))
     words = Counter()
@@ -79,8 +80,9 @@ def load_docstrings(
             texts.setdefault(text, name)
     corpus = corpus_from_texts(texts, vocabulary)
     kept = corpus.counts.sum(axis=1) >= min_words
-    names = [name for name, keep in zip(texts.values(), kept, strict=True) if keep]
-    return Bunch(counts=corpus.counts[kept], vocabulary=vocabulary, names=names)
+    documents = [(text, name) for (text, name), keep in zip(texts.items(), kept, strict=True) if keep]
+    raw, names = ([each[i] for each in documents] for i in (0, 1))
+    return Bunch(counts=corpus.counts[kept], vocabulary=vocabulary, names=names, texts=raw)
 
 
 def _docstrings(folder: Path, package: str, include_private: bool) -> Iterator[tuple[str, str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
 from sklearn.pipeline import FeatureUnion, Pipeline
 from sklearn.preprocessing import Binarizer, FunctionTransformer, Normalizer
 
@@ -12,11 +13,12 @@ from vips.preprocessing._one_hot import PublicOneHotEncoder
 from vips.preprocessing._scaler import PublicScaler
 from vips.preprocessing._table import TableEncoder
 
-__all__ = ["DECLARED", "ROW_WISE", "is_passthrough", "problem_with", "with_inner_steps"]
+__all__ = ["DECLARED", "OF_TEXTS", "ROW_WISE", "is_passthrough", "problem_with", "with_inner_steps"]
 
 # Exact classes: a subclass may learn from the records in its own `fit`.
 DECLARED = (PublicScaler, PublicOneHotEncoder, TableEncoder)
-ROW_WISE = (*DECLARED, Normalizer, Binarizer, FunctionTransformer)
+OF_TEXTS = (CountVectorizer, HashingVectorizer)
+ROW_WISE = (*DECLARED, *OF_TEXTS, Normalizer, Binarizer, FunctionTransformer)
 _CONTAINERS = (Pipeline, FeatureUnion, ColumnTransformer)
 
 
@@ -40,8 +42,9 @@ def with_inner_steps(name: str, step) -> Iterator[tuple[str, object]]:
         yield from with_inner_steps(f"{name} > {inner_name}", inner_step)
 
 
-def problem_with(name: str, step, sparse: bool) -> str | None:
-    """Why ``step`` is not allowed before a private model; None if it is. Its inner steps are not checked here."""
+def problem_with(name: str, step, sparse: bool, first: str | None = None) -> str | None:
+    """Why ``step`` is not allowed before a private model; None if it is. Its inner steps are not checked here. ``first`` is the
+    name of the step that the user's records go to."""
     if is_passthrough(step) or (isinstance(step, str) and step == "drop"):
         return None
     kind, title = type(step), f"Step {name!r} ({type(step).__name__})"
@@ -49,8 +52,15 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
         return (
             f"{title} may learn from all records (as StandardScaler learns a mean). The parameters of the private model "
             "after it would release this without noise. Use vips.preprocessing.PublicScaler, "
-            "PublicOneHotEncoder or TableEncoder with declared bounds and categories, or FunctionTransformer for a function "
-            "of each row alone; or learn privately, with make_private_pipeline and a PrivateTableEncoder."
+            "PublicOneHotEncoder or TableEncoder with declared bounds and categories, CountVectorizer(vocabulary=words) with "
+            "public words, or FunctionTransformer for a function of each row alone; or learn privately, with "
+            "make_private_pipeline and a PrivateTableEncoder or PrivateCountVectorizer."
+        )
+    if kind in OF_TEXTS:
+        return (
+            _problem_with_texts(title, step)
+            if name == first
+            else f"{title} takes documents: it must be the first step."
         )
     if kind is FunctionTransformer:
         inverse_checked = step.check_inverse and step.func is not None and step.inverse_func is not None
@@ -74,6 +84,17 @@ def problem_with(name: str, step, sparse: bool) -> str | None:
                 f"{title} chooses between dense and sparse output by counting non-zeros, which are not public. "
                 "Write sparse_threshold=0; for sparse output use FeatureUnion or TableEncoder(sparse_output=True)."
             )
+    return None
+
+
+def _problem_with_texts(title: str, step) -> str | None:
+    if step.input != "content":
+        return f'{title} would read files that documents name. Write input="content".'
+    if type(step) is CountVectorizer and step.vocabulary is None:
+        return (
+            f"{title} would learn words from the documents, rare ones too. Write CountVectorizer(vocabulary=words) with public "
+            "words, or learn them privately: make_private_pipeline with a PrivateCountVectorizer."
+        )
     return None
 
 

@@ -10,7 +10,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from vips.data._groups import arrow_values
 
-__all__ = ["Analyser", "as_documents"]
+__all__ = ["Analyser", "as_documents", "text_of"]
 
 _ALTERNATIVE = 'a list of strings, a one-dimensional array, or a series such as table["text"]'
 
@@ -50,6 +50,13 @@ def _of_arrow(values) -> list:
     return values.cast(pa.large_binary()).to_pylist()
 
 
+def text_of(document: object) -> str:
+    """The document, if it is text; bytes are decoded as UTF-8, with a mark in place of what is not valid. Else empty."""
+    if isinstance(document, bytes):
+        return document.decode("utf-8", "replace")
+    return document if isinstance(document, str) else ""
+
+
 class Analyser:
     """The words of a document, as scikit-learn's :class:`~sklearn.feature_extraction.text.CountVectorizer` finds them.
 
@@ -71,10 +78,7 @@ class Analyser:
     def __call__(self, document: object) -> list[str]:
         """Words in their order. Empty for what is not text, and where a function among the settings raises an error."""
         with suppress(Exception):
-            if isinstance(document, bytes):
-                document = document.decode("utf-8", "replace")
-            if isinstance(document, str):
-                return [word for word in self._analyse(document) if isinstance(word, str)]
+            return [word for word in self._analyse(text_of(document)) if isinstance(word, str)]
         return []
 
     def distinct(self, documents: Sequence, index: dict[str, int]) -> Iterator[np.ndarray]:

@@ -17,7 +17,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.data._tables import from_arrow
 from vips.model import ConjugateExponentialModel
-from vips.preprocessing._allowed_steps import DECLARED, ROW_WISE, is_passthrough, problem_with, with_inner_steps
+from vips.preprocessing._allowed_steps import (
+    DECLARED,
+    OF_TEXTS,
+    ROW_WISE,
+    is_passthrough,
+    problem_with,
+    with_inner_steps,
+)
 from vips.preprocessing._fitted_copies import PipelineOfCopies
 from vips.preprocessing._private_steps import fit_and_transform
 from vips.privacy import PrivacyReport
@@ -157,7 +164,7 @@ class PublicPipeline(PipelineOfCopies):
             )
         self._validate_steps()
         for name, step in self._steps_before_model():
-            problem = problem_with(name, step, sparse=sp.issparse(X))
+            problem = problem_with(name, step, sparse=sp.issparse(X), first=self.steps[0][0])
             if problem:
                 raise ValueError(problem)
         return True
@@ -192,6 +199,8 @@ class PublicPipeline(PipelineOfCopies):
                 declared += step.declared_public
             elif type(step) is FunctionTransformer:
                 declared.append(f"the function of step {name!r} (promised: it treats each row alone)")
+            elif type(step) in OF_TEXTS:
+                declared.append(f"what a word is in step {name!r}")
         return tuple(declared), tuple(names)
 
     def _to_last_step(self, params: dict) -> dict:

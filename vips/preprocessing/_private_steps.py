@@ -3,8 +3,7 @@
 1. The steps are fitted to the table without its rows. They learn from no record, and their errors depend on public facts only,
    so these are raised unchanged.
 2. The rows are transformed, without warnings. A step that keeps its promise does not raise. If another step raises, the class
-and
-   place of the error are shown, but not its message, which could quote a record.
+   and place of the error are shown, but not its message, which could quote a record.
 """
 
 from __future__ import annotations
@@ -20,8 +19,9 @@ from vips._unquoted import class_and_place
 from vips.data import DataSource, as_source, check_data, rows_without
 from vips.data._checks import check_container, checked_csr
 from vips.data._tables import from_arrow, with_numpy_numbers
-from vips.preprocessing._allowed_steps import is_passthrough
+from vips.preprocessing._allowed_steps import OF_TEXTS, is_passthrough
 from vips.preprocessing._declared import is_frame
+from vips.preprocessing._documents import as_documents, text_of
 from vips.preprocessing._guarded_steps import guard, unguard
 
 __all__ = ["fit_and_transform"]
@@ -35,6 +35,7 @@ def fit_and_transform(steps: Iterable[tuple[str, object]], X):
     steps : iterable of (name, step)
         Allowed before a private model (``_allowed_steps``). They are fitted in place.
     X : array, sparse matrix, data frame, Arrow table or Dask collection of shape (n_records, n_columns)
+        For a step that counts words, a list, array or series of n_records strings.
 
     Returns
     -------
@@ -52,7 +53,18 @@ def fit_and_transform(steps: Iterable[tuple[str, object]], X):
     steps = [(name, step) for name, step in steps if not is_passthrough(step)]
     if not steps:
         return X
-    X = _readable(X)
+    if type(steps[0][1]) in OF_TEXTS:
+        return _transformed_texts(steps, X)
+    return _fitted_and_transformed(steps, _readable(X))
+
+
+def _transformed_texts(steps: list[tuple[str, object]], X):
+    """As for a table. An empty document stands at the end, because some steps refuse none at all."""
+    documents = np.array([*map(text_of, as_documents(X)), ""], dtype=object)
+    return _fitted_and_transformed(steps, documents)[:-1]
+
+
+def _fitted_and_transformed(steps: list[tuple[str, object]], X):
     for _, step in steps:
         guard(step)
     expected = _fit_without_rows(steps, X)
@@ -121,6 +133,8 @@ def _fit_without_rows(steps: list[tuple[str, object]], X):
 
 
 def _without_rows(X):
+    if isinstance(X, np.ndarray) and X.ndim == 1:
+        return X[-1:]  # of texts, the empty one
     if sp.issparse(X):
         return type(X)((0, X.shape[1]), dtype=X.dtype)
     if as_source(X) is not None and is_frame(X):
