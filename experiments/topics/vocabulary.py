@@ -96,7 +96,7 @@ def covered(counts: sp.csr_array, epsilon: float, share: float | None, most: int
     try:
         for _ in range(n_repeats):
             rounds = noisy_union(lambda: [(counts.indices, counts.indptr)], replace(plan, clip_norm=1.0), DELTA, most)
-            words = np.concatenate([numbers for numbers, _ in rounds])
+            words = np.concatenate([numbers for numbers, _ in rounds.rounds])
             results.append([len(words), frequencies[words].sum() / frequencies.sum()])
     finally:
         _set_union.plans_of_rounds = original

@@ -120,7 +120,8 @@ def test_errors_come_before_anything_is_charged(words, documents, says, tmp_path
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (("words",), ["sea", "sea"]), (("words",), [1]), (("words",), "sea"), (("class",), "Other"), (("report", "plan"), None),
+        (("words",), ["sea", "sea"]), (("words",), [1]), (("words",), "sea"), (("n_records",), 3.0),
+        (("class",), "Other"), (("report", "plan"), None),
         (("report", "threshold_delta"), 0.0), (("parameters", "most_words"), -1), (("report", "ledger"), "x"),
     ],
 )  # fmt: skip

@@ -34,7 +34,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         index.append(own)
         return chunks_of(self, documents, numbers, most, own)
 
-    def union(chunks, plan, delta, most):
+    def union(chunks, plan, delta, most, count_records):
         names = list(index[0])
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks():
@@ -42,7 +42,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
                 *_set_union._shares(words, starts, released, most, np.random.default_rng()), strict=True
             ):
                 totals[names[word]] = totals.get(names[word], 0.0) + weight
-        return []
+        return _set_union.Union((), None)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivateCountVectorizer, "_chunks", watched)
@@ -101,11 +101,39 @@ def test_the_second_round_leaves_known_words_out():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
-        (first, _), (second, _) = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300)
+        (first, _), (second, _) = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
     assert first.tolist() == [0]
     assert second.tolist() == []
     np.testing.assert_allclose(found[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
     np.testing.assert_allclose(found[1], [1.0, 2**-0.5, 2**-0.5])
+
+
+def check_a_record_that_is_counted_still_has_norm_one():
+    chunks, found = [(np.arange(7), np.array([0, 3, 3, 7]))], []
+
+    def noisy(self, total, *_):
+        found.append(total)
+        return dict(total)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", noisy)
+        union = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
+    assert union.n_records == pytest.approx(3.0)
+    first, second = found
+    of_one = first["records"][0] / 3.0
+    for words in (first["words"][:3], first["words"][3:]):
+        length = math.hypot(np.linalg.norm(words), of_one)
+        assert length == pytest.approx(1.0), f"a record that is counted has norm {length}"
+    assert second["records"][0] == 0.0, "a record is counted twice"
+
+
+def test_a_record_that_is_counted_still_has_norm_one():
+    check_a_record_that_is_counted_still_has_norm_one()
+    counted = [vectorizer(count_records=True).fit(COMMON).n_records_ for _ in range(200)]
+    std = 2.0 / math.sqrt(0.2) / 0.2
+    assert np.mean(counted) == pytest.approx(300.0, abs=4.0 * std / math.sqrt(200))
+    assert np.std(counted) == pytest.approx(std, rel=0.25)
+    assert vectorizer().fit(COMMON).n_records_ is None
 
 
 def check_both_rounds_cost_the_plan():

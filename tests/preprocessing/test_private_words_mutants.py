@@ -52,6 +52,11 @@ def the_threshold_forgets_its_delta(patch):
         patch.setattr(module, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
 
 
+def the_count_costs_nothing(patch):
+    original = _set_union.math.sqrt
+    patch.setattr(_set_union.math, "sqrt", lambda x: 1.0 if 0.9 < x < 1.0 else original(x))
+
+
 def each_round_spends_all_of_delta(patch):
     original = _set_union.thresholds
     for module in (_set_union, tests):
@@ -92,6 +97,7 @@ def fits_are_charged_at_the_end(patch):
         (the_threshold_forgets_that_a_record_has_several, tests.check_rare_words_are_released_as_seldom_as_stated,
          "64 words are released"),
         (the_threshold_forgets_its_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
+        (the_count_costs_nothing, tests.check_a_record_that_is_counted_still_has_norm_one, "that is counted has norm"),
         (each_round_spends_all_of_delta, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
         (each_round_spends_all_of_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
         (each_round_spends_the_whole_budget, tests.check_both_rounds_cost_the_plan, "the rounds cost more"),

@@ -20,7 +20,11 @@ def to_json(words: PrivateCountVectorizer) -> dict:
     saved = {"parameters": {name: encode(value) for name, value in words.get_params(deep=False).items()}}
     if not hasattr(words, "vocabulary_"):
         return saved
-    return saved | {"words": list(words.vocabulary_), "report": report_to_json(words.privacy_)}
+    return saved | {
+        "words": list(words.vocabulary_),
+        "n_records": encode(words.n_records_),
+        "report": report_to_json(words.privacy_),
+    }
 
 
 def from_json(values: dict) -> PrivateCountVectorizer:
@@ -35,6 +39,9 @@ def from_json(values: dict) -> PrivateCountVectorizer:
     ):
         raise ValueError("its words are not those that a vocabulary has")
     words.vocabulary_ = {word: column for column, word in enumerate(learnt)}
+    words.n_records_ = decode(values["n_records"])
+    if not isinstance(words.n_records_, float if words.count_records else type(None)):
+        raise ValueError("its number of records is none")
     report = report_from_json(values["report"], plan, float(words.threshold_delta))
     words.privacy_ = VocabularyReport(**report, most_words=words.most_words)
     return words

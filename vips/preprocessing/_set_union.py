@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -29,13 +29,31 @@ from scipy.special import ndtri
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 
-__all__ = ["FIRST_SHARE", "MOST_WORDS", "noisy_union", "plans_of_rounds", "thresholds"]
+__all__ = ["FIRST_SHARE", "MOST_WORDS", "Union", "noisy_union", "plans_of_rounds", "thresholds"]
 
 # Of 1/σ², for the first round.
 FIRST_SHARE = 0.2
 # M, by default.
 MOST_WORDS = 300
+# Weight of a record in the number of records, if that is counted, in the first round.
+_OF_COUNT = 0.2
 _ROUNDED_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Union:
+    """What both rounds release.
+
+    Attributes
+    ----------
+    rounds : tuple of (ndarray of int64, ndarray)
+        For each round, the words that are new in it, and their noisy totals.
+    n_records : float or None
+        Noisy number of records, if it was counted.
+    """
+
+    rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
+    n_records: float | None
 
 
 def plans_of_rounds(plan: PrivacyPlan) -> list[PrivacyPlan]:
@@ -52,8 +70,12 @@ def thresholds(delta: float, stds: Iterable[float], most: int) -> list[float]:
 
 
 def noisy_union(
-    chunks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]], plan: PrivacyPlan, delta: float, most: int
-) -> list[tuple[np.ndarray, np.ndarray]]:
+    chunks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]],
+    plan: PrivacyPlan,
+    delta: float,
+    most: int,
+    count_records: bool = False,
+) -> Union:
     """Words above the threshold of each round.
 
     Parameters
@@ -67,11 +89,9 @@ def noisy_union(
         Of the thresholds of both rounds together.
     most : int
         M.
-
-    Returns
-    -------
-    list of (ndarray of int64, ndarray)
-        For each round, the words that are new in it, and their noisy totals.
+    count_records : bool
+        In the first round, a record also adds 0.2 to a total of its own, the number of records, and less to its words: its
+        vector has norm 1 all the same.
 
     Guarantees
     ----------
@@ -80,21 +100,26 @@ def noisy_union(
     """
     plans, coins, randomness = plans_of_rounds(plan), np.random.default_rng(), plan.randomness(None)
     cuts = thresholds(delta, [each.noise_std() for each in plans], most)
-    known, found = np.zeros(0, bool), []
+    known, found, n_records = np.zeros(0, bool), [], None
     for own, cut in zip(plans, cuts, strict=True):
-        total = np.zeros(0)
+        of_count = _OF_COUNT if count_records and not found else 0.0
+        total, count = np.zeros(0), 0.0
         for words, starts in chunks():
             kept, weights = _shares(words, starts, known, most, coins)
             size = max(len(total), int(kept.max(initial=-1)) + 1)
             total = np.pad(total, (0, size - len(total)))
-            total += np.bincount(kept, weights, size)
+            total += np.bincount(kept, weights * math.sqrt(1.0 - of_count**2), size)
+            count += of_count * (len(starts) - 1)
         seen = np.flatnonzero(total)
-        noisy = own.add_noise({"words": total[seen]}, {"words": Block((len(seen),))}, randomness, 1)["words"]
-        above = noisy > cut
-        found.append((seen[above], noisy[above]))
+        totals = {"words": total[seen], "records": np.array([count])}
+        noisy = own.add_noise(totals, {name: Block(each.shape) for name, each in totals.items()}, randomness, 1)
+        if of_count:
+            n_records = float(noisy["records"][0]) / of_count
+        above = noisy["words"] > cut
+        found.append((seen[above], noisy["words"][above]))
         known = np.pad(known, (0, max(0, len(total) - len(known))))
         known[seen[above]] = True
-    return found
+    return Union(tuple(found), n_records)
 
 
 def _shares(
