@@ -70,6 +70,10 @@ EXPERIMENTS = {
         "topics.vocabulary",
         "words that a private vocabulary covers of three texts, by weighting (two minutes)",
     ),
+    "topics_grid": (
+        "topics.planning",
+        "planned topics beside a release of word frequencies, by number of articles and ε (an hour)",
+    ),
     "large_lda": (
         "topics.million_documents",
         "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",

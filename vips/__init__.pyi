@@ -25,6 +25,8 @@ from .models import (
     SigmoidBeliefNetwork,
 )
 from .parts import Part, Score
+from .planning import Recommendation, plan_for
+from .preprocessing import PrivateTopics
 from .privacy import PrivacyPlan, PrivacyReport
 from .privacy.ledger import PrivacyLedger
 from .saving import load
@@ -55,6 +57,8 @@ __all__ = [
     "PrivacyPlan",
     "PrivacyReport",
     "PrivacyWarning",
+    "PrivateTopics",
+    "Recommendation",
     "RecordStatistics",
     "Records",
     "RobbinsMonro",
@@ -69,6 +73,7 @@ __all__ = [
     "expfam",
     "load",
     "models",
+    "plan_for",
     "preprocessing",
     "privacy",
     "privacy_utility_curve",

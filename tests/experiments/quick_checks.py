@@ -201,6 +201,16 @@ def _(printed, folder):
     assert "(default)" in printed
 
 
+@check("topics_grid")
+def _(printed, folder):
+    low, high = read_json(folder / "results.json")
+    assert low["topics"] <= high["topics"]
+    assert high["ratio"] < 0.97  # topics predict better than frequencies where the noise is small
+    assert low["ratio"] < 1.1
+    assert (folder / "topics_grid.png").stat().st_size > 5_000
+    assert "of frequencies, same ε" in printed
+
+
 @check("blr_settings")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -4,6 +4,7 @@ from vips.preprocessing._one_hot import PublicOneHotEncoder
 from vips.preprocessing._pipeline import PublicPipeline, make_public_pipeline
 from vips.preprocessing._private_pipeline import PrivatePipeline, make_private_pipeline
 from vips.preprocessing._private_table import PrivateTableEncoder
+from vips.preprocessing._private_topics import PrivateTopics
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._scaler import PublicScaler
 from vips.preprocessing._table import TableEncoder
@@ -12,6 +13,7 @@ __all__ = [
     "PrivateCountVectorizer",
     "PrivatePipeline",
     "PrivateTableEncoder",
+    "PrivateTopics",
     "PublicOneHotEncoder",
     "PublicPipeline",
     "PublicScaler",

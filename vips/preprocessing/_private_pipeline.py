@@ -169,7 +169,7 @@ class PrivatePipeline(PipelineOfCopies):
             )
         if between:
             features = fit_and_transform(between, features)
-        model.set_params(**{name: getattr(encoder, name) for name in lacking})
+        model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
         model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
         self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
@@ -230,6 +230,10 @@ class PrivatePipeline(PipelineOfCopies):
             problem = problem_with(name, step, sparse=getattr(steps[0], "sparse_output", True))
             if problem:
                 raise ValueError(problem)
+
+    def _chosen(self, encoder, model) -> dict[str, object]:
+        """Further settings of the model, from released numbers."""
+        return {}
 
     def _budget(self, encoder, X) -> Budget:
         return split_budget(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,6 +61,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         Words in alphabetical order, with their columns.
     n_records_ : float or None
         Noisy number of records, if it was counted.
+    round_totals_ : (float, float)
+        Sums of the noisy totals of the words that each round released.
     privacy_ : VocabularyReport
 
     Privacy
@@ -163,6 +166,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             delta = float(self.threshold_delta)
             found = noisy_union(lambda: chunks, plan, delta, self.most_words, self.count_records)
         self.vocabulary_, self.n_records_ = self._chosen(found, list(index)), found.n_records
+        self.round_totals_ = tuple(float(noisy.sum()) for _, noisy in found.rounds)
         released = ("words", "the number of records") if self.count_records else ("words",)
         self.privacy_ = VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.most_words)
         return self
@@ -217,6 +221,17 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         """Number of words."""
         return len(self.get_feature_names_out())
 
+    def known_words(self, n_records: float, n_different: float) -> float:
+        """About how many of the learnt words a record holds, if it holds ``n_different`` words in all; from released totals.
+
+        A record with n unknown words adds 1/√n to the total of each.
+        """
+        known = 0.0
+        for total in self.round_totals_:
+            unknown = min(max(n_different - known, 1.0), self.most_words)
+            known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
+        return min(known, n_different)
+
     @property
     def vocabulary(self) -> list[str]:
         """The words, as a model's argument ``vocabulary``."""
@@ -242,7 +257,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         return (f"what a word is ({', '.join(changed)})",) if changed else ()
 
     def _forget(self) -> None:
-        for name in ("vocabulary_", "n_records_", "privacy_"):
+        for name in ("vocabulary_", "n_records_", "round_totals_", "privacy_"):
             self.__dict__.pop(name, None)
 
     def _chunks(

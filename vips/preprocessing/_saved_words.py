@@ -42,6 +42,9 @@ def from_json(values: dict) -> PrivateCountVectorizer:
     words.n_records_ = decode(values["n_records"])
     if not isinstance(words.n_records_, float if words.count_records else type(None)):
         raise ValueError("its number of records is none")
+    words.round_totals_ = decode(values["totals"])
+    if not isinstance(words.round_totals_, tuple) or [type(each) for each in words.round_totals_] != [float, float]:
+        raise ValueError("its totals are none")
     report = report_from_json(values["report"], plan, float(words.threshold_delta))
     words.privacy_ = VocabularyReport(**report, most_words=words.most_words)
     return words

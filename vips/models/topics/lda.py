@@ -38,6 +38,7 @@ from vips.models.topics.completion import split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
+from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
 from vips.parts import NO_DIVERGENCE, Part, Score
@@ -277,13 +278,19 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         counts = np.maximum(self.posterior_.concentration - prior, 0.0)
         return noise_aware_topics(noisy / scale, noise_std / scale, counts, prior, self._doc_topic_prior())
 
+    def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:
+        """How many topics so many documents, of so many different words, support under a plan with a clip norm."""
+        std = std_of_average(plan, self.schedule or PolynomialAveraging(power=2.0))
+        return advise_topics(n_documents, self._n_words(), n_different, plan.clip_norm, std)
+
     def step_size(self, t: int) -> float:
         """ρ_t: the ``schedule`` if there is one; else 3/(t + 2) in a private fit, (1 + t)^(-0.6) in a non-private
-        stochastic one, and 1 in a non-private full-batch one, which is then textbook variational Bayes."""
+        stochastic one, and 1 in a non-private full-batch one, which is then textbook variational Bayes. A private fit of one
+        topic, whose totals are the same in every step, takes their plain average."""
         if self.schedule is not None:
             return self.schedule(t)
         if self.is_private:
-            return PolynomialAveraging(power=2.0)(t)
+            return PolynomialAveraging(power=2.0 if self.n_components > 1 else 0.0)(t)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:

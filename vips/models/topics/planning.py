@@ -1,0 +1,86 @@
+"""How many topics documents support under noise: a rule in public numbers.
+
+A document adds about m = min(C r, r²) counts to the topics, where C is the clip norm and r² the number of its different words.
+Spread evenly over V words, n documents give each word n m / V counts; noise of standard deviation s is on every topic's
+count of it. Their ratio y = n m / (V s) decides: below about 2.4, one topic (the frequencies of words) predicts best, and K
+topics make predictions worse by up to a tenth; above, about y topics predict best (docs/texts.md has the measurements).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["TopicsAdvice", "advise_topics", "std_of_average"]
+
+_LEAST_RATIO = 2.4
+_MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
+# Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
+_RATIOS = np.array([2.4, 2.8, 4.4, 5.2, 9.0, 16.0, 30.0])
+_PERPLEXITIES = np.array([1.0, 0.965, 0.88, 0.85, 0.785, 0.72, 0.65])
+
+
+@dataclass(frozen=True)
+class TopicsAdvice:
+    """A number of topics, and why.
+
+    Attributes
+    ----------
+    n_components : int
+    signal_to_noise : float
+        y.
+    expected_perplexity : float
+        Held-out perplexity to be expected, over that of the words' frequencies under the same budget.
+    """
+
+    n_components: int
+    signal_to_noise: float
+    expected_perplexity: float
+
+    def __str__(self) -> str:
+        if self.n_components == 1:
+            return (
+                f"A word's count is {self.signal_to_noise:.2g} standard deviations of the noise, which hides topics: one "
+                "topic, the frequencies of words, predicts best. More documents, a larger ε or fewer words would show topics."
+            )
+        return (
+            f"A word's count is {self.signal_to_noise:.2g} standard deviations of the noise, enough for about "
+            f"{self.n_components} topics. On Wikipedia such topics have {self.expected_perplexity:.2f} times the perplexity of "
+            "the words' frequencies alone."
+        )
+
+
+def advise_topics(n_documents: float, n_words: int, n_different: float, clip_norm: float, std: float) -> TopicsAdvice:
+    """Advice from public or released numbers.
+
+    Parameters
+    ----------
+    n_documents : float
+    n_words : int
+        V.
+    n_different : float
+        r², the typical number of different words of a document.
+    clip_norm : float
+        C.
+    std : float
+        s, standard deviation of the noise in the average of the totals.
+    """
+    counts = min(clip_norm * math.sqrt(n_different), n_different)
+    ratio = max(n_documents, 0.0) * counts / (n_words * std)
+    most = min(_MOST_TOPICS, n_words // _WORDS_OF_A_TOPIC)
+    n_components = 1 if ratio < _LEAST_RATIO or most < 2 else min(max(2, round(ratio)), most)
+    return TopicsAdvice(
+        n_components, ratio, float(np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES))
+    )
+
+
+def std_of_average(plan, step_size: Callable[[int], float]) -> float:
+    """Standard deviation of the noise in the last average of totals, for a plan with a clip norm."""
+    variance = 0.0
+    for t in range(1, plan.n_steps + 1):
+        rho = step_size(t)
+        variance = (1.0 - rho) ** 2 * variance + rho**2
+    return plan.noise_std() / plan.sampling_rate * math.sqrt(variance)

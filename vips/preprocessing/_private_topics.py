@@ -1,0 +1,206 @@
+"""Topics of raw texts, with nothing declared but a budget."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vips._validation import check_integer
+from vips.models import LatentDirichletAllocation
+from vips.preprocessing._pipeline_report import PipelineReport
+from vips.preprocessing._private_pipeline import PrivatePipeline
+from vips.preprocessing._private_words import PrivateCountVectorizer
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+__all__ = ["PrivateTopics"]
+
+_STEPS = ("words", "topics")
+
+
+class PrivateTopics(TransformerMixin, BaseEstimator):
+    """Topics of raw texts: words, number of documents and topics are learnt within one budget.
+
+    A :class:`PrivateCountVectorizer` learns the words, and a :class:`LatentDirichletAllocation` is fitted to their counts. The
+    number of topics follows from the noise, by a public rule: where noise hides topics, the fit is the frequencies of
+    words, the best that the budget allows.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Number of topics. None: as many as the noise allows.
+    epsilon, delta : float
+        The budget of everything together.
+    n_documents : int or None
+        About how many documents there are, a public number. None: their number is bought with a small part of the budget.
+    document_length : int
+        About how many different words a document has. Public; it matters for the number of topics only.
+    n_steps : int
+        Steps of the fit, of all documents each.
+    encoder_share : float
+        Of the budget (the inverse noise variance), for the words.
+    stop_words, ngram_range, max_features
+        See :class:`PrivateCountVectorizer`.
+    random_state : int, Generator, RandomState or None
+        Seeds the initialisation. Noise is never seeded.
+
+    Attributes
+    ----------
+    advice_ : TopicsAdvice
+        Why so many topics, and what to expect of them; ``str()`` says it in words.
+    vocabulary_ : list of str
+    components_ : ndarray of shape (n_components, n_words)
+        See :class:`LatentDirichletAllocation`.
+    pipeline_ : PrivatePipeline
+        The fitted words and topics.
+    privacy_ : PipelineReport
+
+    Privacy
+    -------
+    Unit: one document; with ``groups``, all documents of one id. Released: words, a noisy number of documents if none was
+    declared, and the noisy topic-word totals of every step. All arguments are public.
+
+    Examples
+    --------
+    >>> from vips import PrivateTopics
+    >>> letters = ["the ship sails home", "a storm at sea", "rye and barley", "a field of barley"] * 2000
+    >>> topics = PrivateTopics(2, epsilon=2.0, delta=1e-6, random_state=0).fit(letters)
+    >>> sorted(topics.vocabulary_)
+    ['barley', 'field', 'home', 'rye', 'sails', 'sea', 'ship', 'storm']
+    >>> topics.transform(["a ship in a storm"]).shape
+    (1, 2)
+    >>> round(topics.privacy_.epsilon(), 3)
+    2.0
+    """
+
+    unit = "one document"
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        epsilon: float,
+        delta: float,
+        n_documents: int | None = None,
+        document_length: int = 100,
+        n_steps: int = 20,
+        encoder_share: float = 0.15,
+        stop_words: str | Sequence[str] | None = "english",
+        ngram_range: tuple[int, int] = (1, 1),
+        max_features: int | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.epsilon = epsilon
+        self.delta = delta
+        self.n_documents = n_documents
+        self.document_length = document_length
+        self.n_steps = n_steps
+        self.encoder_share = encoder_share
+        self.stop_words = stop_words
+        self.ngram_range = ngram_range
+        self.max_features = max_features
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Learn words, then topics; arguments as in :meth:`PrivatePipeline.fit`.
+
+        Parameters
+        ----------
+        X : list, array or series of n_documents strings
+        y : ignored
+
+        Returns
+        -------
+        self
+        """
+        for name in ("pipeline_", "advice_"):
+            self.__dict__.pop(name, None)
+        for name in ("n_components", "n_documents"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        check_integer("document_length", self.document_length)
+        pipeline = _TopicsPipeline(self._steps(), **self._budget())
+        pipeline.n_documents, pipeline.document_length = self.n_documents, self.document_length
+        pipeline.chooses = self.n_components is None
+        pipeline.fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        self.pipeline_ = PrivatePipeline(self._steps(), **self._budget())
+        self.pipeline_.steps_, self.advice_ = pipeline.steps_, pipeline.advice
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Expected topic shares of documents, shape (n_documents, n_components); rows sum to 1."""
+        return self._fitted().transform(X)
+
+    def perplexity(self, X) -> float:
+        """Perplexity per released word of documents that were not fitted; see :meth:`LatentDirichletAllocation.perplexity`."""
+        return self._fitted()[-1].perplexity(self.pipeline_[:-1].transform(X))
+
+    def score(self, X, y=None) -> float:
+        """See :meth:`LatentDirichletAllocation.score`."""
+        return self._fitted()[-1].score(self.pipeline_[:-1].transform(X))
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Topics' concentrations, shape (n_components, n_words)."""
+        return self._fitted()[-1].components_
+
+    @property
+    def vocabulary_(self) -> list[str]:
+        """The words."""
+        return self._fitted()[0].vocabulary
+
+    @property
+    def privacy_(self) -> PipelineReport:
+        """The statement of words and topics together."""
+        return self._fitted().privacy_
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the pipeline of words and topics, without pickle; ``vips.load`` reads it as a :class:`PrivatePipeline`."""
+        self._fitted().save(path)
+
+    def _fitted(self) -> PrivatePipeline:
+        check_is_fitted(self, "pipeline_")
+        return self.pipeline_
+
+    def _steps(self) -> list[tuple[str, object]]:
+        words = PrivateCountVectorizer(
+            stop_words=self.stop_words, ngram_range=self.ngram_range, max_features=self.max_features,
+            count_records=self.n_documents is None,
+        )  # fmt: skip
+        topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
+        return list(zip(_STEPS, (words, topics), strict=True))
+
+    def _budget(self) -> dict[str, object]:
+        return {name: getattr(self, name) for name in ("epsilon", "delta", "n_steps", "encoder_share")}
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string, tags.input_tags.two_d_array = True, False
+        tags.non_deterministic = True
+        return tags
+
+
+class _TopicsPipeline(PrivatePipeline):
+    """Chooses the number of topics between the two releases, from released and declared numbers."""
+
+    def _chosen(self, encoder: PrivateCountVectorizer, model: LatentDirichletAllocation) -> dict[str, object]:
+        plan = replace(model.privacy, clip_norm=model.default_clip())
+        n_documents = self.n_documents or encoder.n_records_
+        known = encoder.known_words(n_documents, self.document_length)
+        self.advice = model.set_params(vocabulary=encoder.vocabulary).advice(plan, n_documents, known)
+        return {"n_components": self.advice.n_components} if self.chooses else {}
