@@ -35,7 +35,7 @@ LAYERS = [
     {"engine"},
     {"model"},
     {"models"},
-    {"auditing", "comparison", "preprocessing"},
+    {"auditing", "comparison", "planning", "preprocessing"},
     {"saving"},
     {"__main__"},
 ]

@@ -196,6 +196,9 @@ def test_noise_or_number_of_steps_from_epsilon():
             PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.05, **arguments)
     with pytest.raises(ValueError, match="step"):
         PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-5, sampling="full", noise_multiplier=0.5)
+    full = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5)
+    assert (full.sampling, full.n_steps) == ("full", 20)
+    assert full == PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling="full", n_steps=20)
 
 
 def test_calibration_uses_an_accountant_that_the_noise_allows():

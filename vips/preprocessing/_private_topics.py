@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
@@ -12,15 +14,18 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer
+from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
 from vips.preprocessing._pipeline_report import PipelineReport
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
+from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateTopics"]
 
 _STEPS = ("words", "topics")
+_MANY = 0.2  # of the documents hold a frequent word
 
 
 class PrivateTopics(TransformerMixin, BaseEstimator):
@@ -134,6 +139,7 @@ class PrivateTopics(TransformerMixin, BaseEstimator):
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         check_integer("document_length", self.document_length)
+        self._check_that_words_can_be_found()
         pipeline = _TopicsPipeline(self._steps(), **self._budget())
         pipeline.n_documents, pipeline.document_length = self.n_documents, self.document_length
         pipeline.chooses = self.n_components is None
@@ -176,6 +182,30 @@ class PrivateTopics(TransformerMixin, BaseEstimator):
     def _fitted(self) -> PrivatePipeline:
         check_is_fitted(self, "pipeline_")
         return self.pipeline_
+
+    def _check_that_words_can_be_found(self) -> None:
+        """Raise ValueError, or warn, if a declared number of documents is too small; before any budget is spent."""
+        if self.n_documents is None:
+            return
+        pipeline = PrivatePipeline(self._steps(), **self._budget())
+        pipeline._check_steps()
+        budget = pipeline._budget(pipeline.steps[0][1], [])
+        plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
+        cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
+        needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
+        if needed > self.n_documents:
+            raise ValueError(
+                f"{self.n_documents:,} documents are too few for ε = {self.epsilon:g}: a word is released if about "
+                f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a larger "
+                "ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
+            )
+        if needed > _MANY * self.n_documents:
+            warnings.warn(
+                f"A word is released only if about {needed:,.0f} of the {self.n_documents:,} documents hold it: few words will "
+                "be learnt. A larger ε, a larger `encoder_share` or declared words would help.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
 
     def _steps(self) -> list[tuple[str, object]]:
         words = PrivateCountVectorizer(

@@ -27,6 +27,9 @@ __all__ = [
 ]
 
 
+_FULL_STEPS = 20  # of a plan without further settings
+
+
 @dataclass(frozen=True, kw_only=True)
 class PrivacyPlan:
     """What a private fit may do to the data, and what that costs.
@@ -194,9 +197,9 @@ class PrivacyPlan:
     ) -> PrivacyPlan:
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
 
-        With ``n_steps``, it has the least noise; with ``noise_multiplier`` instead, the most steps. ``epsilon`` and ``delta``
-        have no defaults. A common choice of δ is well below one over the number of records; choose it from public
-        knowledge, not by counting.
+        With ``n_steps``, it has the least noise; with ``noise_multiplier`` instead, the most steps. Without either, and without
+        a sampling rate, it has 20 steps of full batches, which cost no ε. ``epsilon`` and ``delta`` have no defaults. A common
+        choice of δ is well below one over the number of records; choose it from public knowledge, not by counting.
 
         Parameters
         ----------
@@ -206,8 +209,8 @@ class PrivacyPlan:
         Raises
         ------
         ValueError
-            If ε ≤ 0, δ outside (0, 1), both or neither of ``n_steps`` and ``noise_multiplier`` are given, another argument
-            is out of range, or not even one step is within (ε, δ).
+            If ε ≤ 0, δ outside (0, 1), both or neither of ``n_steps`` and ``noise_multiplier`` are given (neither with a
+            sampling rate), another argument is out of range, or not even one step is within (ε, δ).
 
         Examples
         --------
@@ -216,6 +219,8 @@ class PrivacyPlan:
         """
         check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
         check_delta(delta)
+        if n_steps is None and noise_multiplier is None and sampling_rate is None and sampling in ("poisson", "full"):
+            n_steps, sampling = _FULL_STEPS, "full"
         if (n_steps is None) == (noise_multiplier is None):
             raise ValueError("Give `n_steps` to find the noise, or `noise_multiplier` to find the number of steps.")
         settings = cls(

@@ -70,6 +70,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     """
 
     unit = "one row of X"
+    planned_steps = 1  # every step would release the same counts
     ignores_labels = True
     exact_rows = True
 

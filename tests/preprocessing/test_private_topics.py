@@ -1,0 +1,125 @@
+"""Topics of raw texts: one budget, words and topics from released numbers, and clear words where noise wins."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import vips
+from vips import PrivacyLedger, PrivacyWarning, PrivateTopics
+from vips.preprocessing import PrivateCountVectorizer
+
+BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+SUBJECTS = ["ship sea storm sails harbour", "rye barley field harvest plough", "court judge sentence witness verdict"]
+
+
+def letters(n=3000, seed=0):
+    """Each of two subjects at most, ten words."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for _ in range(n):
+        words = SUBJECTS[rng.integers(3)].split() + SUBJECTS[rng.integers(3)].split()
+        found.append(" ".join(rng.choice(words, 10)))
+    return found
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return PrivateTopics(3, **BUDGET, random_state=0).fit(letters())
+
+
+def test_topics_are_the_subjects(fitted):
+    words = np.array(fitted.vocabulary_)
+    assert len(words) == 15
+    found = [set(words[np.argsort(-row)[:5]]) for row in fitted.components_]
+    assert sorted(map(sorted, found)) == sorted(sorted(subject.split()) for subject in SUBJECTS)
+    np.testing.assert_allclose(fitted.transform(letters(5, 1)).sum(axis=1), 1.0)
+    assert fitted.perplexity(letters(300, 1)) < 10.0 < 15.0
+    assert np.isfinite(fitted.score(letters(300, 1)))
+
+
+def test_everything_is_within_the_budget(fitted, tmp_path):
+    assert 1.999 < fitted.privacy_.epsilon() <= 2.0
+    assert "the number of records" in str(fitted.privacy_)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters", outright_delta=1e-6)
+    PrivateTopics(2, **BUDGET, n_steps=2).fit(letters(), ledger=ledger)
+    assert len(ledger.runs()) == 2
+    assert ledger.remaining()["outright_delta"] == pytest.approx(1e-6 - 1e-7)
+
+
+def test_a_declared_number_of_documents_is_not_bought():
+    found = PrivateTopics(2, **BUDGET, n_documents=3000, n_steps=2).fit(letters())
+    assert found.pipeline_[0].n_records_ is None
+    assert "the number of records" not in str(found.privacy_)
+
+
+def test_the_number_of_topics_depends_on_released_numbers_only():
+    """The same release of words and counts, of other documents: the same advice."""
+    found = []
+    for seed in (0, 1):
+        with pytest.MonkeyPatch.context() as patch:
+            original = vips.PrivacyPlan.add_noise
+
+            def frozen(self, total, blocks, randomness, t, original=original):
+                if "records" not in total:
+                    return original(self, total, blocks, randomness, t)
+                return {"words": np.linspace(900.0, 100.0, len(total["words"])), "records": np.array([600.0])}
+
+            patch.setattr(vips.PrivacyPlan, "add_noise", frozen)
+            found.append(PrivateTopics(**BUDGET, n_steps=2).fit(letters(1000 * (1 + seed), seed)).advice_)
+    assert found[0] == found[1]
+
+
+def test_where_noise_wins_there_is_one_topic_and_it_says_so():
+    few = PrivateTopics(epsilon=1.0, delta=1e-6, n_documents=10, document_length=5, n_steps=3)
+    with pytest.raises(ValueError, match="are too few for ε = 1"):
+        few.fit(letters(10))
+    with pytest.warns(PrivacyWarning, match="few words will be"):
+        few.set_params(n_documents=400).fit(letters(4000))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivateCountVectorizer, "known_words", lambda *_: 1e-3)
+        hidden = PrivateTopics(**BUDGET, n_steps=3).fit(letters())
+    assert hidden.components_.shape == (1, 15)
+    assert "which hides topics" in str(hidden.advice_)
+
+
+def test_it_is_an_estimator(fitted, tmp_path):
+    assert clone(fitted).get_params()["epsilon"] == 2.0
+    with pytest.raises(NotFittedError):
+        clone(fitted).transform(letters(2))
+    with pytest.raises(NotFittedError):
+        _ = clone(fitted).privacy_
+    fitted.save(tmp_path / "topics.vips")
+    np.testing.assert_array_equal(
+        vips.load(tmp_path / "topics.vips").transform(letters(4)), fitted.transform(letters(4))
+    )
+
+
+def test_writers_are_protected():
+    writers = pd.Series(np.arange(3000) // 3, name="writer")
+    assert (
+        PrivateTopics(2, **BUDGET, n_steps=2).fit(letters(), groups=writers).privacy_.unit == "all rows of one writer"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "documents", "says"),
+    [
+        ({"n_components": 0}, None, "n_components"),
+        ({"n_documents": 1.5}, None, "n_documents"),
+        ({"document_length": 0}, None, "document_length"),
+        ({"epsilon": -1.0}, None, "epsilon"),
+        ({"delta": 2.0}, None, "delta"),
+        ({"n_steps": 0}, None, "n_steps"),
+        ({"encoder_share": 1.0}, None, "encoder_share"),
+        ({"max_features": 0}, None, "max_features"),
+        ({}, "a letter", r"write \[text\]"),
+        ({}, np.eye(3), "2 dimensions"),
+    ],
+)
+def test_errors_come_before_anything_is_charged(settings, documents, says, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters", outright_delta=1e-6)
+    with pytest.raises((TypeError, ValueError), match=says):
+        PrivateTopics(**(BUDGET | settings)).fit(letters(20) if documents is None else documents, ledger=ledger)
+    assert ledger.spent() == 0.0

@@ -1,0 +1,88 @@
+"""Plans from public numbers."""
+
+import numpy as np
+import pytest
+
+from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyPlan, plan_for
+from vips.datasets import make_lda_corpus
+from vips.models.topics.planning import advise_topics, std_of_average
+
+BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+
+
+def topics(n_records, epsilon=1.0, n_words=5000, **more):
+    return plan_for(
+        LatentDirichletAllocation(vocabulary=n_words), n_records=n_records, **(BUDGET | {"epsilon": epsilon}), **more
+    )
+
+
+def test_more_topics_for_more_documents_and_a_larger_epsilon():
+    found = [
+        topics(n, epsilon).settings["n_components"]
+        for n, epsilon in ((1_000, 0.5), (30_000, 1.0), (30_000, 2.0), (60_000, 2.0))
+    ]
+    assert found[0] == 1
+    assert found == sorted(found)
+    assert found[-1] > found[1] > 1
+    assert topics(30_000, n_words=50).settings["n_components"] <= 10  # at least five words for each topic
+
+
+def test_the_signal_to_noise_ratio_is_that_of_its_formula():
+    advice = topics(20_000, document_length=400)
+    plan, clip = advice.plan, 7.0
+    by_step = np.array([1.0])
+    for t in range(2, 21):
+        rho = 3.0 / (t + 2.0)
+        by_step = np.append((1.0 - rho) * by_step, rho)
+    std = plan.noise_multiplier * clip * np.sqrt(np.sum(by_step**2))
+    assert advice.signal_to_noise == pytest.approx(20_000 * clip * 20.0 / (5000 * std))
+    assert (
+        std_of_average(PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1, clip_norm=3.0), lambda t: 1.0)
+        == 12.0
+    )
+
+
+def test_it_says_beforehand_that_topics_are_hopeless():
+    advice = topics(1_000, 0.5)
+    assert "which hides topics" in str(advice)
+    assert "enough for about" in str(topics(100_000))
+    assert (
+        advise_topics(1e6, 5000, 100.0, 7.0, 1.0).expected_perplexity
+        < advise_topics(1e4, 5000, 100.0, 7.0, 30.0).expected_perplexity
+    )
+
+
+def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():
+    for n_records, sampling in ((10_000, "full"), (3_000_000, "poisson")):
+        advice = plan_for(BayesianLogisticRegression(feature_norm=1.0), n_records=n_records, **BUDGET)
+        assert advice.plan.sampling == sampling
+        assert advice.plan.epsilon(1e-6) <= 1.0 + 1e-9
+        assert advice.settings == {}
+        assert advice.apply(BayesianLogisticRegression(feature_norm=2.0)).privacy == advice.plan
+    assert plan_for(DirichletMultinomial(), n_records=1000, **BUDGET).plan.n_steps == 1
+
+
+def test_one_topic_has_the_noise_of_a_single_release():
+    counts = make_lda_corpus(300, n_topics=2, n_words=30, document_length=20, random_state=0).counts
+    once = PrivacyPlan.from_epsilon(**BUDGET, sampling="full", n_steps=1)
+    std = [
+        LatentDirichletAllocation(1, vocabulary=30, privacy=plan).fit(counts).noisy_totals_.noise_std["topic_word"]
+        for plan in (once, PrivacyPlan.from_epsilon(**BUDGET))
+    ]
+    assert std[1] == pytest.approx(std[0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "says"),
+    [
+        (LatentDirichletAllocation(), {}, "vocabulary"),
+        (LatentDirichletAllocation(vocabulary=10), {"n_records": 0}, "n_records"),
+        (LatentDirichletAllocation(vocabulary=10), {"n_records": 2.5}, "n_records"),
+        (LatentDirichletAllocation(vocabulary=10), {"document_length": -1}, "document_length"),
+        (LatentDirichletAllocation(vocabulary=10), {"epsilon": 0.0}, "epsilon"),
+        ("lda", {}, "model of vips"),
+    ],
+)
+def test_bad_arguments_are_named(model, settings, says):
+    with pytest.raises((TypeError, ValueError), match=says):
+        plan_for(model, **({"n_records": 100} | BUDGET | settings))
