@@ -196,8 +196,8 @@ class PrivateTopics(TransformerMixin, BaseEstimator):
         if needed > self.n_documents:
             raise ValueError(
                 f"{self.n_documents:,} documents are too few for ε = {self.epsilon:g}: a word is released if about "
-                f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a larger "
-                "ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
+                f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a "
+                "larger ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
             )
         if needed > _MANY * self.n_documents:
             warnings.warn(

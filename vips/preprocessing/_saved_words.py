@@ -23,6 +23,7 @@ def to_json(words: PrivateCountVectorizer) -> dict:
     return saved | {
         "words": list(words.vocabulary_),
         "n_records": encode(words.n_records_),
+        "totals": encode(words.round_totals_),
         "report": report_to_json(words.privacy_),
     }
 
