@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips.auditing.bound import lower_bound
 from vips.preprocessing import PrivateCountVectorizer, _private_words, _set_union
 from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
 
@@ -197,6 +198,38 @@ def check_noise_is_fresh_and_of_the_stated_size():
 
 def test_noise_is_fresh_and_of_the_stated_size():
     check_noise_is_fresh_and_of_the_stated_size()
+
+
+def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=1, n_runs=30, n_words=400):
+    """Each of many words is held by three documents and, with a fair coin, by one record more; noisy totals of both rounds are
+    seen."""
+    rng, ratios, worlds = np.random.default_rng(0), [], []
+    original, add_noise = _set_union.plans_of_rounds, PrivacyPlan.add_noise
+    words = [f"w{i}" for i in range(n_words)]
+    for _ in range(n_runs):
+        coins = rng.random(n_words) < 0.5
+        present = [word for word, coin in zip(words, coins, strict=True) if coin for _ in range(documents_of_a_person)]
+        ids = list(range(3 * n_words)) + [f"x {word}" for word in present]
+        noisy = []
+
+        def watched(self, total, *rest, noisy=noisy):
+            noisy.append(add_noise(self, total, *rest)["words"])
+            return {"words": np.zeros(len(noisy[-1])), "records": np.zeros(1)}
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(PrivacyPlan, "add_noise", watched)
+            vectorizer().fit(words * 3 + present, groups=None if documents_of_a_person == 1 else ids)
+        stds = [each.noise_multiplier for each in original(PLAN)]
+        ratios.append(sum((seen - 3.0 - 0.5) / std**2 for seen, std in zip(noisy, stds, strict=True)))
+        worlds.append(coins)
+    bound = lower_bound(np.concatenate(ratios), np.concatenate(worlds), PLAN, 1.0 - 1e-6)
+    assert not bound.exceeded, f"the claim is exceeded: {bound.bound} > {bound.claim}"
+    assert bound.ratio > 0.6
+
+
+def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
+    check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it()
+    check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=5)
 
 
 def check_a_fit_is_charged_before_a_document_is_read(folder):

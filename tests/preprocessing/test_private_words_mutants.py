@@ -101,6 +101,8 @@ def fits_are_charged_at_the_end(patch):
         (each_round_spends_all_of_delta, tests.check_the_thresholds_hide_what_one_record_adds, "is released"),
         (each_round_spends_all_of_delta, tests.check_rare_words_are_released_as_seldom_as_stated, "are released"),
         (each_round_spends_the_whole_budget, tests.check_both_rounds_cost_the_plan, "the rounds cost more"),
+        (each_round_spends_the_whole_budget, tests.check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it,
+         "claim is exceeded"),
         (each_round_spends_the_whole_budget, tests.check_noise_is_fresh_and_of_the_stated_size, "another size"),
     ],
 )  # fmt: skip
