@@ -48,7 +48,7 @@ every_pair = pytest.mark.parametrize(("plan", "name"), PAIRS, ids=[f"{name}-{pla
 every_accountant = pytest.mark.parametrize(  # the search is the same code for every plan
     ("plan", "name"),
     [
-        pytest.param(plan, name, marks=pytest.mark.slow if (plan, name) == ("poisson, replace one", "pld") else ())
+        pytest.param(plan, name, marks=pytest.mark.slow if plan in ("poisson, replace one", "fixed", "discrete") else ())
         for plan, name in PAIRS
     ],
     ids=[f"{name}-{plan}" for plan, name in PAIRS],
