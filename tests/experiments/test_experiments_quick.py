@@ -18,7 +18,16 @@ MODULES = {name: f"experiments.{module}" for name, (module, _) in EXPERIMENTS.it
 MODULES |= {
     f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
 }
-SLOWEST = {"audit", "benchmarks.sbn", "benchmarks.scaling", "coverage", "hospital", "large_lda", "lda_wikipedia", "sbn_mnist"}
+SLOWEST = {
+    "audit",
+    "benchmarks.sbn",
+    "benchmarks.scaling",
+    "coverage",
+    "hospital",
+    "large_lda",
+    "lda_wikipedia",
+    "sbn_mnist",
+}
 SEARCHES = {"blr_settings", "lda_settings", "sbn_settings"}  # many fits each, with the code of the other experiments
 
 
