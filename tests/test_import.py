@@ -39,8 +39,9 @@ print(sum(kernel.stats.cache_misses.total() for kernel in kernels))
 
 
 def test_a_second_process_compiles_nothing():
-    in_a_new_process(FITS)  # fills the cache on disk if needed
     hits, misses = map(int, in_a_new_process(FITS).split())
+    if misses:  # now the cache on disk is full
+        hits, misses = map(int, in_a_new_process(FITS).split())
     assert hits > 0
     assert misses == 0
 

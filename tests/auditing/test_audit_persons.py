@@ -28,7 +28,10 @@ def audited(case, plan=SAMPLED, n_runs=2000):
 @pytest.mark.parametrize("noise", ["gaussian", pytest.param("discrete", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=() if name == "logistic" else pytest.mark.slow) for name in sorted(REPRESENTATIVES)],
+    [
+        pytest.param(name, marks=() if name == "beta-bernoulli" else pytest.mark.slow)
+        for name in sorted(REPRESENTATIVES)
+    ],
 )
 def test_the_models_of_the_laws_pass(name, noise):
     report = audited(BY_NAME[name], replace(SAMPLED, noise=noise))

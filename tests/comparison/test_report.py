@@ -161,6 +161,7 @@ def test_what_epsilon_means_is_said_in_numbers(pages):
     assert "Gaussian differentially private" in page
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     X, y = cases.labelled()
     ledger = PrivacyLedger(
@@ -180,6 +181,7 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
     assert "has its actual values there, or others" in page
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
     seeded = cases.logistic(replace(cases.PLAN, reproducible_noise=True))
     page = Page(written(compare(seeded, cases.logistic(None)), tmp_path))
@@ -189,6 +191,7 @@ def test_a_fit_without_a_guarantee_is_said_to_have_none(tmp_path):
     assert "released" not in set(page.words)  # no number has this label
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_report_of_errors_that_depend_on_records_has_no_guarantee(tmp_path):
     private = cases.logistic(cases.PLAN)
     private.privacy_ = replace(private.privacy_, on_invalid="raise")
@@ -197,6 +200,7 @@ def test_a_report_of_errors_that_depend_on_records_has_no_guarantee(tmp_path):
     assert "raise: the fit stops at a record that cannot be used" in page.text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
     model = cases.logistic(replace(cases.PLAN, report_delta=None))
     page = Page(written(compare(model, cases.logistic(None)), tmp_path))
@@ -204,6 +208,7 @@ def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
     assert "ε against δ" in page.headings
 
 
+@pytest.mark.usefixtures("empty_figures")
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
@@ -232,6 +237,7 @@ def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
 # -- the first page ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_the_first_page_is_the_certificate_of_the_private_fit(tmp_path):
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon=9.0, delta=1e-4, dataset="salaries")
     filled = {
@@ -253,6 +259,7 @@ def test_the_first_page_is_the_certificate_of_the_private_fit(tmp_path):
         cases.regression().to_html(tmp_path / "report.html", dataset=None)
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_all_fits_that_are_shown_are_added_up(tmp_path):
     """Nine fits of a curve and two of the comparison, composed by dp_accounting itself."""
     from dp_accounting.pld import PLDAccountant
@@ -270,6 +277,7 @@ def test_all_fits_that_are_shown_are_added_up(tmp_path):
     assert shown > max(plan.epsilon(1e-5) for plan in plans)
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_fits_that_cannot_be_added_up_are_named(pages, tmp_path):
     assert "shown here" not in Page(pages["regression"]).text  # one fit with a guarantee
     private = Page(written(cases.regression(), tmp_path, curve=cases.PRIVATE_CURVE)).text
@@ -281,6 +289,7 @@ def test_fits_that_cannot_be_added_up_are_named(pages, tmp_path):
     assert "They protect different units" in Page(written(cases.regression(), tmp_path, curve=curve)).text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_one_run_of_a_ledger_counts_once(tmp_path):
     entry = {"dataset": "salaries", "run": "2f", "charged_steps": 10}
     comparison = cases.released()
@@ -289,6 +298,7 @@ def test_one_run_of_a_ledger_counts_once(tmp_path):
     assert "2 fits with a guarantee are shown here" in Page(written(comparison, tmp_path)).text
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_clip_that_can_bias_is_told_before_everything_else(pages, tmp_path):
     comparison, says = cases.regression(), "Clipping can bias the parameters of the private fit"
     assert comparison.clip_biases == (True, False)
@@ -340,6 +350,7 @@ def test_columns_of_movers_and_topics_keep_their_labels(pages):
         assert set(labels[ours:]) == {"private data"}
 
 
+@pytest.mark.usefixtures("empty_figures")
 @pytest.mark.parametrize("source", [NO_GUARANTEE, "who knows"])
 def test_curves_of_other_sources_are_warned_of(source, tmp_path):
     page = written(cases.released(), tmp_path, curve=replace(cases.PUBLIC_CURVE, source=source))
@@ -369,6 +380,7 @@ def test_names_are_text(pages, name):
     assert "&lt;img src=x" in pages[name]
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_names_of_images_are_text(tmp_path):
     import pandas as pd
 
@@ -383,6 +395,7 @@ def test_names_of_images_are_text(tmp_path):
     assert len(page.all("img")) == 4
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_half_a_character_does_not_stop_the_report(tmp_path):
     assert "\\ud800" in Page(written(replace(cases.released(), notes=("\ud800",)), tmp_path)).words
 
@@ -424,6 +437,7 @@ def test_names_do_not_act_on_a_terminal():
 # -- the file ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_nothing_is_left_half_written(tmp_path, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("before")

@@ -159,6 +159,7 @@ def test_every_field_by_itself_is_text(tmp_path):
     assert len(shown) > len(refused)
 
 
+@pytest.mark.usefixtures("empty_figures")
 @pytest.mark.parametrize("case", ["regression", "topics", "network"])
 def test_all_texts_together_are_text(case, tmp_path):
     comparison = charged() if case == "regression" else getattr(cases, case)()
@@ -181,6 +182,7 @@ def _is_shown(path):
     return not {"plan", "on_invalid", "divergences", "name"} & set(names) and not is_name_in_ledger
 
 
+@pytest.mark.usefixtures("empty_figures")
 def test_a_forged_number_of_steps_neither_fetches_nor_hides_the_warning(tmp_path):
     """The attack that a forged model file once made, with the checks of ``from_json`` left out."""
     comparison = without_guarantee()

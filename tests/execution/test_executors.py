@@ -466,6 +466,9 @@ def test_errors_of_workers_quote_no_record(executor, monkeypatch):
         Quotes(privacy=PrivacyPlan.non_private(n_steps=1)).fit(in_parts(records), executor=executor)
 
 
+@pytest.mark.parametrize(
+    "executor", ["threads", "dask", pytest.param("processes", marks=pytest.mark.slow)], indirect=True
+)
 def test_errors_of_a_collection_quote_no_record(executor):
     """They are raised where Dask computes a chunk, which is not always inside a share."""
 

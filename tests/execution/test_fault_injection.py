@@ -427,8 +427,8 @@ SCENARIOS = {
 @pytest.mark.parametrize(
     "numbers",
     [
-        {"kills": 8, "exact_kills": 1, "full_disk": 4, "forks": 3},
-        {"interrupts": 10, "double_interrupts": 10, "injected": 7, "races": 4},
+        {"kills": 5, "exact_kills": 1, "full_disk": 4, "forks": 2},
+        {"interrupts": 10, "double_interrupts": 10, "injected": 13, "races": 3},
         *[
             pytest.param({scenario: number}, marks=pytest.mark.slow)
             for scenario, number in [

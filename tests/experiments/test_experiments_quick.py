@@ -18,11 +18,21 @@ MODULES = {name: f"experiments.{module}" for name, (module, _) in EXPERIMENTS.it
 MODULES |= {
     f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
 }
-SLOWEST = {"benchmarks.scaling", "coverage", "large_lda", "lda_wikipedia", "sbn_mnist"}
+SLOWEST = {
+    "audit",
+    "benchmarks.sbn",
+    "benchmarks.scaling",
+    "coverage",
+    "hospital",
+    "large_lda",
+    "lda_wikipedia",
+    "sbn_mnist",
+}
+SEARCHES = {"blr_settings", "lda_settings", "sbn_settings"}  # many fits each, with the code of the other experiments
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST else ()) for name in MODULES]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST | SEARCHES else ()) for name in MODULES]
 )
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):

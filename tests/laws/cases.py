@@ -198,6 +198,15 @@ def _network_case(name, make_records=_coins, **settings):
 
 # One case of each family, for laws that take too long on every case.
 REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network"}
+# At least one case of each class, and both forms of records and of covariances of a regression and of a network.
+ONE_OF_EACH_CLASS = REPRESENTATIVES | {
+    "second moments",
+    "lda float32, long documents, sparse topics",
+    "logistic sparse diagonal",
+    "binomial",
+    "negative binomial",
+    "network full",
+}
 
 CASES = [
     Case("beta-bernoulli", BetaBernoulli, _coins, _hostile(N_FEATURES), np.ones(N_FEATURES), 1.5),

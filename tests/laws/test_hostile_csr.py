@@ -70,7 +70,7 @@ def test_a_row_counts_for_what_it_means_or_for_nothing(name, noise):
         data = replace(records, X=X, y=np.ones(X.shape[0])) if labelled else X
         return checks.clipped_sum(case, model, plan, data, posterior)
 
-    @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.lists(entries(width), min_size=1, max_size=5), st.sampled_from([np.int32, np.int64]), st.integers(1, 6))
     def check(rows, indices, chunk_size):
         found = total(csr(rows, width, indices=indices), chunk_size)

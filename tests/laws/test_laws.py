@@ -3,7 +3,7 @@
 import pytest
 
 from tests.laws import checks, reachable, totals
-from tests.laws.cases import CASES, REPRESENTATIVES
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {
@@ -13,12 +13,20 @@ STATISTICAL = {
     checks.totals_are_sums,
     checks.one_event_per_step,
 }
+# Laws that need a dozen fits, and concern what a class computes, not its settings: on every class always.
+OF_A_CLASS = {
+    checks.everything_else_is_public,
+    reachable.everything_reachable_is_a_function_of_the_noisy_totals,
+    totals.totals_are_sums_over_the_public_rate,
+}
 
 
 def marks(law, case):
     if case.name in REPRESENTATIVES:
         return ()
-    return pytest.mark.slow if law in STATISTICAL else pytest.mark.thorough
+    if law in STATISTICAL or (law in OF_A_CLASS and case.name not in ONE_OF_EACH_CLASS):
+        return pytest.mark.slow
+    return pytest.mark.thorough
 
 
 EVERY_LAW = [
@@ -34,4 +42,9 @@ def test_law(law, case):
 
 
 def test_every_representative_is_a_case():
-    assert {case.name for case in CASES} >= REPRESENTATIVES
+    assert {case.name for case in CASES} >= ONE_OF_EACH_CLASS >= REPRESENTATIVES
+
+
+def test_one_case_of_each_class_is_named():
+    classes = {case.name: type(case.make_model()) for case in CASES}
+    assert {classes[name] for name in ONE_OF_EACH_CLASS} == set(classes.values())

@@ -87,11 +87,13 @@ def test_clipped_residuals_have_mean_zero_at_the_true_coefficients(name):
     make, labels, probabilities = MODELS[name]
     for influence, is_unbiased in (("unbiased", True), ("clipped", False)):
         model, X, posterior = prepared(make, influence=influence)
+        X = X if len(labels) < 10 else X[:4]
+        n = len(X)
         psi = X @ np.atleast_2d(posterior.mean)[:, :3].T + np.atleast_2d(posterior.mean)[:, 3]
         mean, size = 0.0, 0.0
         for label, probability in zip(labels, probabilities(psi).T, strict=True):
-            own = np.array([share["linear"] for share in shares(model, X, np.full(12, label), posterior)[1]])
-            weighted = own.reshape(12, -1) * probability[:, None]
+            own = np.array([share["linear"] for share in shares(model, X, np.full(n, label), posterior)[1]])
+            weighted = own.reshape(n, -1) * probability[:, None]
             mean, size = mean + weighted, size + np.abs(weighted)
         assert (np.abs(mean).max() < 1e-6 * size.max()) == is_unbiased
 
@@ -167,9 +169,9 @@ def test_variance_ratios_are_kept_without_noise_and_shared_where_noise_hides_the
 def test_slopes_are_right_at_the_default_clip():
     """With hardly any noise; a clip that looks at labels makes them a fifth too steep."""
     rng = np.random.default_rng(2)
-    X = rng.uniform(-1.0, 1.0, (60_000, 2)) / np.sqrt(2.0)
+    X = rng.uniform(-1.0, 1.0, (30_000, 2)) / np.sqrt(2.0)
     truth = np.array([4.0, -2.0])
-    y = rng.random(60_000) < expit(X @ truth - 1.0)
+    y = rng.random(30_000) < expit(X @ truth - 1.0)
     plan = PrivacyPlan(noise_multiplier=0.01, sampling_rate=1.0, n_steps=60)
     slopes = {
         influence: BayesianLogisticRegression(privacy=plan, feature_norm=1.0, influence=influence).fit(X, y).coef_[0]

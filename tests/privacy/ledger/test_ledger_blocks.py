@@ -416,7 +416,7 @@ def test_a_pickled_ledger_is_that_very_file(ledger, tmp_path):
         pickle.loads(sent)
 
 
-@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+@pytest.mark.parametrize("method", ["spawn", "fork", pytest.param("forkserver", marks=pytest.mark.slow)])
 def test_a_running_pool_learns_of_each_ledger_from_the_plans_it_gets(ledger, other, method):
     with ledger:
         pool = multiprocessing.get_context(method).Pool(1)

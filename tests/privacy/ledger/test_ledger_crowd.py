@@ -11,9 +11,18 @@ from tests import ROOT
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs kill -9")
-@pytest.mark.parametrize("how", [["--processes=4", "--threads=6"], ["--processes=2", "--threads=4", "--kill"]])
+@pytest.mark.parametrize(
+    "how",
+    [
+        ["--processes=2", "--threads=6", "--seconds=2"],
+        ["--processes=2", "--threads=4", "--seconds=2", "--kill"],
+        pytest.param(["--processes=4", "--threads=6", "--seconds=10"], marks=pytest.mark.slow),
+        pytest.param(["--processes=4", "--threads=4", "--seconds=10", "--kill"], marks=pytest.mark.slow),
+    ],
+    ids=" ".join,
+)
 def test_a_crowd_loses_no_charge_and_exceeds_no_budget(how, tmp_path):
-    command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(tmp_path), "--seconds=4", *how]
+    command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(tmp_path), *how]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
