@@ -70,6 +70,10 @@ EXPERIMENTS = {
         "topics.vocabulary",
         "words that a private vocabulary covers of three texts, by weighting (two minutes)",
     ),
+    "raw_texts": (
+        "topics.raw_texts",
+        "topics of 116,000 Wikipedia articles as raw text, with nothing declared (ten minutes)",
+    ),
     "topics_grid": (
         "topics.planning",
         "planned topics beside a release of word frequencies, by number of articles and ε (an hour)",

@@ -201,6 +201,15 @@ def _(printed, folder):
     assert "(default)" in printed
 
 
+@check("raw_texts")
+def _(printed, folder):
+    row = read_json(folder / "results.json")
+    assert row["words"] > 20
+    assert row["topics"] > 1
+    assert row["perplexity"] < 55.0  # of 60 words
+    assert "retained gain" in printed
+
+
 @check("topics_grid")
 def _(printed, folder):
     low, high = read_json(folder / "results.json")
