@@ -1,8 +1,8 @@
 """``python -m experiments raw_texts``: topics of 116,000 Wikipedia articles as raw text, with nothing declared but the budget.
 
 Articles are rebuilt as texts of the 7,702 words that are counted. ``PrivateTopics`` learns words, the number of articles, the
-number of topics and the topics within ε. Perplexity is that of articles 116,000 to 118,000 over all 7,702 words: a word that was
-not learnt has half the probability of the rarest ones that were. The retained gain is (frequencies - private) /
+number of topics and the topics within ε. Perplexity is that of articles 116,000 to 118,000 over all 7,702 words: a word that
+was not learnt has half the probability of the rarest ones that were. The retained gain is (frequencies - private) /
 (frequencies - without privacy), in perplexities.
 """
 

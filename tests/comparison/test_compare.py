@@ -236,6 +236,7 @@ def test_hidden_units_in_another_order_are_the_same_units(models, name):
     assert all(row.value < 1e-9 for row in rows)
 
 
+@pytest.mark.slow
 def test_large_topics_are_compared_in_seconds():
     rng = np.random.default_rng(0)
     X = rng.poisson(0.05, (50, 4000))

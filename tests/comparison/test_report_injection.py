@@ -133,6 +133,7 @@ def test_control_characters_are_shown_as_escapes():
     assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_without_figures")
 def test_every_field_by_itself_is_text(tmp_path):
     shown, refused = [], []

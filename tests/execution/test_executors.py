@@ -430,6 +430,9 @@ def test_executors_by_name():
     assert names == ["Serial", "Serial", "Threads", "Joblib", "Joblib"]
 
 
+@pytest.mark.parametrize(
+    "executor", ["threads", "dask", pytest.param("processes", marks=pytest.mark.slow)], indirect=True
+)
 def test_changes_in_a_copy_on_write_map_are_fitted(executor, tmp_path):
     """Joblib sends a memory map as the name of its file, which does not hold such changes."""
     np.save(tmp_path / "X.npy", COINS)
