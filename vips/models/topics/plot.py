@@ -19,7 +19,9 @@ def plot_topics(words: TopicWords, topics: Sequence[int], n_words: int, relevanc
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
-        raise ImportError("plot_topics() needs matplotlib: pip install 'vips[plot]'. `top_words()` does not.") from error
+        raise ImportError(
+            "plot_topics() needs matplotlib: pip install 'vips[plot]'. `top_words()` does not."
+        ) from error
     top = words.top(n_words, relevance)
     if axes is None:
         n_columns = min(_N_COLUMNS, len(topics))

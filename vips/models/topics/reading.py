@@ -23,7 +23,9 @@ __all__ = ["ReadableTopics"]
 class ReadableTopics:
     """What a topic model shows to its readers. Everything is computed from its posterior and its privacy statement."""
 
-    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> list[list[str]] | pd.DataFrame:
+    def top_words(
+        self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
+    ) -> list[list[str]] | pd.DataFrame:
         """The ``n`` most relevant words of each topic, most relevant first.
 
         Parameters

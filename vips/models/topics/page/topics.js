@@ -12,8 +12,8 @@ const nTopics = values.topics.length;
 
 function percent(share) {
   const number = 100 * share;
-  if (number >= 0.1) return `${number.toFixed(number < 10 ? 2 : 1)} %`;
-  return number < 0.001 ? "< 0.001 %" : `${number.toFixed(3)} %`;
+  if (number >= 0.1) return number.toFixed(number < 10 ? 2 : 1);
+  return number < 0.001 ? "< 0.001" : number.toFixed(3);
 }
 
 // λ log φ + (1 - λ) log(φ / p), of the fit that ranks
@@ -81,7 +81,8 @@ function showTopic() {
   const focused = document.activeElement?.dataset?.word;
   at("words").tBodies[0].replaceChildren(...words.map((each) => rowOf(each, largest)));
   if (focused !== undefined) at("words").querySelector(`button[data-word="${focused}"]`)?.focus();
-  at("words-heading").textContent = `Topic ${topic}: ${values.fits.map((fit) => percent(fit.shares[topic])).join(" and ")} of all words`;
+  const shares = values.fits.map((fit) => `${percent(fit.shares[topic])} %`);
+  at("words-heading").textContent = `Topic ${topic}: ${shares.join(" and ")} of all words`;
   at("topic").value = topic;
   for (const link of circles) link.classList.toggle("chosen", Number(link.dataset.topic) === topic);
   for (const link of links) link.tabIndex = Number(link.dataset.topic) === topic ? 0 : -1;

@@ -25,7 +25,7 @@ __all__ = ["Fit", "write_topics"]
 _PARTS = [(__package__, "topics.css"), (__package__, "topics.js")]
 _WIDTH, _MARGIN = 400.0, 8.0
 # Part of the map's square that all circles of a fit cover together.
-_COVERED = 0.1
+_COVERED = 0.08
 _N_IN_TABLE = 10
 
 
@@ -52,9 +52,7 @@ def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> 
     if len(fits) == 2:
         matched = align(words[0].probabilities, words[1].probabilities)
         order, apart = matched.order, matched.distances
-        words[1] = replace(
-            words[1], probabilities=words[1].probabilities[order], shares=words[1].shares[order]
-        )
+        words[1] = replace(words[1], probabilities=words[1].probabilities[order], shares=words[1].shares[order])
     names = _names(fits)
     statements = _statements(fits, names)
     n_topics, n_all = words[0].probabilities.shape
@@ -96,7 +94,7 @@ def _map(fits: Sequence[TopicWords]) -> dict:
     layout = place(distances(np.concatenate([fit.probabilities for fit in fits])))
     unit = np.sqrt(_COVERED / np.pi) * _WIDTH
     radii = unit * np.sqrt(np.concatenate([fit.shares for fit in fits]))
-    edge = _MARGIN + radii.max()
+    edge = _MARGIN + max(radii.max(), 0.75 * unit)  # a word of a single topic gives it the radius `unit`
     low, high = layout.points.min(axis=0), layout.points.max(axis=0)
     scale = (_WIDTH - 2.0 * edge) / max(*(high - low), 1e-9)
     height = max(scale * (high - low)[1] + 2.0 * edge, 0.5 * _WIDTH)
