@@ -107,8 +107,8 @@ class ReadableTopics:
 
         Privacy
         -------
-        The file holds values computed from ``posterior_``, and the share of signal in ``noisy_totals_``: it is as private as the
-        fits that it shows. It says so where one of them has no guarantee.
+        The file holds values computed from ``posterior_``, and the share of signal in ``noisy_totals_``: it is as private as
+        the fits that it shows. It says so where one of them has no guarantee.
         """
         check_is_fitted(self, "posterior_")
         check_integer("n_words", n_words)
@@ -173,8 +173,8 @@ class ReadableTopics:
         """Arguments of ``pyLDAvis.prepare``, from released values: ``pyLDAvis.prepare(**model.to_pyldavis())``.
 
         pyLDAvis uses documents only to add up the share of each topic. So these arguments hold one row in place of all
-        documents: the released shares and the released number of words. No document is in it. pyLDAvis numbers topics from 1, by
-        share; pass ``sort_topics=False, start_index=0`` to keep their numbers.
+        documents: the released shares and the released number of words. No document is in it. pyLDAvis numbers topics from 1,
+        by share; pass ``sort_topics=False, start_index=0`` to keep their numbers.
 
         Returns
         -------
