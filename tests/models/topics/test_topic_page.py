@@ -56,11 +56,15 @@ def test_values_are_those_of_the_models(tmp_path, has_baseline):
     model, other = fitted(), fitted(private=False)
     values = Page(page_of(model, tmp_path, baseline=other if has_baseline else None, n_words=5)).values
     order = align(model.posterior_.mean, other.posterior_.mean).order
+    assert order.tolist() != [0, 1, 2, 3]
     means = [model.posterior_.mean, other.posterior_.mean[order]][: 1 + has_baseline]
+    counts = [np.maximum(each.components_ - 0.25, 0.0).sum(axis=1) for each in (model, other)]
+    counts[1] = counts[1][order]
     column = {printable(word): v for v, word in enumerate(WORDS)}
     shown = [column[word] for word in values["words"]]
     assert len(values["fits"]) == len(means)
-    for mean, fit in zip(means, values["fits"], strict=True):
+    for mean, count, fit in zip(means, counts, values["fits"], strict=False):
+        np.testing.assert_allclose(fit["shares"], count / count.sum(), rtol=1e-4)
         overall = fit["shares"] @ mean
         np.testing.assert_allclose(fit["overall"], overall[shown], rtol=1e-4)
         for k, words in enumerate(values["topics"]):
