@@ -18,9 +18,11 @@ PACKAGE = Path(vips.__file__).parent
 # From the lowest to the highest row. A part may import parts of lower rows, but no other part of its own row.
 LAYERS = [
     {
+        "_alignment",
         "_compute",
         "_files",
         "_html",
+        "_pipelines",
         "_printable",
         "_random_state",
         "_unquoted",

@@ -1,10 +1,13 @@
-"""Makes text from outside, such as names in a file, safe to show on a terminal."""
+"""Makes text from outside, such as names in a file, safe to show on a terminal and in a figure."""
 
 from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["printable"]
+__all__ = ["PLAIN_TEXT", "printable"]
+
+# For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
+PLAIN_TEXT = {"parse_math": False, "usetex": False}
 
 # Control characters, surrogates, and separators of lines and paragraphs.
 _CATEGORIES = frozenset(("Cc", "Cs", "Zl", "Zp"))

@@ -3,64 +3,26 @@
 Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's, or Playwright's own.
 """
 
-import os
-import shutil
 import threading
-import time
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
-from pathlib import Path
 
-import numpy as np
 import pytest
 
+from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast, luminance
 from tests.comparison import report_cases as cases
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
+pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
 
 COMPARISONS = ["regression", "released", "topics", "network"]
 CERTIFICATES = ["certificate", "no guarantee"]
 
 
-def _chromium(playwright):
-    """Path of a Chromium, or None."""
-    own = playwright.chromium.executable_path
-    names = ("chromium", "chromium-browser", "google-chrome")
-    return own if os.path.exists(own) else next(filter(None, map(shutil.which, names)), None)
-
-
 @pytest.fixture(scope="module")
 def browser():
-    with sync_api.sync_playwright() as playwright:
-        path = _chromium(playwright)
-        if path is None:
-            pytest.skip("no Chromium: playwright install chromium")
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
-class Visit:
-    """A report in its own page, with the browser's messages and requests."""
-
-    def __init__(self, browser, path, **more):
-        self.page = browser.new_page(**more)
-        self.messages, self.requested = [], []
-        self.page.on("console", lambda message: self.messages.append(message.text))
-        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
-        self.page.on("request", lambda request: self.requested.append(request.url))
-        start = time.perf_counter()
-        self.page.goto(Path(path).as_uri(), wait_until="load")
-        self.seconds = time.perf_counter() - start
-
-    def asked_for(self):
-        """Requests for anything but the file and the images in it."""
-        return [url for url in self.requested if not url.startswith("data:image/png")][1:]
-
-    def style(self, selector, name):
-        return self.page.eval_on_selector(selector, f"element => getComputedStyle(element)['{name}']")
+    with chromium() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
@@ -275,18 +237,6 @@ def test_the_first_stop_of_the_keyboard_skips_to_the_report(visit):
     assert report.page.evaluate("document.activeElement.id") == "main"
 
 
-def luminance(colour):
-    """The relative luminance of "rgb(r, g, b)", as WCAG 2.2 defines it."""
-    channels = np.array([float(number) for number in colour.split("(")[1].rstrip(")").split(",")[:3]]) / 255.0
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
-
-
-def contrast(one, other):
-    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_letters_and_lines_stand_out_in_light_and_dark(visit, scheme):
     report = visit("regression", color_scheme=scheme)
@@ -317,14 +267,6 @@ def test_prints_light_on_every_screen_and_without_parts_for_the_screen(visit):
 def test_the_page_itself_never_scrolls_sideways(visit, name, width):
     report = visit(name, viewport={"width": width, "height": 800})
     assert report.page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-# Texts and images beyond the right edge, and boxes that scroll sideways or cut text off.
-OUT_OF_SIGHT = """() => [...document.querySelectorAll("main *, aside *, header *, footer *")].filter(element => {
-  const box = element.getBoundingClientRect();
-  const hides = getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1;
-  return box.width > 0 && (box.right > innerWidth + 0.5 || box.left < -0.5 || (hides && !element.closest("svg")));
-}).map(element => element.outerHTML.slice(0, 200))"""
 
 
 @pytest.mark.parametrize("name", [*COMPARISONS, *CERTIFICATES])

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import warnings
 
+from vips._pipelines import model_of, statement_of
 from vips._random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.matching import match, parts_of
 from vips.comparison.movement import Movement
-from vips.comparison.pipelines import common_steps, model_of, named, statement_of
+from vips.comparison.pipelines import common_steps, named
 from vips.comparison.rows import (
     Sources,
     alignment_rows,

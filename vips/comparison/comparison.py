@@ -8,10 +8,10 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._alignment import Alignment
 from vips._files import text_or_file
 from vips._html import html_table
 from vips._printable import printable
-from vips.comparison.alignment import Alignment
 from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest

@@ -10,8 +10,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from vips._html import html_table
-from vips._printable import printable
-from vips.comparison.plot import PLAIN_TEXT
+from vips._printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import current_ledger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips.comparison.alignment import Alignment, align
+from vips._alignment import Alignment, align
 from vips.parts import Part
 
 __all__ = ["match", "parts_of"]

@@ -8,18 +8,7 @@ import joblib
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["common_steps", "model_of", "named", "statement_of"]
-
-
-def model_of(fitted):
-    """The last step of a pipeline; a model itself."""
-    return fitted[-1] if isinstance(fitted, Pipeline) else fitted
-
-
-def statement_of(fitted):
-    """The privacy statement: of a private pipeline, one that counts its encoder, too."""
-    report = fitted.privacy_ if hasattr(fitted, "privacy_") else model_of(fitted).privacy_
-    return report.as_one_fit() if hasattr(report, "as_one_fit") else report
+__all__ = ["common_steps", "named"]
 
 
 def common_steps(private, baseline) -> Pipeline | None:

@@ -7,13 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
-from vips._printable import printable
+from vips._printable import PLAIN_TEXT, printable
 from vips.comparison.movement import Mover
 
-__all__ = ["PLAIN_TEXT", "plot_movers"]
-
-# For texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
-PLAIN_TEXT = {"parse_math": False, "usetex": False}
+__all__ = ["plot_movers"]
 
 
 def plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
@@ -70,6 +72,21 @@ class PipelineOfCopies(Pipeline):
     def plot_coefficients(self, level: float = 0.95, *, ax=None):
         """``plot_coefficients`` of the last step, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+
+    @_if_last_has("top_words")
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False):
+        """``top_words`` of the last step."""
+        return self._fitted()[-1].top_words(n, relevance=relevance, as_frame=as_frame)
+
+    @_if_last_has("plot_topics")
+    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
+        """``plot_topics`` of the last step."""
+        return self._fitted()[-1].plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
+
+    @_if_last_has("to_html")
+    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
+        """``to_html`` of the last step, with the statement of the whole pipeline."""
+        self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words, privacy=self.privacy_)
 
     def _encoder_of_table(self):
         steps = [step for _, step in self._fitted().steps if not is_passthrough(step)]

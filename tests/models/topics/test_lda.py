@@ -236,7 +236,7 @@ def test_words_and_names(corpus):
     assert len(top) == 5
     assert top[0][0] == words[model.components_[0].argmax()]
     np.testing.assert_array_equal(model.get_feature_names_out(), [f"latentdirichletallocation{k}" for k in range(5)])
-    assert LatentDirichletAllocation(5, random_state=0).fit(corpus.counts).top_words(1)[0][0].isdigit()
+    assert LatentDirichletAllocation(5, random_state=0).fit(corpus.counts).top_words(1)[0][0].startswith("x")
 
 
 def test_dataframes_pipelines_and_dtypes(corpus):

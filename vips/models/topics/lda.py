@@ -39,6 +39,7 @@ from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_wo
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
+from vips.models.topics.reading import ReadableTopics
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
 from vips.parts import NO_DIVERGENCE, Part, Score
@@ -49,7 +50,9 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __all__ = ["LatentDirichletAllocation"]
 
 
-class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ConjugateExponentialModel):
+class LatentDirichletAllocation(
+    ReadableTopics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ConjugateExponentialModel
+):
     """Latent Dirichlet allocation fitted by (private) stochastic variational Bayes.
 
     Parameters
@@ -361,11 +364,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
         check_is_fitted(self, "posterior_")
         return self.posterior_.concentration
 
-    def top_words(self, n: int = 10) -> list[list[str]]:
-        """The ``n`` most probable words of each topic, most probable first."""
-        words = self._words()
-        return [[words[v] for v in np.argsort(-row, kind="stable")[:n]] for row in self.components_]
-
     @property
     def _n_features_out(self) -> int:
         return self.n_components
@@ -384,12 +382,6 @@ class LatentDirichletAllocation(ClassNamePrefixFeaturesOutMixin, TransformerMixi
 
     def _n_words(self) -> int:
         return self.n_features_in_ if self.vocabulary is None else _vocabulary_size(self.vocabulary)
-
-    def _words(self) -> list[str]:
-        if self.vocabulary is not None and not isinstance(self.vocabulary, int | np.integer):
-            return list(self.vocabulary)
-        names = getattr(self, "feature_names_in_", range(self._n_words()))
-        return [str(name) for name in names]
 
     def _doc_topic_prior(self) -> float:
         return 1.0 / self.n_components if self.doc_topic_prior is None else float(self.doc_topic_prior)

@@ -1,0 +1,199 @@
+"""The topics' page: values of the model, words that are only text, statements, sizes, errors."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
+
+from tests.comparison import report_cases as cases
+from tests.models.topics.topic_pages import WORDS, fitted
+from vips import LatentDirichletAllocation
+from vips._alignment import align
+from vips._printable import printable
+from vips.models.topics.page.values import RADII
+from vips.models.topics.page.write import Fit, write_topics
+from vips.models.topics.words import TopicWords
+from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, and texts of rows and blocks with an id."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.texts, self._id = [], {}, None
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, tuple(attributes)))
+        self._id = dict(attributes).get("id", self._id)
+
+    def handle_endtag(self, tag):
+        if tag in ("div", "tr"):
+            self._id = None
+
+    def handle_data(self, data):
+        self.texts[self._id] = self.texts.get(self._id, "") + data
+
+    @property
+    def values(self):
+        return json.loads(self.texts["data"].strip())
+
+
+def page_of(model, folder, **settings):
+    model.to_html(folder / "topics.html", **settings)
+    return (folder / "topics.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("has_baseline", [False, True])
+def test_values_are_those_of_the_models(tmp_path, has_baseline):
+    model, other = fitted(), fitted(private=False)
+    values = Page(page_of(model, tmp_path, baseline=other if has_baseline else None, n_words=5)).values
+    order = align(model.posterior_.mean, other.posterior_.mean).order
+    assert order.tolist() != [0, 1, 2, 3]
+    means = [model.posterior_.mean, other.posterior_.mean[order]][: 1 + has_baseline]
+    counts = [np.maximum(each.components_ - 0.25, 0.0).sum(axis=1) for each in (model, other)]
+    counts[1] = counts[1][order]
+    column = {printable(word): v for v, word in enumerate(WORDS)}
+    shown = [column[word] for word in values["words"]]
+    assert len(values["fits"]) == len(means)
+    for mean, count, fit in zip(means, counts, values["fits"], strict=False):
+        np.testing.assert_allclose(fit["shares"], count / count.sum(), rtol=1e-4)
+        overall = fit["shares"] @ mean
+        np.testing.assert_allclose(fit["overall"], overall[shown], rtol=1e-4)
+        for k, words in enumerate(values["topics"]):
+            np.testing.assert_allclose(fit["probabilities"][k], mean[k, [shown[i] for i in words]], rtol=1e-4)
+        radii = np.array([[RADII.index(letter) for letter in letters] for letters in fit["radii"]]) / 63
+        expected = np.sqrt(np.array(fit["shares"])[:, None] * mean / overall)[:, shown].T
+        np.testing.assert_allclose(radii, expected, atol=0.51 / 63)
+    for k, words in enumerate(values["topics"]):
+        assert {printable(word) for word in model.top_words(5)[k]} <= {values["words"][i] for i in words}
+
+
+def test_words_are_only_text(tmp_path):
+    """The same elements and attributes as with harmless words; every word is readable."""
+    model, pages = fitted(), []
+    for i, words in enumerate((WORDS, [f"w{v}" for v in range(len(WORDS))])):
+        renamed = LatentDirichletAllocation(4, vocabulary=words)
+        renamed.__dict__.update({**model.__dict__, "vocabulary": words})
+        pages.append(Page(page_of(renamed, tmp_path, n_words=len(WORDS))))
+        assert len(pages[i].values["words"]) == len(WORDS)
+    skipped = {"content"}  # of the policy, the same for both, but for nothing else
+    hostile, harmless = (
+        [(tag, [pair for pair in attributes if pair[0] not in skipped]) for tag, attributes in page.elements]
+        for page in pages
+    )
+    assert hostile == harmless
+    assert pages[0].values["words"] == [printable(word) for word in WORDS]
+    top = fitted().top_words(10)[0]
+    assert ", ".join(printable(word) for word in top) in pages[0].texts["topic-0"]
+
+
+def test_the_file_needs_nothing_else(tmp_path):
+    text = page_of(fitted(words=False), tmp_path, baseline=fitted(private=False, words=False))
+    assert not re.search(r"https?:|//[a-z]|url\(|@import|<link|<base|<iframe", text)
+    assert not [value for _, attributes in Page(text).elements for key, value in attributes if key == "src"]
+    (policy,) = re.findall('Content-Security-Policy" content="([^"]*)"', text)
+    assert policy.startswith("default-src &#39;none&#39;; script-src &#39;sha256-")
+    assert len(re.findall("<script", text)) == len(re.findall("<style", text)) == 1
+
+
+def test_a_table_of_all_topics_needs_no_script(tmp_path):
+    model = fitted(words=False)
+    page = Page(page_of(model, tmp_path))
+    for k, words in enumerate(model.top_words(10)):
+        assert ", ".join(words) in page.texts[f"topic-{k}"]
+    hidden = {dict(attributes).get("class") for _, attributes in page.elements if "hidden" in dict(attributes)}
+    assert {"controls", "words"} <= hidden
+
+
+def test_guarantees_come_first(tmp_path):
+    private, plain = fitted(), fitted(private=False)
+    both = page_of(private, tmp_path)
+    assert "All numbers on this page were computed from released values." in both
+    assert '<strong class="whole">ε = 2</strong> at δ = 1e-05 (1 in 100,000)' in both
+    assert "one document" in both
+    assert "This page holds private data" not in both
+    for page in (page_of(plain, tmp_path), page_of(private, tmp_path, baseline=plain)):
+        assert "This page holds private data. Protect the file as you protect the records." in page
+        assert "has no privacy guarantee</strong>: no noise was added" in page
+        assert "computed from released values" not in page
+    assert "ε = 2<" in page
+
+
+def test_two_private_fits_are_added_up(tmp_path):
+    page = page_of(fitted(), tmp_path, baseline=fitted(words=True))
+    assert "2 fits with a guarantee are shown here" in page
+    joint = float(re.search(r"together\s+<strong class=\"whole\">ε = ([\d.]+)", page)[1])
+    assert 2.0 < joint < 4.0
+
+
+def test_a_statement_of_ones_own(tmp_path):
+    seeded = replace(fitted().privacy_, plan=replace(fitted().privacy_.plan, reproducible_noise=True))
+    assert "sampling and noise come from a seed" in page_of(fitted(), tmp_path, privacy=seeded)
+
+
+def test_a_private_pipeline_states_what_its_words_cost(tmp_path):
+    letters = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 100
+    model = LatentDirichletAllocation(2, random_state=0)
+    pipeline = make_private_pipeline(PrivateCountVectorizer(), model, epsilon=2.0, delta=1e-6, n_steps=5).fit(letters)
+    page = page_of(pipeline, tmp_path, baseline=pipeline)
+    assert len(re.findall('<strong class="whole">ε = 2</strong> at δ = 1e-06', page)) == 2
+    assert pipeline.top_words(2) == pipeline[-1].top_words(2)
+
+
+def test_a_baseline_may_end_a_pipeline(tmp_path):
+    plain = fitted(private=False)
+    pipeline = make_pipeline("passthrough", plain)
+    assert (
+        Page(page_of(fitted(), tmp_path, baseline=pipeline)).values
+        == Page(page_of(fitted(), tmp_path, baseline=plain)).values
+    )
+
+
+def test_fifty_topics_of_8000_words_stay_small(tmp_path):
+    """With noise that hides nearly everything, so that words of all ranks are shown."""
+    rng, names, fits = np.random.default_rng(0), [f"word{v}" for v in range(8000)], []
+    for _ in range(2):
+        concentration = 0.02 + rng.gamma(0.5, 10.0 / np.arange(1, 8001), (50, 8000))
+        fits.append(Fit(TopicWords.of(concentration, 0.02, names), cases.REPORT, 0.5))
+    write_topics(tmp_path / "topics.html", fits, 30)
+    assert 1e5 < (tmp_path / "topics.html").stat().st_size < 2e6
+
+
+@pytest.mark.parametrize("n_topics", [1, 2])
+def test_few_topics_and_few_words(n_topics, tmp_path):
+    model = LatentDirichletAllocation(n_topics, random_state=0).fit(np.eye(2))
+    page = Page(page_of(model, tmp_path))
+    assert page.values["words"] == ["x0", "x1"]
+    assert [tag for tag, _ in page.elements].count("circle") == n_topics
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "says"),
+    [
+        ({"n_words": 0}, ValueError, "`n_words` must be"),
+        ({"baseline": "topics"}, TypeError, "`baseline` must be a LatentDirichletAllocation, got str"),
+        ({"baseline": LatentDirichletAllocation(4)}, NotFittedError, "not fitted"),
+        ({"privacy": "ε = 1"}, TypeError, "`privacy` must be a PrivacyReport"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_written(settings, error, says, tmp_path):
+    with pytest.raises(error, match=says):
+        fitted().to_html(tmp_path / "topics.html", **settings)
+    assert not list(tmp_path.iterdir())
+
+
+def test_fits_that_cannot_be_matched_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="other words"):
+        fitted().to_html(tmp_path / "topics.html", baseline=fitted(words=False))
+    other = LatentDirichletAllocation(2, random_state=0).fit(np.eye(2))
+    with pytest.raises(ValueError, match="4 topics over 60 words and `baseline` 2 over 2"):
+        fitted().to_html(tmp_path / "topics.html", baseline=other)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,6 @@
+"""Topics as one HTML file: a map, the words of a topic, the topics of a word; needs no network.
+
+layout.py    the map: Jensen-Shannon distances in the plane
+values.py    what the script draws
+write.py     the views of the templates, and the file
+"""

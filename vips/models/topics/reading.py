@@ -1,0 +1,208 @@
+"""Methods for people who read topics: words, a page, a figure, arguments of pyLDAvis."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._pipelines import model_of, statement_of
+from vips._validation import check_integer
+from vips.models.topics.words import TopicWords, check_relevance
+from vips.privacy import PrivacyReport
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["ReadableTopics"]
+
+
+class ReadableTopics:
+    """What a topic model shows to its readers. Everything is computed from its posterior and its privacy statement."""
+
+    def top_words(
+        self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
+    ) -> list[list[str]] | pd.DataFrame:
+        """The ``n`` most relevant words of each topic, most relevant first.
+
+        Parameters
+        ----------
+        n : int
+        relevance : float
+            λ from 0 to 1: words are ranked by ``λ log φ_kv + (1 - λ) log(φ_kv / p_v)``, with φ_kv the probability of word v in
+            topic k and p_v its frequency over all topics (Sievert and Shirley 2014). 1 ranks by probability; 0 by lift, which
+            prefers rare words.
+        as_frame : bool
+            Give a table, which needs pandas.
+
+        Returns
+        -------
+        list of list of str, or pandas.DataFrame
+            A table has a row for each topic and word: "topic" (its row in ``components_``), "word", "probability" (φ_kv),
+            "overall" (p_v) and "share" (of the topic in the word's uses).
+
+        Raises
+        ------
+        ValueError
+            If ``n`` is not a positive integer or ``relevance`` not between 0 and 1.
+        """
+        check_integer("n", n)
+        check_relevance(n, relevance)
+        words = self._topic_words()
+        top = words.top(n, relevance)
+        if not as_frame:
+            return [[words.names[v] for v in row] for row in top]
+        import pandas as pd
+
+        topics, columns = np.repeat(np.arange(len(top)), top.shape[1]), top.ravel()
+        return pd.DataFrame(
+            {
+                "topic": topics,
+                "word": [words.names[v] for v in columns],
+                "probability": words.probabilities[topics, columns],
+                "overall": words.overall[columns],
+                "share": words.of_word[topics, columns],
+            }
+        )
+
+    def to_html(
+        self,
+        path: str | os.PathLike,
+        *,
+        baseline=None,
+        n_words: int = 30,
+        privacy: PrivacyReport | None = None,
+    ) -> None:
+        """Write a page to look at the topics: one HTML file that needs no network.
+
+        A map of the topics, whose circles have the area of the topic's share of all words; the words of the topic that the
+        reader chooses, ranked by a relevance that they set; and for each word the topics that use it. It begins with the
+        guarantee of the fit. Without JavaScript it shows the map and a table.
+
+        Parameters
+        ----------
+        path : str or path
+            An existing file is replaced when the new one is complete.
+        baseline : LatentDirichletAllocation or pipeline that ends with one, optional
+            Another fit with the same number of topics and the same words. Its topics are matched and shown beside these.
+        n_words : int
+            Number of words that are shown of a topic.
+        privacy : PrivacyReport, optional
+            The statement that the page shows. None: ``privacy_``. The ``to_html`` of a private pipeline passes its own, which
+            counts what its encoder released, too.
+
+        Raises
+        ------
+        ImportError
+            Without Jinja2.
+        TypeError
+            If ``baseline`` is not a topic model, or ``privacy`` not a statement.
+        ValueError
+            If ``n_words`` is not a positive integer, or ``baseline`` has other words or another number of topics.
+        OSError
+            If the file cannot be written; an existing file is then unchanged.
+
+        Privacy
+        -------
+        The file holds values computed from ``posterior_``, and the share of signal in ``noisy_totals_``: it is as private as
+        the fits that it shows. It says so where one of them has no guarantee.
+        """
+        check_is_fitted(self, "posterior_")
+        check_integer("n_words", n_words)
+        other = None if baseline is None else model_of(baseline)
+        if other is not None:
+            self._check_comparable(other)
+        if privacy is None:
+            privacy = self.privacy_
+        privacy = privacy.as_one_fit() if hasattr(privacy, "as_one_fit") else privacy
+        if not isinstance(privacy, PrivacyReport):
+            raise TypeError(f"`privacy` must be a PrivacyReport or None, got {type(privacy).__name__}.")
+        try:
+            import jinja2  # noqa: F401
+        except ImportError as error:
+            raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
+        from vips.models.topics.page.write import Fit, write_topics
+
+        fits = [Fit(self._topic_words(), privacy, self.signal().get("topic_word"))]
+        if other is not None:
+            fits.append(Fit(other._topic_words(), statement_of(baseline), other.signal().get("topic_word")))
+        write_topics(path, fits, n_words)
+
+    def plot_topics(
+        self, n_words: int = 10, *, topics: Sequence[int] | None = None, relevance: float = 1.0, axes=None
+    ) -> np.ndarray:
+        """Bars of the most relevant words, a panel for each topic: probability in the topic, and over all topics in grey.
+
+        Parameters
+        ----------
+        n_words : int
+        topics : sequence of int, optional
+            Rows of ``components_``. None: all.
+        relevance : float
+            λ; see :meth:`top_words`.
+        axes : sequence of matplotlib.axes.Axes, optional
+            One for each topic.
+
+        Returns
+        -------
+        ndarray of matplotlib.axes.Axes
+            One for each topic.
+
+        Raises
+        ------
+        ImportError
+            Without matplotlib.
+        ValueError
+            If an argument is out of range, or there are fewer axes than topics.
+        """
+        check_is_fitted(self, "posterior_")
+        check_relevance(n_words, relevance)
+        topics = list(range(self.n_components)) if topics is None else list(topics)
+        if not topics:
+            raise ValueError("`topics` must name at least one topic.")
+        for topic in topics:
+            check_integer("topics", topic, 0, self.n_components - 1)
+        from vips.models.topics.plot import plot_topics
+
+        return plot_topics(self._topic_words(), topics, n_words, relevance, axes)
+
+    def to_pyldavis(self) -> dict[str, object]:
+        """Arguments of ``pyLDAvis.prepare``, from released values: ``pyLDAvis.prepare(**model.to_pyldavis())``.
+
+        pyLDAvis uses documents only to add up the share of each topic. So these arguments hold one row in place of all
+        documents: the released shares and the released number of words. No document is in it. pyLDAvis numbers topics from 1,
+        by share; pass ``sort_topics=False, start_index=0`` to keep their numbers.
+
+        Returns
+        -------
+        dict
+            "topic_term_dists" (n_topics, n_words), "doc_topic_dists" (1, n_topics), "doc_lengths" (1,), "vocab" and
+            "term_frequency" (n_words,).
+        """
+        words = self._topic_words()
+        return {
+            "topic_term_dists": words.probabilities,
+            "doc_topic_dists": words.shares[None, :],
+            "doc_lengths": np.array([words.total]),
+            "vocab": list(words.names),
+            "term_frequency": words.total * words.overall,
+        }
+
+    def _topic_words(self) -> TopicWords:
+        return TopicWords.of(self.components_, self._topic_word_prior(), self.column_names())
+
+    def _check_comparable(self, other) -> None:
+        if not isinstance(other, ReadableTopics):
+            raise TypeError(f"`baseline` must be a LatentDirichletAllocation, got {type(other).__name__}.")
+        check_is_fitted(other, "posterior_")
+        ours, theirs = self.components_.shape, other.components_.shape
+        if ours != theirs:
+            raise ValueError(
+                f"The model has {ours[0]} topics over {ours[1]} words and `baseline` {theirs[0]} over {theirs[1]}: topics are "
+                "matched one to one, so that both need the same numbers."
+            )
+        if self.column_names() != other.column_names():
+            raise ValueError("`baseline` has other words than the model, or the same words in another order.")
