@@ -37,6 +37,14 @@ def test_topics_are_the_subjects(fitted):
     np.testing.assert_allclose(fitted.transform(letters(5, 1)).sum(axis=1), 1.0)
     assert fitted.perplexity(letters(300, 1)) < 10.0 < 15.0
     assert np.isfinite(fitted.score(letters(300, 1)))
+    assert sorted(map(set, fitted.top_words(5)), key=min) == sorted(found, key=min)
+
+
+def test_topics_can_be_looked_at(fitted, tmp_path):
+    fitted.to_html(tmp_path / "topics.html")
+    assert "ε = 2" in (tmp_path / "topics.html").read_text(encoding="utf-8")
+    assert fitted.top_words(2, as_frame=True)["word"].isin(fitted.vocabulary_).all()
+    assert len(np.ravel(fitted.plot_topics(3))) >= 3
 
 
 def test_everything_is_within_the_budget(fitted, tmp_path):

@@ -175,6 +175,18 @@ class PrivateTopics(TransformerMixin, BaseEstimator):
         """The statement of words and topics together."""
         return self._fitted().privacy_
 
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False):
+        """See :meth:`LatentDirichletAllocation.top_words`."""
+        return self._fitted().top_words(n, relevance=relevance, as_frame=as_frame)
+
+    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
+        """See :meth:`LatentDirichletAllocation.plot_topics`."""
+        return self._fitted().plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
+
+    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
+        """One page of topics, with the guarantee of everything together; see :meth:`LatentDirichletAllocation.to_html`."""
+        self._fitted().to_html(path, baseline=baseline, n_words=n_words)
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the pipeline of words and topics, without pickle; ``vips.load`` reads it as a :class:`PrivatePipeline`."""
         self._fitted().save(path)
