@@ -3,7 +3,7 @@
 A document adds about m = min(C r, r²) counts to the topics, where C is the clip norm and r² the number of its different words.
 Spread evenly over V words, n documents give each word n m / V counts; noise of standard deviation s is on every topic's
 count of it. Their ratio y = n m / (V s) decides: below about 2.4, one topic (the frequencies of words) predicts best, and K
-topics make predictions worse by up to a tenth; above, about y topics predict best (docs/texts.md has the measurements).
+topics make predictions worse by up to a tenth; above, about 1.5 y topics predict best (docs/texts.md has the measurements).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 __all__ = ["TopicsAdvice", "advise_topics", "std_of_average"]
 
 _LEAST_RATIO = 2.4
+_TOPICS_PER_RATIO = 1.5
 _MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
 # Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
 _RATIOS = np.array([2.4, 2.8, 4.4, 5.2, 9.0, 16.0, 30.0])
@@ -71,7 +72,7 @@ def advise_topics(n_documents: float, n_words: int, n_different: float, clip_nor
     counts = min(clip_norm * math.sqrt(n_different), n_different)
     ratio = max(n_documents, 0.0) * counts / (n_words * std)
     most = min(_MOST_TOPICS, n_words // _WORDS_OF_A_TOPIC)
-    n_components = 1 if ratio < _LEAST_RATIO or most < 2 else min(max(2, round(ratio)), most)
+    n_components = 1 if ratio < _LEAST_RATIO or most < 2 else min(max(2, round(_TOPICS_PER_RATIO * ratio)), most)
     return TopicsAdvice(
         n_components, ratio, float(np.interp(math.log(max(ratio, 1e-300)), np.log(_RATIOS), _PERPLEXITIES))
     )
