@@ -238,3 +238,17 @@ def test_plain_pipelines_and_scores_take_arrow_tables():
     pipeline = make_public_pipeline(PublicScaler((0, 1)), MODELS["logistic"](None))
     pipeline.fit(Exported(arrow()), pa.array(LABELS))
     assert pipeline.score(Exported(arrow()), pa.array(LABELS)) == pipeline.score(BITS.astype(float), LABELS)
+
+
+def test_frames_of_polars_themselves():
+    polars = pytest.importorskip("polars", reason="polars is not needed by vips; the other tests stand in for it")
+    rng = np.random.default_rng(0)
+    columns = {"age": rng.integers(18, 90, 300), "town": rng.choice(["A", "B"], 300), "x": rng.normal(size=300)}
+    frame, y, ids = polars.DataFrame(columns), polars.Series("ill", rng.random(300) < 0.5), rng.integers(0, 99, 300)
+    encoder = TableEncoder({"age": (18, 90), "town": ["A", "B"], "x": (-5, 5)})
+    np.testing.assert_array_equal(encoder.fit(frame).transform(frame), encoder.transform(pd.DataFrame(columns)))
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=2)
+    model = BayesianLogisticRegression(privacy=plan, feature_norm=90.0)
+    model.fit(frame.select("age", "x"), y, groups=polars.Series("person", ids))
+    assert model.privacy_.unit == "all rows of one person"
+    assert list(model.feature_names_in_) == ["age", "x"]
