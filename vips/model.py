@@ -15,7 +15,6 @@ from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine
@@ -37,7 +36,7 @@ from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
-from vips.privacy.ledger.open_ledger import sent_from
+from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
@@ -50,7 +49,7 @@ __all__ = ["ConjugateExponentialModel", "Records"]
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
 
 
-class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
+class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     """Base class of models in the conjugate-exponential family.
 
     A subclass writes four methods, and a constructor that stores ``privacy`` (a :class:`~vips.PrivacyPlan`, or None for
@@ -160,6 +159,8 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Plan of a non-private fit (``privacy=None``), which may look at the data."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)
+
+    _kept_by_clone = ("_chunk_size", "_sent_from")
 
     @property
     def chunk_size(self) -> int:
@@ -318,28 +319,6 @@ class ConjugateExponentialModel(SelfDescription, BaseEstimator, ABC):
 
         check_is_fitted(self, "posterior_")
         save_model(self, path)
-
-    def __getstate__(self) -> dict:
-        return super().__getstate__() | {"_sent_from": sent_from(self.__dict__.get("_sent_from"))}
-
-    def __copy__(self) -> Self:
-        return self._copied(self.__dict__)
-
-    def __deepcopy__(self, memo: dict) -> Self:
-        return self._copied(copy.deepcopy(self.__dict__, memo))
-
-    def _copied(self, state: dict) -> Self:
-        """Without ``__getstate__``: a copy stays in this process, only pickling sets ``_sent_from``."""
-        copied = type(self).__new__(type(self))
-        copied.__dict__.update(state)
-        return copied
-
-    def __sklearn_clone__(self) -> Self:
-        """The same settings, including :attr:`chunk_size` and ``_sent_from``, without fitted attributes."""
-        cloned = super().__sklearn_clone__()
-        kept = ("_chunk_size", "_sent_from")
-        cloned.__dict__.update({name: self.__dict__[name] for name in kept if name in self.__dict__})
-        return cloned
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -5,8 +5,11 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.feature_extraction.text import CountVectorizer, HashingVectorizer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from vips import BayesianLogisticRegression, PrivacyPlan, compare
+from vips import BayesianLogisticRegression, PrivacyPlan, PrivateTopics, compare
 from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=5)
@@ -88,3 +91,46 @@ def test_pipelines_with_the_same_declared_columns_are_compared(people):
     assert compare(private, baseline, table, y)["AUC (higher is better)"].private > 0.7
     with pytest.raises(ValueError, match="different columns"):
         compare(private, other)
+
+
+def test_columns_of_other_names_are_refused(people, private):
+    table, y = people
+    others = private[:-1].transform(table)
+    frame = pd.DataFrame(others, columns=[f"other{i}" for i in range(others.shape[1])])
+    with pytest.raises(ValueError, match="different features"):
+        compare(private, clone(private[-1]).set_params(privacy=None).fit(frame, y))
+
+
+def test_pipelines_of_scikit_learn_are_refused():
+    X, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2
+    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
+    with pytest.raises(TypeError, match="does not say what its steps learnt"):
+        compare(*(make_pipeline(StandardScaler(), clone(model)).fit(X, y) for _ in range(2)))
+
+
+def absolute(X):
+    return np.abs(X)
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [
+        (HashingVectorizer(n_features=16),),
+        (CountVectorizer(vocabulary=["sea", "ship"], stop_words=["the"]),),
+        (CountVectorizer(vocabulary=["sea", "ship"]), FunctionTransformer(absolute)),
+        (CountVectorizer(vocabulary=["sea", "ship"]), FunctionTransformer(lambda X: X)),
+    ],
+)
+def test_equal_steps_are_compared(steps):
+    texts, y = ["the ship at sea", "the sea"] * 200, np.arange(400) % 2
+    fits = [
+        make_public_pipeline(*steps, BayesianLogisticRegression(privacy=plan, feature_norm=2.0)).fit(texts, y)
+        for plan in (PLAN, None)
+    ]
+    assert np.isfinite(compare(*fits, texts, y)["AUC (higher is better)"].value)
+
+
+def test_topics_of_texts_with_the_same_words_are_compared():
+    texts = ["the ship sails at sea", "rye and barley"] * 1000
+    fits = [PrivateTopics(2, epsilon=epsilon, delta=1e-6, n_steps=2).fit(texts) for epsilon in (2.0, 4.0)]
+    assert compare(*fits).privacy[1].epsilon() == pytest.approx(4.0, abs=1e-2)

@@ -138,3 +138,17 @@ def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
     write_archive(tmp_path / "forged.vips", "pipeline", {name: header[name] for name in names}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("epsilon", 0.01), ("delta", 1e-9), ("n_steps", 7), ("relation", "replace_one")]
+)
+def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, value, tmp_path):
+    from vips.persistence.archive import read_archive, write_archive
+
+    fitted.save(tmp_path / "topics.vips")
+    header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
+    names = ("names", "epsilon", "delta", "n_steps", "encoder_share", "relation", "encoder", "model")
+    write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {name: value}, arrays)
+    with pytest.raises(ValueError, match=r"forged\.vips"):
+        vips.load(tmp_path / "forged.vips")

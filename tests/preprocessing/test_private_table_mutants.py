@@ -64,6 +64,8 @@ def fits_are_charged_at_the_end(patch):
     original = PrivacyLedger.begin_event
 
     class Late:
+        run = ""
+
         def __init__(self, *arguments, **named):
             self.begin = lambda: original(*arguments, **named)
 

@@ -1,5 +1,8 @@
 """Topics of raw texts: one budget, words and topics from released numbers, and clear words where noise wins."""
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,3 +134,16 @@ def test_errors_come_before_anything_is_charged(settings, documents, says, tmp_p
     with pytest.raises((TypeError, ValueError), match=says):
         PrivateTopics(**(BUDGET | settings)).fit(letters(20) if documents is None else documents, ledger=ledger)
     assert ledger.spent() == 0.0
+
+
+def fitted_elsewhere(topics, documents):
+    return topics.fit(documents)
+
+
+def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tmp_path):
+    topics = PrivateTopics(2, **BUDGET, n_steps=2)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    with ledger, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        found = pool.submit(fitted_elsewhere, topics, letters(500)).result()
+    assert len(ledger.runs()) == 2
+    assert found.privacy_.encoder.ledger["run"] in {run.run for run in ledger.runs()}

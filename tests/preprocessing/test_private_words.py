@@ -1,6 +1,7 @@
 """The private vocabulary: one record moves the totals by one clip, rare words stay hidden, all else is post-processing."""
 
 import math
+import pickle
 import warnings
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from sklearn.feature_extraction.text import CountVectorizer
 
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.auditing.bound import lower_bound
-from vips.preprocessing import PrivateCountVectorizer, _private_words, _set_union
+from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
 from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
@@ -35,7 +36,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         index.append(own)
         return chunks_of(self, documents, numbers, most, own)
 
-    def union(chunks, plan, delta, most, count_records):
+    def union(chunks, plan, delta, most, count_records, before_noise):
         names = list(index[0])
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks():
@@ -390,3 +391,79 @@ def test_the_report_states_both_rounds():
     for own in plans_of_rounds(report.plan):
         assert f"{own.noise_std():.4g}" in text
     assert "what a word is (stop_words)" in text
+
+
+class Node(str):
+    """A string that knows where it stands, as those of an HTML parser do."""
+
+    document = ""
+
+    def __hash__(self):
+        if "Amalie" in self.document:
+            raise RuntimeError(self.document)
+        return str.__hash__(self)
+
+
+def nodes(text):
+    found = []
+    for word in text.split():
+        found.append(Node(word))
+        found[-1].document = text
+    return found
+
+
+def test_words_are_plain_strings_that_hold_no_document():
+    fitted = vectorizer(EXACT, 0.1, analyzer=nodes).fit(["Amalie owes a ship", *COMMON])
+    assert {type(word) for word in fitted.vocabulary_} == {str}
+    assert b"owes" not in pickle.dumps(fitted.vocabulary_)
+
+
+def exits_for_some(text):
+    if "lost" in text:
+        warnings.warn(text, stacklevel=2)
+        raise SystemExit(text)
+    return text.split()
+
+
+def test_functions_that_warn_or_exit_tell_nothing():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = vectorizer(EXACT, 0.1, tokenizer=exits_for_some, token_pattern=None).fit(COMMON)
+        assert "lost" not in fitted.vocabulary_
+        assert fitted.transform(["lost at sea"]).sum() == 0
+
+
+def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    broken = pa.DictionaryArray.from_arrays(pa.array([0, 9, None] * 50, pa.int32()), pa.array(["ship sea"]), safe=False)
+    assert vectorizer(EXACT, 0.1).fit(broken).transform(broken)[1].sum() == 0
+    ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6), []
+    original = _documents._as_bytes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_documents, "_as_bytes", lambda values: read.append(ledger.spent()) or original(values))
+        vectorizer().fit(pa.array(COMMON), ledger=ledger)
+    assert read[0] > 0.0
+
+
+def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
+    ledger, add_noise = (
+        PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6),
+        PrivacyPlan.add_noise,
+    )
+
+    def interrupted(self, *arguments):
+        add_noise(self, *arguments)
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            vectorizer().fit(COMMON, ledger=ledger)
+    assert ledger.spent() > 0.0
+
+
+def test_totals_are_of_the_words_that_are_kept():
+    documents = [" ".join(f"w{i}" for i in np.random.default_rng(j).choice(40, 10, replace=False)) for j in range(2000)]
+    few = vectorizer(EXACT, 0.1, max_features=4).fit(documents)
+    assert 0.5 < few.known_words(2000, 10) < 2.0  # a quarter of ten words
+    assert vectorizer(EXACT, 0.1).fit(documents).known_words(2000, 10) == pytest.approx(10.0, rel=0.01)

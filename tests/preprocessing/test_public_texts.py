@@ -78,3 +78,17 @@ def test_steps_that_learn_or_read_files_are_refused(steps, says):
         make_public_pipeline(*steps, LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN)).fit(LETTERS)
     with pytest.raises((TypeError, ValueError), match=r"write \[text\]"):
         topics(CountVectorizer(vocabulary=WORDS)).fit("a letter")
+
+
+def test_half_a_character_stops_no_fit():
+    letter = b"S\xf8rensen owes".decode("utf-8", "surrogateescape")
+    first = HashingVectorizer(n_features=64, tokenizer=str.split, token_pattern=None)
+    model = BayesianLogisticRegression(feature_norm=1.0, privacy=PLAN)
+    make_public_pipeline(first, model).fit([*LETTERS, letter], np.zeros(len(LETTERS) + 1))
+
+
+def test_words_must_be_counted_in_the_order_of_their_names():
+    model = LatentDirichletAllocation(2, vocabulary=["ship", "sea", "storm"], privacy=PLAN)
+    with pytest.raises(ValueError, match="Give both the same list"):
+        make_public_pipeline(CountVectorizer(vocabulary=["sea", "ship", "storm"]), model).fit(LETTERS)
+    make_public_pipeline(CountVectorizer(vocabulary=["ship", "sea", "storm"]), model).fit(LETTERS)

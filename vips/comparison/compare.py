@@ -12,7 +12,7 @@ from vips.comparison.checks import check_models, check_private_data, check_score
 from vips.comparison.comparison import Comparison, Divergences
 from vips.comparison.matching import match, parts_of
 from vips.comparison.movement import Movement
-from vips.comparison.pipelines import common_steps, named
+from vips.comparison.pipelines import common_steps, named, opened
 from vips.comparison.rows import (
     Sources,
     alignment_rows,
@@ -98,6 +98,7 @@ def compare(
     >>> comparison.source, comparison["log-loss (lower is better)"].private_source
     ('private data', 'X_test: not protected')
     """
+    private, baseline = opened(private), opened(baseline)
     steps = common_steps(private, baseline)
     given = {id(model_of(each)): each for each in (private, baseline)}
     private, baseline = check_models(model_of(private), model_of(baseline))

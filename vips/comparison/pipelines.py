@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import joblib
+import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = ["common_steps", "named"]
+__all__ = ["common_steps", "named", "opened"]
+
+# Attributes of a step that do not decide what it does to a row.
+_IGNORED = {"privacy", "privacy_", "threshold_delta", "unit", "round_totals_", "n_records_", "count_records"}
+
+
+def opened(fitted):
+    """The pipeline inside an estimator that has one, such as ``PrivateTopics``; anything else as it is.
+
+    Raises
+    ------
+    TypeError
+        For a pipeline of scikit-learn, whose steps may have learnt from the records without saying so.
+    """
+    fitted = getattr(fitted, "pipeline_", fitted)
+    if isinstance(fitted, Pipeline) and not hasattr(type(fitted), "privacy_"):
+        raise TypeError(
+            "A pipeline of scikit-learn does not say what its steps learnt from the records. Compare pipelines of vips "
+            "(make_public_pipeline, make_private_pipeline), or the models themselves with rows that are transformed."
+        )
+    return fitted
 
 
 def common_steps(private, baseline) -> Pipeline | None:
@@ -24,30 +46,68 @@ def common_steps(private, baseline) -> Pipeline | None:
     pipelines = [each for each in (private, baseline) if isinstance(each, Pipeline)]
     for pipeline in pipelines:
         check_is_fitted(pipeline)
-    steps = [pipeline[:-1] for pipeline in pipelines if len(pipeline.steps) > 1]
-    if len(pipelines) == 2 and (len(steps) == 1 or (steps and _identity(steps[0]) != _identity(steps[1]))):
+    if len(pipelines) == 2 and not _are_alike(*pipelines):
         raise ValueError(
-            "The two pipelines make different columns of the same rows (other steps, or other bounds and categories), so that "
-            "their coefficients cannot be compared one by one. Fit the baseline to what the private pipeline makes: "
+            "The two pipelines make different columns of the same rows (other steps, or other bounds, categories or words), so "
+            "that their coefficients cannot be compared one by one. Fit the baseline to what the private pipeline makes: "
             "baseline.fit(pipeline[:-1].transform(X), y), and pass that model."
         )
-    return steps[0] if steps else None
+    return pipelines[0][:-1] if pipelines and len(pipelines[0].steps) > 1 else None
 
 
 def named(model, steps: Pipeline):
-    """The model with the names of the columns that the steps make; itself, if the steps name none."""
-    if not hasattr(steps, "get_feature_names_out"):
+    """The model with the names of the columns that the steps make; itself, if the steps name none.
+
+    Raises
+    ------
+    ValueError
+        If the model was fitted to columns of other names.
+    """
+    try:
+        names = steps.get_feature_names_out()
+    except AttributeError:
         return model
+    known = getattr(model, "feature_names_in_", None)
+    if known is not None and not np.array_equal(known, names):
+        raise ValueError(
+            "The models have different features: one was fitted to columns that the pipeline does not make. Fit it to "
+            "pipeline[:-1].transform(X)."
+        )
     model = copy.copy(model)
-    model._names_of_columns = steps.get_feature_names_out()
+    model._names_of_columns = names
     return model
 
 
-def _identity(steps: Pipeline) -> str:
-    """A hash of what the steps do; their own privacy statements and budgets do not matter."""
-    ignored = ("privacy", "privacy_", "threshold_delta", "unit")
-    return joblib.hash([
-        (type(step).__name__, {name: value for name, value in vars(step).items() if name not in ignored})
-        if hasattr(step, "__dict__") else step
-        for step in steps.named_steps.values()
-    ])  # fmt: skip
+def _are_alike(first: Pipeline, second: Pipeline) -> bool:
+    """Whether the steps before both models do the same to a row."""
+    first, second = list(_steps(first)), list(_steps(second))
+    return len(first) == len(second) and all(_do_the_same(*pair) for pair in zip(first, second, strict=True))
+
+
+def _steps(pipeline: Pipeline) -> Iterator[object]:
+    for step in list(pipeline.named_steps.values())[:-1]:
+        if step is not None and not isinstance(step, str):  # "passthrough"
+            yield step
+
+
+def _do_the_same(one, other) -> bool:
+    if one is other:
+        return True
+    ours, theirs = (
+        {name: value for name, value in vars(step).items() if name not in _IGNORED and not name.startswith("_")}
+        for step in (one, other)
+    )
+    return (
+        type(one) is type(other)
+        and ours.keys() == theirs.keys()
+        and all(_equal(ours[name], theirs[name]) for name in ours)
+    )
+
+
+def _equal(one, other) -> bool:
+    if one is other:
+        return True
+    try:
+        return joblib.hash(one) == joblib.hash(other)
+    except Exception:  # a function that cannot be pickled is equal to itself alone
+        return False

@@ -1,9 +1,8 @@
-"""Raw documents as lists of words. No document causes an error or a warning: what is not text has no words."""
+"""Raw documents as lists of words. No document causes an error: what is not text has no words."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 
 import numpy as np
 from sklearn.feature_extraction.text import CountVectorizer
@@ -29,7 +28,7 @@ def as_documents(X) -> Sequence:
         raise ValueError(f"Documents must be {_ALTERNATIVE}, got {X.ndim} dimensions.")
     arrow = arrow_values(X)
     if arrow is not None:
-        return _of_arrow(arrow)
+        return _OfArrow(arrow)
     dtype = getattr(X, "dtype", None)
     if not isinstance(X, list | tuple) and dtype is None:
         raise TypeError(f"Documents must be {_ALTERNATIVE}, got {type(X).__name__}.")
@@ -38,23 +37,52 @@ def as_documents(X) -> Sequence:
     return X if dtype is None else np.asarray(X, dtype=object)
 
 
-def _of_arrow(values) -> list:
-    """As bytes, which are decoded one by one: text in Arrow need not be valid."""
+class _OfArrow(Sequence):
+    """Documents as bytes, which are decoded one by one: text in Arrow need not be valid. Read when one is asked for."""
+
+    def __init__(self, values) -> None:
+        import pyarrow as pa
+
+        kind, self._read = values.type, None
+        text = kind.value_type if pa.types.is_dictionary(kind) else kind
+        if not (pa.types.is_string(text) or pa.types.is_large_string(text) or str(text) == "string_view"):
+            raise TypeError(f"Documents must be text, got Arrow's type {kind}.")
+        self._chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        self._is_dictionary = text is not kind
+
+    def __len__(self) -> int:
+        return sum(len(chunk) for chunk in self._chunks)
+
+    def __getitem__(self, place):
+        if self._read is None:
+            of_chunk = self._of_dictionary if self._is_dictionary else _as_bytes
+            self._read = [document for chunk in self._chunks for document in of_chunk(chunk)]
+        return self._read[place]
+
+    @staticmethod
+    def _of_dictionary(chunk) -> list:
+        """A place that the dictionary does not have is no text."""
+        texts = _as_bytes(chunk.dictionary)
+        places = chunk.indices.to_pylist()
+        return [texts[i] if i is not None and 0 <= i < len(texts) else None for i in places]
+
+
+def _as_bytes(values) -> list:
     import pyarrow as pa
 
-    kind = values.type
-    if pa.types.is_dictionary(kind):
-        values, kind = values.cast(kind.value_type), kind.value_type
-    if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or str(kind) == "string_view"):
-        raise TypeError(f"Documents must be text, got Arrow's type {kind}.")
+    if str(values.type) == "string_view":
+        values = values.cast(pa.large_string())
     return values.cast(pa.large_binary()).to_pylist()
 
 
 def text_of(document: object) -> str:
-    """The document, if it is text; bytes are decoded as UTF-8, with a mark in place of what is not valid. Else empty."""
+    """The document, if it is text, with marks in place of what is not valid; bytes are decoded as UTF-8. Else empty.
+
+    The result is a plain string whatever subclass the document is of.
+    """
     if isinstance(document, bytes):
-        return document.decode("utf-8", "replace")
-    return document if isinstance(document, str) else ""
+        return bytes.decode(document, "utf-8", "replace")
+    return str.encode(document, "utf-8", "replace").decode() if isinstance(document, str) else ""
 
 
 class Analyser:
@@ -77,9 +105,13 @@ class Analyser:
 
     def __call__(self, document: object) -> list[str]:
         """Words in their order. Empty for what is not text, and where a function among the settings raises an error."""
-        with suppress(Exception):
-            return [word for word in self._analyse(text_of(document)) if isinstance(word, str)]
-        return []
+        try:
+            # plain strings: an object of a subclass could hold the document
+            return [str.__str__(word) for word in self._analyse(text_of(document)) if isinstance(word, str)]
+        except KeyboardInterrupt:
+            raise
+        except BaseException:  # also of tokenizers that exit or panic: an error would depend on the document
+            return []
 
     def distinct(self, documents: Sequence, index: dict[str, int]) -> Iterator[np.ndarray]:
         """Numbers of each document's different words; words that are not in ``index`` are added to it."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Self
 
+import numpy as np
 import scipy.sparse as sp
 from sklearn import get_config
 from sklearn.base import clone
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils import get_tags
@@ -167,7 +169,26 @@ class PublicPipeline(PipelineOfCopies):
             problem = problem_with(name, step, sparse=sp.issparse(X), first=self.steps[0][0])
             if problem:
                 raise ValueError(problem)
+        self._check_words(model)
         return True
+
+    def _check_words(self, model) -> None:
+        """Raise ValueError if words are counted in another order than the model names them."""
+        steps = [step for _, step in self.steps[:-1] if not is_passthrough(step)]
+        words = getattr(model, "vocabulary", None)
+        if (
+            len(steps) != 1
+            or type(steps[0]) is not CountVectorizer
+            or words is None
+            or isinstance(words, int | np.integer)
+        ):
+            return
+        counted = clone(steps[0]).get_feature_names_out()
+        if not np.array_equal(counted, np.asarray(words, dtype=object)):
+            raise ValueError(
+                "The CountVectorizer counts other words than the model's `vocabulary` names, or in another order (a set is "
+                "sorted), so that topics would be labelled with wrong words. Give both the same list."
+            )
 
     def _fitted_privately(self, X, y, params: dict) -> list[tuple[str, object]]:
         *before, (name, model) = clone(self.steps, safe=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from typing import Self
@@ -198,6 +199,7 @@ class PrivatePipeline(PipelineOfCopies):
         fitted, steps, settings = restored_parts(header, arrays, known)
         pipeline = cls(steps, **settings)
         pipeline._check_steps()
+        pipeline._check_plans(fitted[0][1], fitted[-1][1])
         pipeline.steps_ = fitted
         return pipeline
 
@@ -230,6 +232,27 @@ class PrivatePipeline(PipelineOfCopies):
             problem = problem_with(name, step, sparse=getattr(steps[0], "sparse_output", True))
             if problem:
                 raise ValueError(problem)
+
+    def _check_plans(self, encoder, model) -> None:
+        """Raise ValueError unless fitted steps spent what the settings say: a file may be forged."""
+        has_threshold = encoder.privacy_.threshold_delta > 0.0
+        budget = split_budget(
+            float(self.epsilon),
+            float(self.delta),
+            int(self.n_steps),
+            float(self.encoder_share),
+            self.relation,
+            has_threshold,
+        )
+        pairs = ((budget.encoder, encoder.privacy_.plan), (budget.fit, model.privacy_.plan))
+        same = all(
+            ours.relation == theirs.relation
+            and ours.n_steps == theirs.n_steps
+            and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
+            for ours, theirs in pairs
+        )
+        if not same or not math.isclose(encoder.privacy_.threshold_delta, budget.threshold_delta or 0.0):
+            raise ValueError("its settings are not those of its plans")
 
     def _chosen(self, encoder, model) -> dict[str, object]:
         """Further settings of the model, from released numbers."""

@@ -201,10 +201,11 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         randomness = plan.randomness(None)
 
         def add_noise(totals: np.ndarray) -> np.ndarray:
+            charge.release()
             return plan.add_noise({"counts": totals}, {"counts": Block(totals.shape)}, randomness, 1)["counts"]
 
         what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
-        with charged(ledger, what, unit, plan, delta) as entry:
+        with charged(ledger, what, unit, plan, delta) as charge:
             released = {
                 name: learn_column(
                     column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,
@@ -213,7 +214,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
                 )
                 for name, kind in kinds.items()
             }  # fmt: skip
-        return entry, {name: learnt() for name, learnt in released.items()}
+        return charge.entry, {name: learnt() for name, learnt in released.items()}
 
     def has_threshold(self, X) -> bool:
         """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer
@@ -21,6 +21,7 @@ from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.origin import RemembersItsLedger
 
 __all__ = ["PrivateTopics"]
 
@@ -28,7 +29,7 @@ _STEPS = ("words", "topics")
 _MANY = 0.2  # of the documents hold a frequent word
 
 
-class PrivateTopics(TransformerMixin, BaseEstimator):
+class PrivateTopics(TransformerMixin, RemembersItsLedger):
     """Topics of raw texts: words, number of documents and topics are learnt within one budget.
 
     A :class:`PrivateCountVectorizer` learns the words, and a :class:`LatentDirichletAllocation` is fitted to their counts. The
@@ -225,6 +226,7 @@ class PrivateTopics(TransformerMixin, BaseEstimator):
             count_records=self.n_documents is None,
         )  # fmt: skip
         topics = LatentDirichletAllocation(self.n_components or 2, random_state=self.random_state)
+        topics._sent_from = self.__dict__.get("_sent_from")  # of the ledger to charge
         return list(zip(_STEPS, (words, topics), strict=True))
 
     def _budget(self) -> dict[str, object]:

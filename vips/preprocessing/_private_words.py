@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,6 +34,7 @@ _OF_WORDS = (
     "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
 )  # fmt: skip
 _CHUNK = 1024  # records
+_MOST = 100_000  # largest ``most_words``
 
 
 class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
@@ -160,15 +162,17 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         numbers = None if groups is None else group_numbers(groups, len(documents))
         unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
         what = f"{type(self).__name__}: words of the documents"
-        with charged(ledger, what, unit, plan, self.threshold_delta) as entry:
+        with charged(ledger, what, unit, plan, self.threshold_delta) as charge:
             index: dict[str, int] = {}
-            chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+            with warnings.catch_warnings():  # of functions among the arguments: they could depend on a document
+                warnings.simplefilter("ignore")
+                chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
             delta = float(self.threshold_delta)
-            found = noisy_union(lambda: chunks, plan, delta, self.most_words, self.count_records)
-        self.vocabulary_, self.n_records_ = self._chosen(found, list(index)), found.n_records
-        self.round_totals_ = tuple(float(noisy.sum()) for _, noisy in found.rounds)
+            found = noisy_union(lambda: chunks, plan, delta, self.most_words, self.count_records, charge.release)
+        self.vocabulary_, self.round_totals_ = self._chosen(found, list(index))
+        self.n_records_ = found.n_records
         released = ("words", "the number of records") if self.count_records else ("words",)
-        self.privacy_ = VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.most_words)
+        self.privacy_ = VocabularyReport(plan, delta, unit, released, self._declared(), charge.entry, self.most_words)
         return self
 
     def has_threshold(self, X) -> bool:
@@ -179,7 +183,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     def checked_settings(self) -> PrivacyPlan:
         """The plan with its clip norm; raises TypeError or ValueError for an invalid argument."""
         Analyser(self._settings())
-        check_integer("most_words", self.most_words)
+        check_integer("most_words", self.most_words, high=_MOST)
         if self.max_features is not None:
             check_integer("max_features", self.max_features)
         if not isinstance(self.count_records, bool):
@@ -209,7 +213,9 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         if not self.vocabulary_:
             return sp.csr_array((len(documents), 0), dtype=np.int64)
         counter = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_)
-        return sp.csr_array(counter.transform(map(Analyser(self._settings()), documents)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return sp.csr_array(counter.transform(map(Analyser(self._settings()), documents)))
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """The words, shape (n_words,)."""
@@ -230,7 +236,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         for total in self.round_totals_:
             unknown = min(max(n_different - known, 1.0), self.most_words)
             known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
-        return min(known, n_different)
+        return min(known, n_different, len(self.vocabulary_))
 
     @property
     def vocabulary(self) -> list[str]:
@@ -280,10 +286,15 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 chunk = []
         yield _joined(chunk)
 
-    def _chosen(self, found: Union, names: list[str]) -> dict[str, int]:
-        """The vocabulary. Words of the first round have larger totals than those of the second."""
-        words = [names[i] for numbers, noisy in found.rounds for i in numbers[np.argsort(-noisy, kind="stable")]]
-        return {word: column for column, word in enumerate(sorted(words[: self.max_features]))}
+    def _chosen(self, found: Union, names: list[str]) -> tuple[dict[str, int], tuple[float, ...]]:
+        """The vocabulary, and the totals of its words in each round. Words of the first round have larger totals."""
+        words, totals, left = [], [], self.max_features
+        for numbers, noisy in found.rounds:
+            kept = np.argsort(-noisy, kind="stable")[:left]
+            words += [names[i] for i in numbers[kept]]
+            totals.append(math.fsum(noisy[kept]))  # in any order the same: documents decide the order of words
+            left = None if left is None else left - len(kept)
+        return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_report import report_from_json, report_to_json
 from vips.preprocessing._private_words import PrivateCountVectorizer, VocabularyReport
@@ -31,6 +33,9 @@ def to_json(words: PrivateCountVectorizer) -> dict:
 def from_json(values: dict) -> PrivateCountVectorizer:
     """Inverse of ``to_json``, for a fitted one."""
     words = PrivateCountVectorizer(**{name: decode(value) for name, value in values["parameters"].items()})
+    names = (words.analyzer, words.token_pattern, words.strip_accents)
+    if any(not isinstance(each, str | None) for each in names) or words.preprocessor or words.tokenizer:
+        raise ValueError("what a word is cannot be read from a file here")
     plan = words.checked_settings()
     learnt = values["words"]
     if (
@@ -41,11 +46,19 @@ def from_json(values: dict) -> PrivateCountVectorizer:
         raise ValueError("its words are not those that a vocabulary has")
     words.vocabulary_ = {word: column for column, word in enumerate(learnt)}
     words.n_records_ = decode(values["n_records"])
-    if not isinstance(words.n_records_, float if words.count_records else type(None)):
+    if (words.n_records_ is not None) != words.count_records or not _are_finite(words.n_records_ or 0.0):
         raise ValueError("its number of records is none")
     words.round_totals_ = decode(values["totals"])
-    if not isinstance(words.round_totals_, tuple) or [type(each) for each in words.round_totals_] != [float, float]:
+    if (
+        not isinstance(words.round_totals_, tuple)
+        or len(words.round_totals_) != 2
+        or not _are_finite(*words.round_totals_)
+    ):
         raise ValueError("its totals are none")
     report = report_from_json(values["report"], plan, float(words.threshold_delta))
     words.privacy_ = VocabularyReport(**report, most_words=words.most_words)
     return words
+
+
+def _are_finite(*numbers: object) -> bool:
+    return all(isinstance(each, float) and math.isfinite(each) for each in numbers)

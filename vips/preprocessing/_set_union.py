@@ -75,6 +75,7 @@ def noisy_union(
     delta: float,
     most: int,
     count_records: bool = False,
+    before_noise: Callable[[], None] = lambda: None,
 ) -> Union:
     """Words above the threshold of each round.
 
@@ -92,6 +93,8 @@ def noisy_union(
     count_records : bool
         In the first round, a record also adds 0.2 to a total of its own, the number of records, and less to its words: its
         vector has norm 1 all the same.
+    before_noise : callable
+        Called before noise is drawn.
 
     Guarantees
     ----------
@@ -112,6 +115,7 @@ def noisy_union(
             count += of_count * (len(starts) - 1)
         seen = np.flatnonzero(total)
         totals = {"words": total[seen], "records": np.array([count])}
+        before_noise()
         noisy = own.add_noise(totals, {name: Block(each.shape) for name, each in totals.items()}, randomness, 1)
         if of_count:
             n_records = float(noisy["records"][0]) / of_count

@@ -42,6 +42,8 @@ class TopicsAdvice:
     expected_perplexity: float
 
     def __str__(self) -> str:
+        if self.n_components == 1 and self.signal_to_noise >= _LEAST_RATIO:
+            return "There are too few words for topics: one topic, the frequencies of words."
         if self.n_components == 1:
             return (
                 f"A word's count is {self.signal_to_noise:.2g} standard deviations of the noise, which hides topics: one "

@@ -1,0 +1,39 @@
+"""Estimators that remember in which block of a ledger they were pickled, so that a fit elsewhere is charged there."""
+
+from __future__ import annotations
+
+import copy
+from typing import Self
+
+from sklearn.base import BaseEstimator
+
+from vips.privacy.ledger.open_ledger import sent_from
+
+__all__ = ["RemembersItsLedger"]
+
+
+class RemembersItsLedger(BaseEstimator):
+    """Base of estimators that are charged to the ledger whose block encloses ``fit``."""
+
+    _kept_by_clone: tuple[str, ...] = ("_sent_from",)
+
+    def __getstate__(self) -> dict:
+        return super().__getstate__() | {"_sent_from": sent_from(self.__dict__.get("_sent_from"))}
+
+    def __copy__(self) -> Self:
+        return self._copied(self.__dict__)
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self._copied(copy.deepcopy(self.__dict__, memo))
+
+    def _copied(self, state: dict) -> Self:
+        """Without ``__getstate__``: a copy stays in this process, only pickling sets ``_sent_from``."""
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(state)
+        return copied
+
+    def __sklearn_clone__(self) -> Self:
+        """The same settings and the same origin, without fitted attributes."""
+        cloned = super().__sklearn_clone__()
+        cloned.__dict__.update({name: self.__dict__[name] for name in self._kept_by_clone if name in self.__dict__})
+        return cloned
