@@ -9,8 +9,8 @@ import pytest
 
 from tests.mutants import check_notices
 from tests.preprocessing import test_private_words as tests
+from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips.preprocessing import PrivateCountVectorizer, _set_union
-from vips.privacy.ledger.ledger import PrivacyLedger
 
 
 def every_word_weighs_one(patch):
@@ -66,24 +66,6 @@ def each_round_spends_all_of_delta(patch):
 def each_round_spends_the_whole_budget(patch):
     for module in (_set_union, tests):
         patch.setattr(module, "plans_of_rounds", lambda plan: [replace(plan), replace(plan)])
-
-
-def fits_are_charged_at_the_end(patch):
-    original = PrivacyLedger.begin_event
-
-    class Late:
-        run = ""
-
-        def __init__(self, *arguments, **named):
-            self.begin = lambda: original(*arguments, **named)
-
-        def release(self, step):
-            self.run = self.begin().run
-
-        def close(self):
-            pass
-
-    patch.setattr(PrivacyLedger, "begin_event", Late)
 
 
 @pytest.mark.parametrize(
