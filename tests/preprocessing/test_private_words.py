@@ -201,7 +201,7 @@ def test_noise_is_fresh_and_of_the_stated_size():
     check_noise_is_fresh_and_of_the_stated_size()
 
 
-def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=1, n_runs=30, n_words=400):
+def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(documents_of_a_person=1, n_runs=40, n_words=1500):
     """Each of many words is held by three documents and, with a fair coin, by one record more; noisy totals of both rounds are
     seen."""
     rng, ratios, worlds = np.random.default_rng(0), [], []
