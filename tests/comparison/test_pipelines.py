@@ -69,7 +69,7 @@ def test_arms_of_a_pipeline_are_fitted_to_its_columns(people, private, baseline)
     shares = [found[f"share of {what} in the shift of parameters"].value for what in ("clipping", "noise")]
     assert sum(shares) == pytest.approx(1.0)
     neither = found["shift of parameters by neither (plain arm to baseline), root mean square"].value
-    assert neither < 0.2 * np.abs(baseline.coef_).max()  # the arms were fitted to the same columns
+    assert neither < 0.3 * np.abs(baseline.coef_).max()  # the arms were fitted to the same columns
 
 
 def test_pipelines_with_other_columns_are_refused_with_a_way_out(people, private, baseline):
