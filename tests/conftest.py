@@ -25,7 +25,8 @@ REPEATED = {
     "test_curve.py::test_own_scores_and_processes",
     "test_accounting_conformance.py::test_monotone_in_noise_steps_rate_and_delta[rdp-fixed]",
     "test_accounting_conformance.py::test_monotone_in_noise_steps_rate_and_delta[pld-poisson, replace one]",
-    "test_accounting_conformance.py::test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event[poisson, replace one]",
+    "test_accounting_conformance.py::test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event"
+    "[poisson, replace one]",
     "test_saving.py::test_small_files_take_no_memory_and_no_time",
     "test_sigmoid_belief_network.py::test_the_bound_does_not_fall_with_a_full_covariance[6-tpbn]",
     "test_experiments_quick.py::test_runs_quickly_and_says_what_is_known[blr_diabetes]",
