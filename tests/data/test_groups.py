@@ -34,7 +34,7 @@ from vips.exceptions import LedgerError
 from vips.execution import partitions
 from vips.preprocessing import PublicScaler, make_public_pipeline
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
-from vips.statistics import RecordStatistics
+from vips.statistics import Block, DenseStatistics, RecordStatistics
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.0)
 KINDS = [case for case in CASES if case.name in REPRESENTATIVES]
@@ -342,6 +342,31 @@ def test_a_person_of_more_rows_than_a_chunk_is_clipped_as_a_whole(monkeypatch):
         first = clipped_sum(model, grouped(model, [X[:500]], ids[:500], plan), plan, model.posterior_)
         total = coordinates(first, model.blocks()) * (plan.lattice(model.blocks()).unit if noise == "discrete" else 1.0)
         assert 0.5 * plan.clip_norm < np.linalg.norm(total) <= plan.clip_norm * 1.5  # isometric coordinates: up to √2
+
+
+def test_norms_of_short_runs_are_exact_and_rows_that_cancel_keep_a_share():
+    """A person of 30 rows in 30 categories has norm √30, not 30."""
+    rows = np.vstack([np.eye(40)[:30], np.tile([[3.0], [-3.0]], (5, 40)), np.ones((300, 40))])
+    statistics, blocks = DenseStatistics({"counts": rows}), {"counts": Block((40,), scale=2.0)}
+    norms = statistics.norms(blocks)
+    norms[1] = 0.0  # a row that cannot be used
+    found = statistics.run_norms(norms, blocks, np.array([0, 30, 30, 40, 340]))
+    np.testing.assert_allclose(
+        found, [np.sqrt(29.0) / 2.0, 0.0, 30.0 * np.sqrt(40.0) / 2.0 / 16.0, 300.0 * np.sqrt(40.0) / 2.0], rtol=1e-8
+    )
+
+
+@pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])
+@pytest.mark.parametrize("most", [8, 1])
+def test_chunks_change_no_norm_of_persons_of_any_length(chunk_size, most):
+    """Of 8 persons with about 38 rows, or of one with all 300, which no short chunk holds."""
+    rng = np.random.default_rng(1)
+    X, ids = np.eye(5)[rng.integers(0, 5, 300)], rng.integers(0, most, 300)
+    plan = replace(PLAN, sampling_rate=1.0, reproducible_noise=True, clip_norm=2.0)
+    model = DirichletMultinomial(privacy=plan, random_state=0)
+    expected = model.fit(X, groups=ids).noisy_totals_.average["counts"]
+    model.chunk_size = chunk_size
+    np.testing.assert_allclose(model.fit(X, groups=ids).noisy_totals_.average["counts"], expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])

@@ -97,8 +97,11 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
-        for chunk in opened.chunks(coins.rows(opened.n_records), size or model.chunk_size):
-            for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size):
+        most = size or model.chunk_size
+        if opened.starts is not None:  # no chunk divides a run of PIECE rows, whose norm may be exact
+            most = max(most, PIECE)
+        for chunk in opened.chunks(coins.rows(opened.n_records), most):
+            for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size, most):
                 shares = (
                     statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
                 )
@@ -109,7 +112,9 @@ def partition_sum(task: Task, partition: Partition, coins) -> Totals:
     return task.zeros() if total is None else total
 
 
-def weighted(task: Task, rows, starts: np.ndarray | None, size: int | None) -> Iterator[tuple[object, np.ndarray]]:
+def weighted(
+    task: Task, rows, starts: np.ndarray | None, size: int | None, most: int
+) -> Iterator[tuple[object, np.ndarray]]:
     """Statistics of the rows of a chunk, and the weight of each row in the sum.
 
     A record of more rows than a chunk is taken in pieces, twice: its rows have one weight, which depends on all of them.
@@ -120,9 +125,10 @@ def weighted(task: Task, rows, starts: np.ndarray | None, size: int | None) -> I
         From :func:`usable`.
     size : int or None
         Rows to which a chunk is filled up.
+    most : int
+        Rows of a chunk.
     """
     model, plan, blocks, n_rows = task.model, task.plan, task.blocks, rows.shape[0]
-    most = size or model.chunk_size
 
     def statistics_of(some):
         with at_most_threads(1) if size else nullcontext():
@@ -135,8 +141,9 @@ def weighted(task: Task, rows, starts: np.ndarray | None, size: int | None) -> I
         yield statistics, weights
         return
     pieces = [rows[first : first + most] for first in range(0, n_rows, most)]
-    norms = [norms_of_runs(plan, statistics_of(piece), blocks, np.array([0, piece.shape[0]])) for piece in pieces]
-    weight = plan.clip_weights(np.array([sum(each[0] for each, _ in norms)]))[0]
+    norms = [norms_of_rows(plan, statistics_of(piece), blocks) for piece in pieces]
+    parts = [each[: piece.shape[0]].sum() for (each, _), piece in zip(norms, pieces, strict=True)]
+    weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
         weights, statistics = weight * is_usable, statistics_of(piece)
@@ -192,9 +199,15 @@ def weights_of_rows(plan, statistics, blocks: Mapping[str, object], starts: np.n
 
 def norms_of_runs(plan, statistics, blocks: Mapping[str, object], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Norm of each record, at least that of the sum of its rows; and which rows have a norm that can be used."""
+    norms, is_usable = norms_of_rows(plan, statistics, blocks)
+    return statistics.run_norms(norms, blocks, starts), is_usable
+
+
+def norms_of_rows(plan, statistics, blocks: Mapping[str, object]) -> tuple[np.ndarray, np.ndarray]:
+    """Norm of each row, 0 where it cannot be used; and where it can."""
     norms = statistics.norms(blocks)
     is_usable = plan.clip_weights(norms) > 0.0
-    return statistics.run_norms(np.where(is_usable, norms, 0.0), blocks, starts), is_usable
+    return np.where(is_usable, norms, 0.0), is_usable
 
 
 def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | None]:
