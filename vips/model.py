@@ -81,6 +81,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False
+    # Steps that `vips.plan_for` gives a private fit of full batches.
+    planned_steps = 20
+    _kept_by_clone = ("_chunk_size", "_sent_from")
 
     @abstractmethod
     def blocks(self) -> dict[str, Block]:
@@ -159,8 +162,6 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """Plan of a non-private fit (``privacy=None``), which may look at the data."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)
-
-    _kept_by_clone = ("_chunk_size", "_sent_from")
 
     @property
     def chunk_size(self) -> int:

@@ -84,7 +84,7 @@ def plan_for(
     check_integer("n_records", n_records)
     check_integer("document_length", document_length)
     rate = min(1.0, _MOST_RECORDS / n_records)
-    n_steps = getattr(model, "planned_steps", 20) if rate == 1.0 else 40
+    n_steps = model.planned_steps if rate == 1.0 else 40
     chosen = {"sampling": "full"} if rate == 1.0 else {"sampling_rate": rate}
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, n_steps=n_steps, **chosen)
     batches = (

@@ -36,6 +36,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--models", nargs="+", choices=MODELS, default=list(MODELS), help="run only these; keep results of the others"
     )
+    parser.add_argument("--records", type=int, nargs="+", help="run only cells of so many records")
+    parser.add_argument("--epsilons", type=float, nargs="+", help="run only cells of these ε")
     parser.add_argument("--predictions", action="store_true", help="instead: predictions of both posteriors on Adult")
     options = parser.parse_args(arguments)
     folder = folder_of("coverage", options)
@@ -47,23 +49,33 @@ def main(arguments: list[str]) -> None:
     if options.quick:
         options.fits = QUICK_FITS
         options.models = [name for name in options.models if not MODELS[name].is_misspecified]
-    rows = [row for row in known if row["model"] not in options.models]
-    for name in options.models:
-        model = MODELS[name]
-        cells = [(n, epsilon) for n in model.n_records for epsilon in model.epsilons]
-        if options.quick:
-            model, cells = replace(model, **model.quick), [QUICK_CELL]
+    chosen = {name: _cells(MODELS[name], options) for name in options.models}
+    rows = [row for row in known if (row["n_records"], row["epsilon"]) not in chosen.get(row["model"], [])]
+    for name, cells in chosen.items():
+        model = replace(MODELS[name], **MODELS[name].quick) if options.quick else MODELS[name]
         n_fits = max(1 if options.quick else 2, round(options.fits * model.fits))
         for n_records, epsilon in tqdm(cells, desc=name, disable=None):
             rows.append({"model": name, "n_records": n_records, "epsilon": epsilon, "fits": n_fits})
             rows[-1] |= cell(model, n_records, epsilon, n_fits, QUICK_BASELINES if options.quick else N_BASELINES)
             tqdm.write(line(rows[-1]))
-        rows.sort(key=lambda row: list(MODELS).index(row["model"]))
+        rows.sort(key=lambda row: (list(MODELS).index(row["model"]), row["n_records"], row["epsilon"]))
         if path is not None and (name == options.models[-1] or not options.quick):
             write_json(path, rows)
             write_text(path.with_suffix(".md"), table(rows))
             plot(rows, path.with_name("coverage.png"))
     print(table(rows))
+
+
+def _cells(model: Model, options) -> list[tuple[int, float]]:
+    """Numbers of records and ε to run."""
+    if options.quick:
+        return [QUICK_CELL]
+    return [
+        (n, epsilon)
+        for n in model.n_records
+        for epsilon in model.epsilons
+        if n in (options.records or (n,)) and epsilon in (options.epsilons or (epsilon,))
+    ]
 
 
 def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines: int) -> dict:

@@ -95,7 +95,7 @@ def covered(counts: sp.csr_array, epsilon: float, share: float | None, most: int
     _set_union.plans_of_rounds = lambda plan: plans
     try:
         for _ in range(n_repeats):
-            rounds = noisy_union(lambda: [(counts.indices, counts.indptr)], replace(plan, clip_norm=1.0), DELTA, most)
+            rounds = noisy_union([(counts.indices, counts.indptr)], replace(plan, clip_norm=1.0), DELTA, most)
             words = np.concatenate([numbers for numbers, _ in rounds.rounds])
             results.append([len(words), frequencies[words].sum() / frequencies.sum()])
     finally:

@@ -39,7 +39,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
     def union(chunks, plan, delta, most, count_records, before_noise):
         names = list(index[0])
         released = np.array([name in known for name in names], bool)
-        for words, starts in chunks():
+        for words, starts in chunks:
             for word, weight in zip(
                 *_set_union._shares(words, starts, released, most, np.random.default_rng()), strict=True
             ):
@@ -103,7 +103,7 @@ def test_the_second_round_leaves_known_words_out():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
-        (first, _), (second, _) = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
+        (first, _), (second, _) = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300).rounds
     assert first.tolist() == [0]
     assert second.tolist() == []
     np.testing.assert_allclose(found[0], [2**-0.5 + 3**-0.5, 2**-0.5, 3**-0.5, 3**-0.5])
@@ -119,7 +119,7 @@ def check_a_record_that_is_counted_still_has_norm_one():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", noisy)
-        union = noisy_union(lambda: chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
+        union = noisy_union(chunks, replace(PLAN, clip_norm=1.0), 1e-6, 300, count_records=True)
     assert union.n_records == pytest.approx(3.0)
     first, second = found
     of_one = first["records"][0] / 3.0

@@ -10,12 +10,14 @@ import numpy as np
 
 from vips._validation import check_number
 from vips.data import as_source
+from vips.data._groups import group_numbers, name_of
 from vips.exceptions import LedgerError
 from vips.preprocessing._cell_values import kind_of
 from vips.preprocessing._declared import column, columns_of, is_frame, shortened
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.units import unit_of_group
 
 __all__ = [
     "LEARNT_KINDS",
@@ -25,7 +27,9 @@ __all__ = [
     "column_kinds",
     "declared_as",
     "ledger_of",
+    "persons_of",
     "released_texts",
+    "unit_of_persons",
 ]
 
 LEARNT_KINDS = ("number", "date", "category", "missing")
@@ -126,6 +130,22 @@ def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger 
             f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
         )
     return ledger or enclosing
+
+
+def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tuple[np.ndarray | None, str]:
+    """Number of each row's person, None if every row is a record; and the unit in words, ``unit`` for rows."""
+    if groups is None:
+        if plan.max_rows_per_group is not None:
+            raise ValueError(
+                "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
+            )
+        return None, unit
+    return group_numbers(groups, n_rows), unit_of_persons(groups)
+
+
+def unit_of_persons(groups: object) -> str:
+    """The unit of a fit with these ids, in words."""
+    return unit_of_group(name_of(groups) or "group")
 
 
 def _may_be_missing(dtype) -> bool:

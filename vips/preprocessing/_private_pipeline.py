@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
-from vips.data._groups import name_of
 from vips.data._tables import from_arrow
 from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
+from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._fitted_copies import PipelineOfCopies
 from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_steps import fit_and_transform
@@ -33,7 +33,6 @@ from vips.preprocessing._saved import (
 )
 from vips.privacy.ledger.admitted import step_divergence
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.units import unit_of_group
 
 __all__ = ["PrivatePipeline", "make_private_pipeline"]
 
@@ -275,7 +274,7 @@ class PrivatePipeline(PipelineOfCopies):
     def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups):
         """The encoder after its release, or that of an interrupted fit."""
         path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
-        unit = encoder.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        unit = encoder.unit if groups is None else unit_of_persons(groups)
         if path is not None:
             check_that_it_can_be_saved(encoder)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)

@@ -16,7 +16,6 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips.data._groups import group_numbers, name_of
 from vips.data._tables import from_arrow
 from vips.preprocessing._charge import charged
 from vips.preprocessing._declared import column, columns_of, is_frame
@@ -29,6 +28,7 @@ from vips.preprocessing._encoder_settings import (
     column_kinds,
     declared_as,
     ledger_of,
+    persons_of,
     released_texts,
 )
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
@@ -36,7 +36,6 @@ from vips.preprocessing._learnt_columns import Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.units import unit_of_group
 from vips.statistics import Block
 
 __all__ = ["PrivateTableEncoder"]
@@ -163,8 +162,8 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         ledger = ledger_of(ledger, plan)
-        persons = self._persons(groups, X.shape[0])
-        unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
+        persons = Persons(numbers, plan.max_rows_per_group)
         entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
         declared = {
             name: declared_as(self.columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")
@@ -181,14 +180,6 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
             entry,
         )
         return self
-
-    def _persons(self, groups: object, n_rows: int) -> Persons:
-        most = self.privacy.max_rows_per_group
-        if groups is None and most is not None:
-            raise ValueError(
-                "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
-            )
-        return Persons(None if groups is None else group_numbers(groups, n_rows), most)
 
     def _learnt(
         self, X, kinds, plan, delta, ledger, persons, of_persons, unit

@@ -18,15 +18,14 @@ from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer, check_number
-from vips.data._groups import group_numbers, name_of, runs_of_rows
+from vips.data._groups import runs_of_rows
 from vips.preprocessing._charge import charged
 from vips.preprocessing._documents import Analyser, as_documents
 from vips.preprocessing._encoder_report import EncoderReport
-from vips.preprocessing._encoder_settings import checked_plan, ledger_of
+from vips.preprocessing._encoder_settings import checked_plan, ledger_of, persons_of
 from vips.preprocessing._set_union import MOST_WORDS, Union, noisy_union, plans_of_rounds, thresholds
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.units import unit_of_group
 
 __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
 
@@ -155,12 +154,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         self._forget()
         plan, documents = self.checked_settings(), as_documents(X)
         ledger = ledger_of(ledger, plan)
-        if groups is None and plan.max_rows_per_group is not None:
-            raise ValueError(
-                "`max_rows_per_group` bounds the documents of a person: pass the persons' ids as `groups` to fit."
-            )
-        numbers = None if groups is None else group_numbers(groups, len(documents))
-        unit = self.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
         with charged(ledger, what, unit, plan, self.threshold_delta) as charge:
             index: dict[str, int] = {}
@@ -168,7 +162,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 warnings.simplefilter("ignore")
                 chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
             delta = float(self.threshold_delta)
-            found = noisy_union(lambda: chunks, plan, delta, self.most_words, self.count_records, charge.release)
+            found = noisy_union(chunks, plan, delta, self.most_words, self.count_records, charge.release)
         self.vocabulary_, self.round_totals_ = self._chosen(found, list(index))
         self.n_records_ = found.n_records
         released = ("words", "the number of records") if self.count_records else ("words",)

@@ -20,7 +20,7 @@ The share of the first round and M were chosen on sentences of a corpus, on docs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,7 +70,7 @@ def thresholds(delta: float, stds: Iterable[float], most: int) -> list[float]:
 
 
 def noisy_union(
-    chunks: Callable[[], Iterable[tuple[np.ndarray, np.ndarray]]],
+    chunks: Collection[tuple[np.ndarray, np.ndarray]],
     plan: PrivacyPlan,
     delta: float,
     most: int,
@@ -81,9 +81,9 @@ def noisy_union(
 
     Parameters
     ----------
-    chunks : callable
-        Returns the records anew, in chunks: numbers of their different words, shape (n_words,), and where each record starts
-        among them, shape (n_records + 1,).
+    chunks : collection of (ndarray of int64, ndarray of int64)
+        The records: numbers of their different words, shape (n_words,), and where each record starts among them, shape
+        (n_records + 1,).
     plan : PrivacyPlan
         One step, with ``clip_norm`` 1.
     delta : float
@@ -107,7 +107,7 @@ def noisy_union(
     for own, cut in zip(plans, cuts, strict=True):
         of_count = _OF_COUNT if count_records and not found else 0.0
         total, count = np.zeros(0), 0.0
-        for words, starts in chunks():
+        for words, starts in chunks:
             kept, weights = _shares(words, starts, known, most, coins)
             size = max(len(total), int(kept.max(initial=-1)) + 1)
             total = np.pad(total, (0, size - len(total)))

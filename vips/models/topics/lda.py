@@ -50,6 +50,9 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __all__ = ["LatentDirichletAllocation"]
 
 
+_AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
+
+
 class LatentDirichletAllocation(
     ReadableTopics, ClassNamePrefixFeaturesOutMixin, TransformerMixin, ConjugateExponentialModel
 ):
@@ -283,7 +286,7 @@ class LatentDirichletAllocation(
 
     def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:
         """How many topics so many documents, of so many different words, support under a plan with a clip norm."""
-        std = std_of_average(plan, self.schedule or PolynomialAveraging(power=2.0))
+        std = std_of_average(plan, self.schedule or _AVERAGING)
         return advise_topics(n_documents, self._n_words(), n_different, plan.clip_norm, std)
 
     def step_size(self, t: int) -> float:
@@ -293,7 +296,7 @@ class LatentDirichletAllocation(
         if self.schedule is not None:
             return self.schedule(t)
         if self.is_private:
-            return PolynomialAveraging(power=2.0 if self.n_components > 1 else 0.0)(t)
+            return (_AVERAGING if self.n_components > 1 else PolynomialAveraging(power=0.0))(t)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+
 __all__ = ["TopicsAdvice", "advise_topics", "std_of_average"]
 
 _LEAST_RATIO = 2.4
@@ -80,10 +83,9 @@ def advise_topics(n_documents: float, n_words: int, n_different: float, clip_nor
     )
 
 
-def std_of_average(plan, step_size: Callable[[int], float]) -> float:
+def std_of_average(plan: PrivacyPlan, step_size: Callable[[int], float]) -> float:
     """Standard deviation of the noise in the last average of totals, for a plan with a clip norm."""
-    variance = 0.0
+    mechanism = plan.mechanism({"totals": Block((1,))}, plan.randomness(None), {"totals": 0.0})
     for t in range(1, plan.n_steps + 1):
-        rho = step_size(t)
-        variance = (1.0 - rho) ** 2 * variance + rho**2
-    return plan.noise_std() / plan.sampling_rate * math.sqrt(variance)
+        std = mechanism.std_of_average({"totals": step_size(t)})
+    return std["totals"]
