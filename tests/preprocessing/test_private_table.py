@@ -347,7 +347,8 @@ def test_errors_come_from_public_facts(settings, X, says):
         PrivateTableEncoder(**arguments).fit(table() if X is None else X)
 
 
-def test_missing_values_under_declared_bounds_get_an_indicator_that_is_learnt():
+def test_missing_values_under_declared_bounds_get_an_indicator_that_is_learnt(monkeypatch):
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))  # the threshold is that of noise
     rng = np.random.default_rng(5)
     X = pd.DataFrame({"weight": rng.uniform(40, 100, 4000), "age": rng.integers(0, 90, 4000), "full": rng.random(4000)})
     X.loc[rng.random(4000) < 0.3, "weight"] = np.nan
