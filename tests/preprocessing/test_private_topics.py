@@ -37,8 +37,8 @@ def test_topics_are_the_subjects(fitted):
     assert len(words) == 15
     found = [set(words[np.argsort(-row)[:5]]) for row in fitted.components_]
     assert sorted(map(sorted, found)) == sorted(sorted(subject.split()) for subject in SUBJECTS)
-    np.testing.assert_allclose(fitted.transform(letters(5, 1)).sum(axis=1), 1.0)
-    assert fitted.perplexity(letters(300, 1)) < 10.0 < 15.0
+    np.testing.assert_allclose(fitted.transform(letters(5, 1)).sum(axis=1), 1.0, rtol=1e-6)
+    assert fitted.perplexity(letters(300, 1)) < 12.0  # 15 with words alone; the truth has about 10
     assert np.isfinite(fitted.score(letters(300, 1)))
     assert sorted(map(set, fitted.top_words(5)), key=min) == sorted(found, key=min)
 
