@@ -18,6 +18,10 @@ EXPERIMENTS = {
         "topics.wikipedia",
         "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
     ),
+    "topic_labels": (
+        "topics.labels",
+        "topics labelled real, doubtful or noise beside the true topics of generated documents (30 minutes)",
+    ),
     "audit": (
         "privacy.audit",
         "lower bounds on ε beside the claimed ε; audits of the models and of broken copies of the code (5 minutes)",

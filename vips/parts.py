@@ -127,6 +127,10 @@ class SelfDescription:
         """Predictions for each record, shape (n_records, ...): probabilities, expected values, or log likelihoods."""
         return None
 
+    def findings(self) -> dict[str, float]:
+        """Numbers about the fit that a comparison shows, by name. Computed from released values only."""
+        return {}
+
     def signal(self) -> dict[str, float]:
         """Share of signal in each block that a private fit released: 1 - (mean square of the noise) / (that of the block).
 

@@ -210,6 +210,14 @@ def _(printed, folder):
     assert "retained gain" in printed
 
 
+@check("topic_labels")
+def _(printed, folder):
+    with_topics, without = read_json(folder / "results.json")
+    assert with_topics["real, matched"] == with_topics["real"] >= 2  # of 3
+    assert without["real"] < with_topics["real"]
+    assert "| true topics | documents |" in printed
+
+
 @check("topics_grid")
 def _(printed, folder):
     low, high = read_json(folder / "results.json")

@@ -296,7 +296,9 @@ def test_other_and_missing_values_have_indicators():
     )
     fitted = encoder().fit(X)
     assert fitted.columns_["word"] == ["a", "b", "c", "(other)", "(missing)"]
-    new = pd.DataFrame({"amount": [np.nan, np.pi / 10], "word": ["never seen", None], "other": [1, 7], "unknown": [0, 0]})
+    new = pd.DataFrame(
+        {"amount": [np.nan, np.pi / 10], "word": ["never seen", None], "other": [1, 7], "unknown": [0, 0]}
+    )
     features = pd.DataFrame(np.abs(fitted.transform(new)) > 1e-9, columns=fitted.get_feature_names_out())
     on = [[name for name, value in row.items() if value] for _, row in features.iterrows()]
     assert on[0] == ["word_(other)", "other_1", "amount_missing"]

@@ -18,6 +18,7 @@ from vips.comparison.rows import (
     alignment_rows,
     arm_rows,
     arm_score_rows,
+    finding_rows,
     posterior_rows,
     score_rows,
     signal_rows,
@@ -123,7 +124,7 @@ def compare(
         aware_divergences = {f"{ours.name}{AWARE}": _divergences(ours, theirs) for ours, theirs in aware}
         rows += posterior_rows(aware, aware_divergences, aware_movements, sources, AWARE)
         divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
-    rows += signal_rows(private, baseline, sources)
+    rows += finding_rows(private, baseline, sources) + signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))
         rows += scores

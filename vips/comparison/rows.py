@@ -14,7 +14,16 @@ from vips.comparison.movement import Movement
 from vips.comparison.sources import PRIVATE, X_TEST, combined, source_of
 from vips.comparison.text import AWARE
 
-__all__ = ["Sources", "alignment_rows", "arm_rows", "arm_score_rows", "posterior_rows", "score_rows", "signal_rows"]
+__all__ = [
+    "Sources",
+    "alignment_rows",
+    "arm_rows",
+    "arm_score_rows",
+    "finding_rows",
+    "posterior_rows",
+    "score_rows",
+    "signal_rows",
+]
 
 
 @dataclass(frozen=True)
@@ -98,6 +107,15 @@ def signal_rows(private, baseline, sources: Sources) -> list[Row]:
             f"share of signal, {name}", share, theirs.get(name, 1.0), share - theirs.get(name, 1.0), is_detail=True
         )
         for name, share in private.signal().items()
+    ]
+
+
+def finding_rows(private, baseline, sources: Sources) -> list[Row]:
+    """What the models find about themselves, such as the number of real topics."""
+    theirs = baseline.findings()
+    return [
+        sources.row(name, ours, theirs.get(name, math.nan), ours - theirs.get(name, math.nan))
+        for name, ours in private.findings().items()
     ]
 
 

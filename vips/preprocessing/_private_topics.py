@@ -180,6 +180,10 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         """See :meth:`LatentDirichletAllocation.top_words`."""
         return self._fitted().top_words(n, relevance=relevance, as_frame=as_frame)
 
+    def evidence(self):
+        """Which topics are real, doubtful or noise; see :meth:`LatentDirichletAllocation.evidence`."""
+        return self._fitted().evidence()
+
     def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
         """See :meth:`LatentDirichletAllocation.plot_topics`."""
         return self._fitted().plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)

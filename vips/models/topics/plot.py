@@ -14,7 +14,9 @@ __all__ = ["plot_topics"]
 _N_COLUMNS = 5
 
 
-def plot_topics(words: TopicWords, topics: Sequence[int], n_words: int, relevance: float, axes=None) -> np.ndarray:
+def plot_topics(
+    words: TopicWords, topics: Sequence[int], n_words: int, relevance: float, axes=None, labels=None
+) -> np.ndarray:
     """Horizontal bars of the most relevant words; see ``ReadableTopics.plot_topics``."""
     try:
         import matplotlib.pyplot as plt
@@ -35,16 +37,18 @@ def plot_topics(words: TopicWords, topics: Sequence[int], n_words: int, relevanc
     if len(axes) < len(topics):
         raise ValueError(f"There are {len(topics)} topics and only {len(axes)} axes.")
     for ax, topic in zip(axes, topics, strict=False):
-        _draw(ax, words, topic, top[topic])
+        _draw(ax, words, topic, top[topic], None if labels is None else labels[topic])
     return axes[: len(topics)]
 
 
-def _draw(ax, words: TopicWords, topic: int, shown: np.ndarray) -> None:
+def _draw(ax, words: TopicWords, topic: int, shown: np.ndarray, label: str | None) -> None:
     places = np.arange(len(shown))[::-1]
-    ax.barh(places, words.probabilities[topic, shown], height=0.75, color="#20639b")
+    color = "0.55" if label == "noise" else "#20639b"
+    ax.barh(places, words.probabilities[topic, shown], height=0.75, color=color)
     ax.barh(places, words.overall[shown], height=0.25, color="0.72")
     ax.set_yticks(places, [printable(words.names[v]) for v in shown], fontsize="small", **PLAIN_TEXT)
-    ax.set_title(f"topic {topic}: {100.0 * words.shares[topic]:.3g} % of words", fontsize="medium")
+    share = f"{100.0 * words.shares[topic]:.3g} % of words"
+    ax.set_title(f"topic {topic}: {share}" + ("" if label is None else f", {label}"), fontsize="medium")
     ax.set_xlabel("probability (grey: over all topics)", fontsize="x-small")
     ax.tick_params(axis="x", labelsize="x-small")
     ax.tick_params(axis="y", length=0)

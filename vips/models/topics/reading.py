@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._pipelines import model_of, statement_of
 from vips._validation import check_integer
+from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
 from vips.privacy import PrivacyReport
 
@@ -22,6 +23,25 @@ __all__ = ["ReadableTopics"]
 
 class ReadableTopics:
     """What a topic model shows to its readers. Everything is computed from its posterior and its privacy statement."""
+
+    def evidence(self) -> TopicEvidence | None:
+        """Which topics are real, doubtful or noise; None for a fit without noise and for a single topic.
+
+        Each topic is compared with those of four fits to generated documents without topics, under as much noise. Only
+        released numbers are used, so that this costs no budget. The first call takes seconds.
+        """
+        check_is_fitted(self, "posterior_")
+        if not hasattr(self, "noisy_totals_") or self.n_components == 1:
+            return None
+        known = self.__dict__.get("_evidence")
+        if known is None or known[0] is not self.posterior_:
+            self._evidence = known = (self.posterior_, topic_evidence(self))
+        return known[1]
+
+    def findings(self) -> dict[str, float]:
+        """How many topics are real."""
+        evidence = self.evidence()
+        return {} if evidence is None else {"number of real topics": float(evidence.labels.count("real"))}
 
     def top_words(
         self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
@@ -42,7 +62,8 @@ class ReadableTopics:
         -------
         list of list of str, or pandas.DataFrame
             A table has a row for each topic and word: "topic" (its row in ``components_``), "word", "probability" (φ_kv),
-            "overall" (p_v) and "share" (of the topic in the word's uses).
+            "overall" (p_v) and "share" (of the topic in the word's uses). For private fits of several topics it has
+            "label" too: see :meth:`evidence`.
 
         Raises
         ------
@@ -58,6 +79,8 @@ class ReadableTopics:
         import pandas as pd
 
         topics, columns = np.repeat(np.arange(len(top)), top.shape[1]), top.ravel()
+        evidence = self.evidence()
+        labels = {} if evidence is None else {"label": [evidence.labels[k] for k in topics]}
         return pd.DataFrame(
             {
                 "topic": topics,
@@ -65,6 +88,7 @@ class ReadableTopics:
                 "probability": words.probabilities[topics, columns],
                 "overall": words.overall[columns],
                 "share": words.of_word[topics, columns],
+                **labels,
             }
         )
 
@@ -80,7 +104,8 @@ class ReadableTopics:
 
         A map of the topics, whose circles have the area of the topic's share of all words; the words of the topic that the
         reader chooses, ranked by a relevance that they set; and for each word the topics that use it. It begins with the
-        guarantee of the fit. Without JavaScript it shows the map and a table.
+        guarantee of the fit, and says which topics are real, doubtful or noise (:meth:`evidence`). Without JavaScript it
+        shows the map and a table.
 
         Parameters
         ----------
@@ -126,15 +151,17 @@ class ReadableTopics:
             raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
         from vips.models.topics.page.write import Fit, write_topics
 
-        fits = [Fit(self._topic_words(), privacy, self.signal().get("topic_word"))]
+        fits = [Fit.of(self, privacy)]
         if other is not None:
-            fits.append(Fit(other._topic_words(), statement_of(baseline), other.signal().get("topic_word")))
+            fits.append(Fit.of(other, statement_of(baseline)))
         write_topics(path, fits, n_words)
 
     def plot_topics(
         self, n_words: int = 10, *, topics: Sequence[int] | None = None, relevance: float = 1.0, axes=None
     ) -> np.ndarray:
         """Bars of the most relevant words, a panel for each topic: probability in the topic, and over all topics in grey.
+
+        The title of a panel says whether the topic is real, doubtful or noise; topics of noise are grey. See :meth:`evidence`.
 
         Parameters
         ----------
@@ -167,7 +194,9 @@ class ReadableTopics:
             check_integer("topics", topic, 0, self.n_components - 1)
         from vips.models.topics.plot import plot_topics
 
-        return plot_topics(self._topic_words(), topics, n_words, relevance, axes)
+        evidence = self.evidence()
+        labels = None if evidence is None else evidence.labels
+        return plot_topics(self._topic_words(), topics, n_words, relevance, axes, labels)
 
     def to_pyldavis(self) -> dict[str, object]:
         """Arguments of ``pyLDAvis.prepare``, from released values: ``pyLDAvis.prepare(**model.to_pyldavis())``.

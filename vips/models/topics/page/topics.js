@@ -82,7 +82,8 @@ function showTopic() {
   at("words").tBodies[0].replaceChildren(...words.map((each) => rowOf(each, largest)));
   if (focused !== undefined) at("words").querySelector(`button[data-word="${focused}"]`)?.focus();
   const shares = values.fits.map((fit) => `${percent(fit.shares[topic])} %`);
-  at("words-heading").textContent = `Topic ${topic}: ${shares.join(" and ")} of all words`;
+  const label = links[topic].dataset.label;
+  at("words-heading").textContent = `Topic ${topic}: ${shares.join(" and ")} of all words${label ? `; ${label}` : ""}`;
   at("topic").value = topic;
   for (const link of circles) link.classList.toggle("chosen", Number(link.dataset.topic) === topic);
   for (const link of links) link.tabIndex = Number(link.dataset.topic) === topic ? 0 : -1;

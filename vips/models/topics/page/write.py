@@ -13,6 +13,7 @@ from jinja2 import Environment
 from vips._alignment import align
 from vips._pages.engine import environment
 from vips._pages.page import write_page
+from vips.models.topics.evidence import counts_of
 from vips.models.topics.page.layout import distances, place
 from vips.models.topics.page.values import values_as_json
 from vips.models.topics.words import TopicWords
@@ -39,20 +40,31 @@ class Fit:
     report : PrivacyReport
     signal : float or None
         Share of signal in the released totals.
+    labels : list of str or None
+        "real", "doubtful" or "noise" for each topic; None for a fit without noise, and for a single topic.
     """
 
     words: TopicWords
     report: PrivacyReport
     signal: float | None
+    labels: list[str] | None = None
+
+    @classmethod
+    def of(cls, model, report: PrivacyReport) -> Fit:
+        """A fitted model, with the statement that the page is to show."""
+        evidence = model.evidence()
+        labels = None if evidence is None else evidence.labels
+        return cls(model._topic_words(), report, model.signal().get("topic_word"), labels)
 
 
 def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> None:
     """Write a page about a fit, or about a fit and its baseline, whole or not at all."""
-    words, order, apart = [fit.words for fit in fits], None, None
+    words, labels, order, apart = [fit.words for fit in fits], [fit.labels for fit in fits], None, None
     if len(fits) == 2:
         matched = align(words[0].probabilities, words[1].probabilities)
         order, apart = matched.order, matched.distances
         words[1] = replace(words[1], probabilities=words[1].probabilities[order], shares=words[1].shares[order])
+        labels[1] = labels[1] and [labels[1][k] for k in order]
     names = _names(fits)
     statements = _statements(fits, names)
     n_topics, n_all = words[0].probabilities.shape
@@ -68,9 +80,10 @@ def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> 
         statements=statements,
         is_released=all(fit.report.has_guarantee for fit in fits),
         cover={"together": statements[0]["together"]},
-        map=_map(words),
-        topics=_table(words, order, apart),
+        map=_map(words, labels),
+        topics=_table(words, labels, order, apart),
         n_shown=min(n_words, n_all),
+        found=None if labels[0] is None else counts_of(labels[0]),
         data=values_as_json(words, n_words),
     )
 
@@ -89,7 +102,7 @@ def _statements(fits: Sequence[Fit], names: Sequence[str]) -> list[dict]:
     return views
 
 
-def _map(fits: Sequence[TopicWords]) -> dict:
+def _map(fits: Sequence[TopicWords], labels: Sequence[list[str] | None]) -> dict:
     """Circles, the largest first, so that no circle hides a smaller one."""
     layout = place(distances(np.concatenate([fit.probabilities for fit in fits])))
     unit = np.sqrt(_COVERED / np.pi) * _WIDTH
@@ -108,6 +121,7 @@ def _map(fits: Sequence[TopicWords]) -> dict:
             "y": f"{centres[i, 1]:.1f}",
             "r": f"{radii[i]:.2f}",
             "share": f"{100.0 * fits[i // n_topics].shares[i % n_topics]:.3g}",
+            "label": _label(labels[i // n_topics], i % n_topics),
         }
         for i in np.argsort(-radii, kind="stable").tolist()
     ]
@@ -122,7 +136,12 @@ def _map(fits: Sequence[TopicWords]) -> dict:
     }
 
 
-def _table(fits: Sequence[TopicWords], order: np.ndarray | None, apart: np.ndarray | None) -> list[dict]:
+def _table(
+    fits: Sequence[TopicWords],
+    labels: Sequence[list[str] | None],
+    order: np.ndarray | None,
+    apart: np.ndarray | None,
+) -> list[dict]:
     """A row for each topic, with its most probable words in each fit."""
     top = [fit.top(_N_IN_TABLE) for fit in fits]
     return [
@@ -131,12 +150,20 @@ def _table(fits: Sequence[TopicWords], order: np.ndarray | None, apart: np.ndarr
             "other": None if order is None else int(order[k]),
             "apart": None if apart is None else float(apart[k]),
             "fits": [
-                {"share": f"{100.0 * fit.shares[k]:.3g}", "words": [fit.names[v] for v in best[k]]}
-                for fit, best in zip(fits, top, strict=True)
+                {
+                    "share": f"{100.0 * fit.shares[k]:.3g}",
+                    "words": [fit.names[v] for v in best[k]],
+                    "label": _label(labels_of_fit, k),
+                }
+                for fit, best, labels_of_fit in zip(fits, top, labels, strict=True)
             ],
         }
         for k in range(len(fits[0].shares))
     ]
+
+
+def _label(labels: list[str] | None, topic: int) -> str | None:
+    return None if labels is None else labels[topic]
 
 
 @cache

@@ -1,0 +1,149 @@
+"""Labels of topics: real ones match true topics, and documents without topics show none."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, compare, load
+from vips.datasets import make_lda_corpus
+from vips.models.topics import evidence
+from vips.models.topics.evidence import deviations
+
+N_WORDS = 200
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=20, reproducible_noise=True)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_documents():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence, "_N_DOCUMENTS", 300)
+        yield
+
+
+def frequencies():
+    shares = 1.0 / np.arange(1.0, N_WORDS + 1.0)
+    return shares / shares.sum()
+
+
+def fitted(topics, n_components=6, n=4000, plan=PLAN):
+    documents = make_lda_corpus(n, topics=topics, document_length=60, random_state=0).counts
+    return LatentDirichletAllocation(n_components, vocabulary=N_WORDS, privacy=plan, random_state=0).fit(documents)
+
+
+@pytest.fixture(scope="module")
+def truth():
+    """Three topics, with a third of the words each."""
+    topics = np.tile(frequencies(), (3, 1))
+    for k in range(3):
+        topics[k, np.arange(N_WORDS) % 3 != k] *= 0.01
+    return topics / topics.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture(scope="module")
+def model(truth):
+    return fitted(truth)
+
+
+def likeness(model, truth):
+    """Correlation of each topic with the true one that is most like it, in roots of probabilities less those of all words."""
+    probabilities = model.components_ / model.components_.sum(axis=1, keepdims=True)
+    ours, theirs = (
+        np.sqrt(rows) - np.sqrt(weights @ rows)
+        for rows, weights in (
+            (probabilities, model.components_.sum(axis=1) / model.components_.sum()),
+            (truth, np.full(len(truth), 1.0 / len(truth))),
+        )
+    )
+    ours, theirs = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (ours, theirs))
+    return (ours @ theirs.T).max(axis=1)
+
+
+def test_real_topics_match_true_ones_and_others_do_not_stand_out(model, truth):
+    found = model.evidence()
+    is_real = np.array(found.labels) == "real"
+    assert is_real.sum() >= 3
+    assert (likeness(model, truth)[is_real] > 0.8).all()
+    assert (found.deviation[is_real] > found.deviation_of_noise).all()
+    assert (found.p_value[is_real] == found.p_value.min()).all()
+    assert (found.stability >= 0.0).all()
+    assert (found.stability <= 1.0).all()
+    assert str(found).startswith(f"6 topics: {is_real.sum()} real, ")
+
+
+def test_documents_without_topics_show_none():
+    found = fitted(frequencies()[None, :]).evidence()
+    assert "real" not in found.labels
+
+
+def test_topics_made_of_noise_are_not_real(truth):
+    found = fitted(
+        truth, plan=PrivacyPlan(noise_multiplier=1000.0, sampling="full", n_steps=20, reproducible_noise=True)
+    ).evidence()
+    assert "real" not in found.labels
+
+
+def test_deviations_of_pure_noise_are_standard():
+    """Without a signal, no row is far from the frequencies, whatever its share of the words, and nothing of it is stable."""
+    rng, std = np.random.default_rng(0), np.linspace(1.0, 3.0, 5000)
+    exact = np.outer([0.9, 0.05, 0.05], np.full(5000, 1000.0))
+    largest, stability = deviations(exact + std * rng.normal(size=exact.shape), std)
+    assert (np.abs(largest - 3.7) < 1.0).all()  # the largest of 5,000 normal numbers
+    assert (np.abs(stability) < 0.1).all()
+
+
+def test_stability_is_the_correlation_of_two_draws():
+    rng, std = np.random.default_rng(1), np.full(2000, 30.0)
+    exact = rng.gamma(2.0, 100.0, (4, 2000))
+    draws = [exact + std * rng.normal(size=exact.shape) for _ in range(2)]
+    weight = 1.0 / np.sqrt(exact.sum(axis=0))
+    rows = []
+    for draw in draws:
+        shares = draw.sum(axis=1) / draw.sum()
+        rows.append((draw - np.outer(shares, draw.sum(axis=0))) * weight)
+    correlation = [np.corrcoef(one, other)[0, 1] for one, other in zip(*rows, strict=True)]
+    np.testing.assert_allclose(deviations(draws[0], std)[1], correlation, atol=0.05)
+
+
+def test_labels_are_shown(model, tmp_path):
+    labels = model.evidence().labels
+    frame = model.top_words(3, as_frame=True)
+    assert frame["label"].tolist() == [label for label in labels for _ in range(3)]
+    titles = [axes.get_title() for axes in model.plot_topics(3)]
+    assert all(title.endswith(f", {label}") for title, label in zip(titles, labels, strict=True))
+    model.to_html(tmp_path / "topics.html")
+    page = (tmp_path / "topics.html").read_text(encoding="utf-8")
+    assert str(model.evidence()) in page
+    assert page.count('data-label="real"') == labels.count("real")
+    other = fitted(np.tile(frequencies(), (3, 1)), n=300)
+    assert compare(model, other)["number of real topics"].private == labels.count("real")
+
+
+def test_labels_cost_no_budget_and_are_the_same_wherever_the_model_is(model, tmp_path):
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 1.0, 1e-5, "letters")
+    model.save(tmp_path / "model.vips")
+    with ledger:
+        found = load(tmp_path / "model.vips").evidence()
+    assert ledger.runs() == []
+    for other in (found, pickle.loads(pickle.dumps(model)).evidence()):
+        assert other.labels == model.evidence().labels
+        np.testing.assert_array_equal(other.deviation, model.evidence().deviation)
+        assert other.deviation_of_noise == model.evidence().deviation_of_noise
+
+
+def test_evidence_is_that_of_the_last_fit(truth):
+    model = fitted(truth, n=2000)
+    first = model.evidence()
+    documents = make_lda_corpus(2000, topics=frequencies()[None, :], document_length=60, random_state=1).counts
+    assert model.fit(documents).evidence() is not first
+    assert "real" not in model.evidence().labels
+
+
+def test_no_labels_without_noise_or_with_one_topic(truth):
+    documents = make_lda_corpus(300, topics=truth, document_length=60, random_state=0).counts
+    exact = LatentDirichletAllocation(3, vocabulary=N_WORDS, random_state=0).fit(documents)
+    one = LatentDirichletAllocation(1, vocabulary=N_WORDS, privacy=PLAN).fit(documents)
+    for model in (exact, one):
+        assert model.evidence() is None
+        assert "label" not in model.top_words(2, as_frame=True)
+        assert model.findings() == {}

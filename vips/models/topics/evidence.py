@@ -1,0 +1,155 @@
+"""Which topics are real: each stands beside topics that noise alone makes.
+
+A private fit shows topics even where documents have none: the noise of a step changes the words of a topic, the next step
+assigns words to topics by them, and so the noise persists. The totals alone do not tell such a topic from a real one. So the
+fit is repeated on generated documents, whose words are drawn independently from the released frequencies, under as much noise.
+
+=========  ======================================================================================
+symbol     meaning
+=========  ======================================================================================
+N (K, V)   average of the noisy totals, noise of standard deviation s_v in word v
+π_k, W_v   share of topic k in N, total of word v
+z_kv       (N_kv - π_k W_v) / (s_v r_k): deviation from the frequencies of words, in standard deviations
+r_k²       (1 - π_k)² + (K - 1) π_k²: noise in row k of N - π W, in units of s_v²
+=========  ======================================================================================
+
+A topic stands out by max_v z_kv. It is real if that is at least 1.3 times the largest value of all generated fits, and if more
+than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.md shows how both numbers were checked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from vips import engine
+from vips.data import InMemoryData
+from vips.models.topics.denoising import denoise_counts
+from vips.persistence.checkpoint import Journal
+from vips.privacy import PrivacyPlan
+
+__all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
+
+_N_FITS, _N_DOCUMENTS = 4, 1500
+_SHORTEST, _LONGEST = 8, 600  # words of a generated document; evenly spread on a logarithmic scale
+_MARGIN, _LEAST_STABILITY = 1.3, 0.3
+_RAREST = 1e-5  # words of a smaller share are weighted as if they had it
+_NO_CLIP = 1e6  # longer than any generated document
+
+
+@dataclass(frozen=True)
+class TopicEvidence:
+    """How far each topic differs from the frequencies of words, and from topics that noise makes.
+
+    Attributes
+    ----------
+    labels : list of str
+        "real", "doubtful" or "noise". A doubtful topic stands out among topics of noise, but not by much, or most of it is
+        noise. The largest topic often holds the words of all subjects: it differs little from their frequencies, and is
+        called noise.
+    deviation : ndarray of shape (n_topics,)
+        Largest deviation of a word's count from the frequencies of words, in standard deviations of the noise.
+    deviation_of_noise : float
+        The same for the topic that stands out most in the fits to generated documents without topics.
+    p_value : ndarray of shape (n_topics,)
+        Share of the topics of these fits that stand out as much; at least 1 over their number.
+    stability : ndarray of shape (n_topics,)
+        Estimated correlation of the topic's deviations between two draws of the noise of the average; from 0 to 1.
+    """
+
+    labels: list[str]
+    deviation: np.ndarray
+    deviation_of_noise: float
+    p_value: np.ndarray
+    stability: np.ndarray
+
+    def __str__(self) -> str:
+        return counts_of(self.labels)
+
+
+def counts_of(labels: list[str]) -> str:
+    """How many topics have each label, in words."""
+    counts = [f"{labels.count(label)} {label}" for label in ("real", "doubtful", "noise")]
+    return f"{len(labels)} topics: {', '.join(counts)}."
+
+
+def topic_evidence(model) -> TopicEvidence:
+    """Evidence for each topic of a private fit, from released numbers and simulation.
+
+    Parameters
+    ----------
+    model : LatentDirichletAllocation
+        Fitted with noise, with at least two topics.
+    """
+    scale = model.posterior_.average_scale
+    noisy = model.noisy_totals_.average["topic_word"] / scale
+    noise_std = model.noisy_totals_.noise_std["topic_word"] / scale
+    deviation, stability = deviations(noisy, noise_std)
+    found = np.concatenate([_of_noise(model, noisy, noise_std, seed) for seed in range(_N_FITS)])
+    largest = found.max()
+    p_value = (1 + np.sum(found >= deviation[:, None], axis=1)) / (1 + len(found))
+    is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)
+    labels = np.where(is_real, "real", np.where(deviation > largest, "doubtful", "noise"))
+    return TopicEvidence(labels.tolist(), deviation, float(largest), p_value, np.clip(stability, 0.0, 1.0))
+
+
+def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Largest deviation of each topic, and the share of its deviations that is not noise, each of shape (n_topics,).
+
+    Parameters
+    ----------
+    noisy : ndarray of shape (n_topics, n_words)
+        N.
+    noise_std : ndarray of shape (n_words,)
+        s, positive.
+    """
+    topics, words = np.maximum(noisy.sum(axis=1), 0.0), noisy.sum(axis=0)
+    share = topics / max(topics.sum(), 1e-300)
+    difference = noisy - np.outer(share, words)
+    spread = (1.0 - share) ** 2 + (len(noisy) - 1) * share**2
+    frequency = np.maximum(words, 0.0) / max(np.maximum(words, 0.0).sum(), 1e-300)
+    weight = 1.0 / np.maximum(frequency, _RAREST)
+    squares = difference**2 @ weight
+    largest = (difference / noise_std).max(axis=1) / np.sqrt(spread)
+    return largest, 1.0 - spread * (noise_std**2 @ weight) / np.maximum(squares, 1e-300)
+
+
+def _of_noise(model, noisy: np.ndarray, noise_std: np.ndarray, seed: int) -> np.ndarray:
+    """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text."""
+    rng = np.random.default_rng(seed)
+    words = denoise_counts(noisy, noise_std)[1]
+    documents = _documents(words / words.sum(), rng)
+    plan = model.privacy_.plan
+    of_one_step = _std_of_one_step(model, plan, model.noisy_totals_.noise_std["topic_word"])
+    noise = of_one_step * documents.sum() / words.sum() / _NO_CLIP
+    plan = PrivacyPlan(
+        noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
+    )
+    stand_in = clone(model).set_params(privacy=plan, random_state=seed, document_length=None)
+    stand_in.n_features_in_, stand_in._fitting_plan = documents.shape[1], plan
+    posterior, totals = engine.run(stand_in, InMemoryData(documents), plan, Journal())
+    scale = posterior.average_scale
+    return deviations(totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale)[0]
+
+
+def _documents(frequency: np.ndarray, rng: np.random.Generator) -> sp.csr_array:
+    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
+    columns = np.searchsorted(np.cumsum(frequency), rng.random(lengths.sum()))
+    columns = np.minimum(columns, len(frequency) - 1)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    shape = (len(lengths), len(frequency))
+    documents = sp.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=shape)
+    documents.sum_duplicates()
+    return documents
+
+
+def _std_of_one_step(model, plan: PrivacyPlan, std_of_average: float) -> float:
+    """Noise that one step adds to the estimate of the total, from that in the average of all steps."""
+    remaining = 0.0
+    for t in range(1, plan.n_steps + 1):
+        rho = model.step_size(t)
+        remaining = (1.0 - rho) ** 2 * remaining + rho**2
+    return std_of_average / float(np.sqrt(remaining))
