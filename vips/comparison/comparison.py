@@ -38,7 +38,7 @@ class Row:
     private, baseline : float
         The numbers of each model, if the quantity belongs to one model.
     value : float
-        Private minus baseline; or a divergence, or a share.
+        Private minus baseline; or a divergence, or a share; or the private model's number, if the baseline has none.
     private_interval, baseline_interval, interval : (float, float)
         Bootstrap intervals.
     private_source, baseline_source, source : str

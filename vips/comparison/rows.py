@@ -112,11 +112,14 @@ def signal_rows(private, baseline, sources: Sources) -> list[Row]:
 
 def finding_rows(private, baseline, sources: Sources) -> list[Row]:
     """What the models find about themselves, such as the number of real topics."""
-    theirs = baseline.findings()
-    return [
-        sources.row(name, ours, theirs.get(name, math.nan), ours - theirs.get(name, math.nan))
-        for name, ours in private.findings().items()
-    ]
+    theirs, rows = baseline.findings(), []
+    for name, ours in private.findings().items():
+        if name in theirs:
+            rows.append(sources.row(name, ours, theirs[name], ours - theirs[name]))
+        else:
+            only = {"source": sources.private, "private_source": sources.private}
+            rows.append(Row(quantity=name, private=ours, value=ours, **only))
+    return rows
 
 
 def score_rows(private, baseline, X, y, has_aware: bool, sources: Sources, settings) -> list[Row]:
