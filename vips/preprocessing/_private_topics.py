@@ -127,7 +127,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
 
         Parameters
         ----------
-        X : list, array or series of n_documents strings
+        X : list, array or series of n_documents strings; or a source of texts
         y : ignored
 
         Returns
