@@ -39,7 +39,13 @@ from vips.data import (
     TextPartitions,
     TextSource,
 )
-from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, _sorted_runs, _word_sums, make_private_pipeline
+from vips.preprocessing import (
+    PrivateCountVectorizer,
+    PrivateTableEncoder,
+    _sorted_runs,
+    _word_sums,
+    make_private_pipeline,
+)
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.preprocessing._word_sums import WordTask
 
@@ -151,7 +157,7 @@ def test_of_many_words_some_are_drawn():
 
 def check_a_share_depends_on_its_partition_alone():
     task = WordTask(vectorizer()._settings(), ("the",), 3, 0.2, PLAN)
-    one, other = InMemoryTexts(COMMON[:8] + ["zebra"], 4), InMemoryTexts(COMMON[:4] + COMMON[40:47], 4)
+    one, other = InMemoryTexts([*COMMON[:8], "zebra"], 4), InMemoryTexts(COMMON[:4] + COMMON[40:47], 4)
     shares = [
         source.partition(0).open() and task.share(source.partition(0), (5, 0)) for source in (one, other, one, other)
     ]
@@ -197,7 +203,7 @@ def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
         with SortedRuns() as runs:
             for share in some:
                 runs.push(share_of_words(share, 1.0))
-            sums.append({word: total for words, totals in runs.blocks() for word, total in zip(words, totals, strict=True)})
+            sums.append({word: total for block in runs.blocks() for word, total in zip(*block, strict=True)})
     assert all(sums[1][word] == total for word, total in sums[0].items())  # to the last bit
 
 
@@ -274,8 +280,8 @@ def test_no_document_raises_or_warns(made, tmp_path):
         counted = fitted.transform(made(tmp_path, HOSTILE, 7))
         assert sum(partition.open().n_records for partition in counted.partitions) == len(HOSTILE)
     other = vectorizer(EXACT, 0.1).fit(COMMON + HOSTILE)
-    one, two = ({word for word in each.vocabulary_ if "xx" not in word} for each in (fitted, other))  # which one record has
-    assert one == two
+    of_many = [{word for word in each.vocabulary_ if "xx" not in word} for each in (fitted, other)]
+    assert of_many[0] == of_many[1]
 
 
 def test_text_in_parquet_may_be_missing_or_a_dictionary(tmp_path):
@@ -348,7 +354,7 @@ def test_a_killed_process_leaves_no_word_behind(tmp_path):
     environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
     process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "merging\n"
-    opened = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").glob("*")] if sys.platform == "linux" else []
+    opened = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").glob("*")]  # none, but on Linux
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not list(tmp_path.iterdir())
@@ -360,11 +366,15 @@ def check_a_fit_is_charged_before_a_document_is_read(folder):
 
     def watched(documents):
         read.append(ledger.spent())
-        return documents
+        return documents if len(read) > 1 else 1 / 0
 
+    with pytest.raises(SourceError, match="ZeroDivisionError"):
+        vectorizer().fit(TextPartitions([partial(watched, COMMON)] * 2), ledger=ledger)
+    assert read[0] > 0.0, "a document is read before the charge"
+    assert ledger.spent() == 0.0
     fitted = vectorizer().fit(TextPartitions([partial(watched, COMMON)] * 2), ledger=ledger)
     assert min(read) > 0.0, "a document is read before the charge"
-    assert len(read) == 4
+    assert len(read) == 1 + 4
     assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
 
 

@@ -224,8 +224,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
 
         Returns
         -------
-        CSR of shape (n_documents, n_words), int64; or a data source for a model's ``fit``, which counts the words of a partition
-        whenever it is opened.
+        CSR of shape (n_documents, n_words), int64; or a data source for a model's ``fit``, which counts the words of a
+        partition whenever it is opened.
         """
         check_is_fitted(self, "vocabulary_")
         documents = as_documents(X)

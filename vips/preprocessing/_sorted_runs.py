@@ -1,9 +1,11 @@
 """Totals of words that do not fit into memory: sorted runs in temporary files, which are merged as a tree.
 
-How many different words there are is private, and nothing bounds it. So no table of them is kept. Every share is written to a file
-with its words in order; 16 files are merged to one, 16 of these to one, and so on, as ``vips/execution/tree.py`` adds arrays. A
-merge reads each file from its beginning to its end, and holds one block of each: memory is that of one share and 16 blocks.
-A word's total is exact, and the order of its additions depends on the number of shares alone.
+How many different words there are is private, and nothing bounds it. So no table of them is kept. Every share is written to a
+file with its words in order; 16 files are merged to one, 16 of these to one, and so on, as ``vips/execution/tree.py`` adds
+arrays. A merge reads each file from its beginning to its end, and holds one block of each: memory is that of one share and of a
+few dozen blocks. No word is left out, and the order of a total's additions depends on the number of shares alone.
+
+(Buckets of hashed words would need no order, but a bucket has room for a number of words that somebody must choose beforehand.)
 
 The files hold words and sums without noise. They have no name (or are removed as they are closed, where the system has no such
 files), only this user can read them, and nothing of them is left when the process ends, killed or not.
@@ -20,7 +22,7 @@ import numpy as np
 
 from vips.execution.tree import FAN_IN
 
-__all__ = ["SortedRuns", "share_of_words", "words_of_share"]
+__all__ = ["SortedRuns", "share_of_words"]
 
 _BLOCK_BYTES = 2**18
 _HEADER = np.dtype(np.int64)
@@ -29,7 +31,7 @@ Block = tuple[list[bytes], list[float]]
 
 
 def share_of_words(totals: dict[str, float], count: float) -> dict[str, np.ndarray]:
-    """A share as arrays, which executors can send: words in the order of their UTF-8, their totals, and the number of records."""
+    """A share as arrays, which executors can send: words in the order of their UTF-8, totals, and the number of records."""
     coded = sorted((word.encode("utf-8", "surrogatepass"), total) for word, total in totals.items())
     return {
         "text": np.frombuffer(b"".join(word for word, _ in coded), np.uint8).copy(),
@@ -37,12 +39,6 @@ def share_of_words(totals: dict[str, float], count: float) -> dict[str, np.ndarr
         "totals": np.fromiter((total for _, total in coded), np.float64, len(coded)),
         "records": np.array([count]),
     }
-
-
-def words_of_share(share: dict[str, np.ndarray]) -> dict[str, float]:
-    """Inverse of ``share_of_words``, without the number of records."""
-    words = _cut(share["text"].tobytes(), share["lengths"])
-    return {word.decode("utf-8", "surrogatepass"): total for word, total in zip(words, share["totals"], strict=True)}
 
 
 class SortedRuns:
@@ -135,7 +131,8 @@ def _cut(text: bytes, lengths: np.ndarray) -> list[bytes]:
 
 def _merged(runs: list[Iterator[Block]]) -> Iterator[Block]:
     """Words of all runs in order, with the sums of their totals. Holds one block of each run."""
-    heads = [[block, 0, run] for run in runs if (block := next(run, None)) is not None]  # [block, place in it, the rest]
+    # block, place in it, and the rest of the run
+    heads = [[block, 0, run] for run in runs if (block := next(run, None)) is not None]
     while heads:
         last = min(words[-1] for (words, _), _, _ in heads)  # nothing up to this word comes later
         sums: dict[bytes, float] = {}

@@ -5,8 +5,8 @@ A round is one sum over partitions, which any executor computes::
     partition ─▶ its documents' words that are not released yet ─▶ its records' shares ─▶ its words, in order, with their totals
     all partitions ─▶ sorted runs, merged ─▶ totals in the order of words ─▶ + noise on each ─▶ above the threshold: released
 
-Shares, noise and thresholds are those of ``vips/preprocessing/_set_union.py``, and so is the proof (docs/guarantee.md). Only released
-words are ever in memory together.
+Shares, noise and thresholds are those of ``vips/preprocessing/_set_union.py``, and so is the proof (docs/guarantee.md). Only
+released words are ever in memory together.
 """
 
 from __future__ import annotations
