@@ -1,9 +1,9 @@
 """``python -m experiments million_texts``: memory of a private vocabulary, and of topics, against the number of texts.
 
-Texts: the first 60 words of real docstrings, repeated, each with a name that no other text has. So the number of different words
-grows with the texts. They are in Parquet files with 10,000 in a row group. Each fit runs in its own process, whose largest
-resident memory is sampled, with that of its children: the vocabulary from the files, serially; topics of it in two steps, from the
-files; and the vocabulary of the same texts as a list. At the largest number the vocabulary is also learnt by two Dask workers.
+Texts: the first 60 words of real docstrings, repeated, each with a name that no other text has. So the number of different
+words grows with the texts. They are in a Parquet file with 10,000 in a row group. Each fit runs in its own process, whose largest
+resident memory is sampled, with that of its children: the vocabulary from the file, serially; topics of it in two steps, from
+the file; and the vocabulary of the same texts as a list. At the largest number two Dask workers learn the vocabulary, too.
 
 ``--quick``: a few generated texts.
 """
@@ -143,9 +143,8 @@ def table(rows: list[dict]) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     lines += [
-        f"| {row['texts']:,} | {HOW[row['how']]} | {row['words']:,} | {row['names']} | {row['MiB']:,.0f} | {row['seconds']:.0f} |"
+        f"| {row['texts']:,} | {HOW[row['how']]} | {row['words']:,} | {row['names']} | {row['MiB']:,.0f} "
+        f"| {row['seconds']:.0f} |"
         for row in rows
     ]
     return "\n".join(lines) + "\n"
-
-

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from scipy.stats import binomtest, norm
@@ -31,6 +32,8 @@ from vips import (
 )
 from vips.data import (
     DataSource,
+    GroupedRows,
+    GroupedTexts,
     InMemoryData,
     InMemoryTexts,
     ParquetTexts,
@@ -38,6 +41,7 @@ from vips.data import (
     TextFiles,
     TextPartitions,
     TextSource,
+    regroup,
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
@@ -512,3 +516,67 @@ def test_warnings_are_as_before_after_threads():
         settings = {"tokenizer": warns, "token_pattern": None}
         vectorizer(EXACT, 0.1, **settings).fit(InMemoryTexts(TEXTS, 10), executor="threads")
         assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("made", [parquet, files, ranges])
+def test_texts_are_regrouped_by_person(made, tmp_path):
+    ids = [None if i % 11 == 0 else f"writer {i % 13}" for i in range(240)]
+    texts = ["" if i % 17 == 0 else text + " é\n" * (i % 3) for i, text in enumerate(TEXTS)]
+    source = regroup(made(tmp_path, texts), by=pd.Series(ids, name="writer"), to=tmp_path / "by_writer", n_partitions=4)
+    assert isinstance(source, GroupedTexts)
+    assert sum(source.sizes) == 13
+    exact = in_memory.totals_of(texts, ids)
+    for each in (source, GroupedTexts(tmp_path / "by_writer")):
+        with watched_totals() as found:
+            fitted = vectorizer().fit(each)
+        assert found == pytest.approx(exact)
+        assert fitted.privacy_.unit == "all rows of one writer"
+    few = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=2)
+    with watched_totals() as found:
+        vectorizer(few).fit(source)
+    assert found == pytest.approx(in_memory.totals_of(texts, ids, few))
+    words = vectorizer(EXACT, 0.1).fit(source)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=3.0, reproducible_noise=True)
+    model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
+    one = model.fit(words.transform(texts), groups=ids).components_.copy()
+    np.testing.assert_allclose(model.fit(words.transform(source)).components_, one, rtol=1e-9)
+    with pytest.raises(ValueError, match="holds persons already"):
+        vectorizer().fit(source, groups=ids)
+    with pytest.raises(SourceError, match="GroupedTexts"):
+        GroupedRows(tmp_path / "by_writer")
+
+
+def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"text": [*TEXTS, None], "y": np.arange(241.0), "writer": [i % 13 for i in range(241)]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50)
+    source = regroup(ParquetTexts(tmp_path, "text", "y"), by="writer", to=tmp_path / "by_writer")
+    found = {}
+    for partition in source.partitions:
+        opened = partition.open()
+        found |= dict(zip(opened.y.tolist(), opened.X, strict=True))
+    assert found == {float(i): (text or "").encode() for i, text in enumerate(columns["text"])}
+    nothing = regroup(TextPartitions([]), by=[], to=tmp_path / "nothing")
+    assert vectorizer().fit(nothing).vocabulary_ == {}
+
+
+def test_changed_files_of_persons_are_refused(tmp_path):
+    source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
+    path = source._files[0]["indptr"].path
+    indptr = np.load(path)
+    indptr[1], indptr[2] = indptr[2], indptr[1]
+    np.save(path, indptr)
+    with pytest.raises(SourceError, match="Regroup the data again"):
+        vectorizer().fit(GroupedTexts(tmp_path / "by_writer"))
+
+
+def test_texts_of_dask_go_through_files(tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    X = dd.from_pandas(pd.Series(TEXTS, name="words"), npartitions=3)
+    with pytest.raises(TypeError, match=r"X\.to_frame") as caught:
+        vectorizer().fit(X)
+    folder = tmp_path / "texts"
+    wrote, source = str(caught.value).split(": ", 1)[1].removesuffix(".").split(", then vips.data.")
+    exec(wrote, {"X": X, "folder": folder})
+    source = eval(source, {"ParquetTexts": ParquetTexts, "folder": folder})
+    assert vectorizer(EXACT, 0.1).fit(source).vocabulary_ == vectorizer(EXACT, 0.1).fit(TEXTS).vocabulary_

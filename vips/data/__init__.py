@@ -19,7 +19,7 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
-from vips.data._grouped import GroupedRows
+from vips.data._grouped import GroupedRows, GroupedTexts
 from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable, ParquetTexts
 from vips.data._records import OpenPartition, Records, Runs, rows_without
@@ -35,6 +35,7 @@ __all__ = [
     "DaskSource",
     "DataSource",
     "GroupedRows",
+    "GroupedTexts",
     "InMemoryData",
     "InMemoryTexts",
     "NpySource",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,15 @@ from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
 from vips.exceptions import SourceError
 
-__all__ = ["InMemoryTexts", "TextFiles", "TextPartitions", "TextSource", "documents_array"]
+__all__ = [
+    "InMemoryTexts",
+    "PackedTexts",
+    "TextFiles",
+    "TextPartitions",
+    "TextSource",
+    "bytes_of",
+    "documents_array",
+]
 
 
 class TextSource(DataSource):
@@ -208,6 +217,59 @@ def _stamp(folder: str, names: Iterable[str]) -> tuple[int, int] | None:
     except OSError:
         return None
     return sum(each.st_size for each in found), max(each.st_mtime_ns for each in found)
+
+
+@dataclass(frozen=True, repr=False)
+class PackedTexts:
+    """Documents one after the other, as they lie on disk: document i is ``data[indptr[i]:indptr[i + 1]]``, in UTF-8.
+
+    Attributes
+    ----------
+    data : ndarray of uint8
+    indptr : ndarray of int64, shape (n_documents + 1,)
+    """
+
+    data: np.ndarray
+    indptr: np.ndarray
+
+    @classmethod
+    def of(cls, documents: Iterable[object]) -> PackedTexts:
+        """Documents; what is no text is empty."""
+        coded = [bytes_of(document) for document in documents]
+        lengths = np.fromiter(map(len, coded), np.int64, len(coded))
+        return cls(np.frombuffer(b"".join(coded), np.uint8), np.concatenate([[0], np.cumsum(lengths)]))
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.indptr) - 1,)
+
+    def __getitem__(self, rows: np.ndarray) -> PackedTexts:
+        documents = self.documents()
+        return PackedTexts.of([documents[i] for i in rows])
+
+    def documents(self) -> np.ndarray:
+        """As an array of bytes objects."""
+        text, ends = self.data.tobytes(), self.indptr.tolist()
+        return documents_array([text[a:b] for a, b in pairwise(ends)])
+
+    def is_valid(self) -> bool:
+        """Whether the arrays fit together."""
+        data, indptr = self.data, self.indptr
+        are_arrays = data.dtype == np.uint8 and data.ndim == 1 and indptr.dtype == np.int64 and indptr.ndim == 1
+        return (
+            are_arrays
+            and len(indptr) > 0
+            and indptr[0] == 0
+            and indptr[-1] == len(data)
+            and (np.diff(indptr) >= 0).all()
+        )
+
+
+def bytes_of(document: object) -> bytes:
+    """The document in UTF-8, if it is text; bytes as they are; else nothing. A plain object, whatever class the document is of."""
+    if isinstance(document, bytes):
+        return bytes(memoryview(document))
+    return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
 
 
 def documents_array(documents: Sequence) -> np.ndarray:

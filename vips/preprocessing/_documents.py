@@ -14,7 +14,9 @@ import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
 from vips.data import DataSource, TextSource
+from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
+from vips.data._texts import bytes_of
 
 __all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "no_warnings", "text_of"]
 
@@ -37,6 +39,11 @@ def as_documents(X) -> Sequence | TextSource:
         raise TypeError(
             f"{type(X).__name__} holds numbers: words are learnt from a source of texts, such as "
             "vips.data.ParquetTexts(path, column) or vips.data.TextFiles(folder)."
+        )
+    if is_dask(X):
+        raise TypeError(
+            "Texts in a Dask collection are written to files first: "
+            'X.to_frame("text").to_parquet(folder), then vips.data.ParquetTexts(folder, "text").'
         )
     if isinstance(X, str | bytes):
         raise ValueError("Iterable over raw text documents expected, string object received: write [text].")
@@ -96,9 +103,7 @@ def text_of(document: object) -> str:
 
     The result is a plain string whatever subclass the document is of.
     """
-    if isinstance(document, bytes):
-        return bytes.decode(document, "utf-8", "replace")
-    return str.encode(document, "utf-8", "replace").decode() if isinstance(document, str) else ""
+    return bytes_of(document).decode("utf-8", "replace")
 
 
 class Analyser:
