@@ -1,7 +1,7 @@
 """``python -m experiments million_texts``: memory of a private vocabulary, and of topics, against the number of texts.
 
 Texts: the first 60 words of real docstrings, repeated, each with a name that no other text has. So the number of different
-words grows with the texts. They are in a Parquet file with 10,000 in a row group. Each fit runs in its own process, whose largest
+words grows with the texts. They are in a Parquet file, 10,000 in a row group. Each fit runs in its own process, whose largest
 resident memory is sampled, with that of its children: the vocabulary from the file, serially; topics of it in two steps, from
 the file; and the vocabulary of the same texts as a list. At the largest number two Dask workers learn the vocabulary, too.
 

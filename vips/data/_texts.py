@@ -266,7 +266,7 @@ class PackedTexts:
 
 
 def bytes_of(document: object) -> bytes:
-    """The document in UTF-8, if it is text; bytes as they are; else nothing. A plain object, whatever class the document is of."""
+    """The document in UTF-8, if it is text; bytes as they are; else nothing. A plain object, whatever the document is."""
     if isinstance(document, bytes):
         return bytes(memoryview(document))
     return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""

@@ -11,12 +11,12 @@ import numpy as np
 from vips._validation import check_number
 from vips.data import TextSource, as_source
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.exceptions import LedgerError
 from vips.preprocessing._cell_values import kind_of
 from vips.preprocessing._declared import column, columns_of, is_frame, shortened
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.charge import ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
 
 __all__ = [
@@ -124,14 +124,7 @@ def checked_delta(threshold_delta: float | None, kinds: Mapping) -> float:
 
 def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger | None:
     """The ledger to charge, if any."""
-    if ledger is not None and not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-    enclosing = current_ledger(plan.sent_from)
-    if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
-        raise LedgerError(
-            f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
-        )
-    return ledger or enclosing
+    return ledger_to_charge(ledger, plan.sent_from)
 
 
 def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tuple[np.ndarray | None, str]:

@@ -16,14 +16,14 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
-from vips.preprocessing._charge import charged
 from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words, no_warnings
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
-from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, thresholds
+from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.charge import charged
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
@@ -177,7 +177,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
         delta, settings = float(self.threshold_delta), (self.most_words, self.count_records)
-        with charged(ledger, what, unit, plan, self.threshold_delta) as charge:
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
                 found = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
                 rounds = found.rounds
@@ -253,6 +253,12 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             unknown = min(max(n_different - known, 1.0), self.most_words)
             known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
         return min(known, n_different, len(self.vocabulary_))
+
+    @property
+    def n_records_std(self) -> float:
+        """Standard deviation of the noise in ``n_records_``; a public number."""
+        check_is_fitted(self, "privacy_")
+        return std_of_count(self.privacy_.plan)
 
     @property
     def vocabulary(self) -> list[str]:

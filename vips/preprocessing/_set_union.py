@@ -38,6 +38,7 @@ __all__ = [
     "noisy_union",
     "plans_of_rounds",
     "released",
+    "std_of_count",
     "thresholds",
     "weighted_words",
 ]
@@ -137,6 +138,11 @@ def noisy_union(
 def count_weight(is_counted: bool) -> float:
     """What a record adds to the number of records in a round."""
     return _OF_COUNT if is_counted else 0.0
+
+
+def std_of_count(plan: PrivacyPlan) -> float:
+    """Standard deviation of the noise in the number of records."""
+    return plans_of_rounds(plan)[0].noise_std() / _OF_COUNT
 
 
 def released(
