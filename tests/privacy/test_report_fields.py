@@ -51,7 +51,7 @@ def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
         place = place[key]
-    for name in set(place) - {"repeated_steps", "max_rows_per_group"}:  # older files lack these
+    for name in set(place) - {"repeated_steps", "only_noise", "max_rows_per_group"}:  # older files lack these
         values = saved()
         inner = values
         for key in path:
@@ -69,6 +69,7 @@ ALLOWED = {
     "preprocessing": ["", REFRESH],
     "tuning": ["", REFRESH],
     "released": [[], [REFRESH]],
+    "only_noise": [[], [REFRESH]],
     "declared_public": [[], [REFRESH]],
     "not_covered": [[], [REFRESH]],
     "on_invalid": [],
@@ -112,7 +113,7 @@ def test_types_are_checked(name, value):
 
 
 def test_lists_and_objects_hold_strings():
-    for name in ("released", "declared_public", "not_covered"):
+    for name in ("released", "only_noise", "declared_public", "not_covered"):
         with pytest.raises(ValueError, match=rf"`{name}\[1\]`"):
             PrivacyReport.from_json(changed((name,), ["a", 1]))
     with pytest.raises(ValueError, match="versions"):

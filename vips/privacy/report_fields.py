@@ -62,7 +62,7 @@ def checked_fields(values: object) -> dict:
         range.
     """
     if isinstance(values, Mapping):
-        values = {"repeated_steps": 0, **values}  # older files lack this field
+        values = {"repeated_steps": 0, "only_noise": (), **values}  # older files lack these
     _check_names("a privacy report", values, _READERS)
     return {name: read(name, values[name]) for name, read in _READERS.items()}
 
@@ -155,6 +155,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "on_invalid": _on_invalid,
     "ledger": _ledger,
     "repeated_steps": _count,
+    "only_noise": _texts,
     "preprocessing": _text,
     "tuning": _text,
     "not_covered": _texts,

@@ -55,6 +55,7 @@ def cover_view(
         "facts": declared.rows("dataset", "purpose", "model", "responsible"),
         "choice": declared.rows("chosen_by", "reason"),
         "released": [*report.released, "and everything computed from these alone"],
+        "no_signal": report.no_signal(),
         "not_covered": report.not_covered,
         "ledger": ledger_view(ledger, [report, *(other for other in others if other.plan.is_private)]),
         "together": together_view([report, *others], n_unknown),
