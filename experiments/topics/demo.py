@@ -88,9 +88,8 @@ def main(arguments: list[str]) -> None:
     print(f"\nWith a number of topics from public numbers (plan_for): {advice[EPSILONS[0]]}\n")
     for epsilon, values in by_plan.items():
         n_topics = advice[epsilon].settings["n_components"]
-        print(
-            f"  planned, ε = {epsilon:<4g} {n_topics:2d} topic{'s' if n_topics > 1 else ' '}             {np.mean(values):6.0f}"
-        )
+        topics = f"{n_topics:2d} topic{'s' if n_topics > 1 else ' '}"
+        print(f"  planned, ε = {epsilon:<4g} {topics}             {np.mean(values):6.0f}")
     if folder is None:
         return
     plot(unigram, by_epsilon, by_plan, baseline, plain[0], shown, pairs, folder / "demo.png")
