@@ -38,7 +38,7 @@ from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.origin import RemembersItsLedger
-from vips.privacy.only_noise import blocks_of_noise
+from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
@@ -285,7 +285,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
                 repeated_steps=journal.repeated,
-                only_noise=blocks_of_noise(self.blocks(), noisy_totals.average, noisy_totals.noise_std),
+                only_noise=is_only_noise(self.blocks(), noisy_totals.average, noisy_totals.noise_std),
                 **self.describe() | of_persons,
             )
             self.posterior_ = posterior

@@ -48,10 +48,10 @@ def check_topics_of_tf_idf_say_that_nothing_was_learnt(folder):
     counted = topics(counts())
     weighted = topics(TfidfTransformer().fit_transform(counts()))  # every document is defective
     assert counted.signal()["topic_word"] > 0.9
-    assert counted.privacy_.only_noise == ()
-    assert weighted.privacy_.only_noise == ("topic_word",), "no signal is called signal"
+    assert counted.privacy_.only_noise is False
+    assert weighted.privacy_.only_noise is True, "no signal is called signal"
     assert weighted.signal() == {"topic_word": 0.0}
-    assert f"Signal: {NO_SIGNAL}, in block 'topic_word'." in str(weighted.privacy_).splitlines()
+    assert f"Signal: {NO_SIGNAL}." in str(weighted.privacy_).splitlines()
     pages = {}
     for name, fit in (("weighted", weighted), ("counted", counted)):
         fit.privacy_.to_html(folder / "certificate.html")
@@ -66,7 +66,7 @@ def check_topics_of_tf_idf_say_that_nothing_was_learnt(folder):
         assert load(folder / "saved").privacy_.only_noise == fit.privacy_.only_noise
         assert PrivacyReport.from_json(fit.privacy_.to_json()) == fit.privacy_
     assert all(NO_SIGNAL in page for page in pages["weighted"][:-1])
-    assert json.loads(pages["weighted"][-1])["only_noise"] == ["topic_word"]
+    assert json.loads(pages["weighted"][-1])["only_noise"] is True
     assert not any(NO_SIGNAL in page for page in pages["counted"])
 
 
@@ -82,15 +82,27 @@ def test_other_models_and_noises_say_so_too(settings, known_noise):
     model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[0, 1])
     for X, y in ((nothing, np.zeros(500)), (np.zeros((0, 6)), np.zeros(0))):
         fits.append(model.fit(X, y))
-        assert fits[-1].privacy_.only_noise == tuple(fits[-1].blocks())
+        assert fits[-1].privacy_.only_noise
     votes = np.eye(6)[np.random.default_rng(0).integers(0, 6, 500)]
-    assert DirichletMultinomial(privacy=plan).fit(votes).privacy_.only_noise == ()
-    assert fits[0].privacy_.only_noise == tuple(fits[0].blocks())
+    assert not DirichletMultinomial(privacy=plan).fit(votes).privacy_.only_noise
+    assert fits[0].privacy_.only_noise
+    X = np.random.default_rng(0).uniform(-0.4, 0.4, (500, 6))
+    assert not model.fit(X, (X[:, 0] > 0).astype(int)).privacy_.only_noise
+
+
+def test_a_fit_has_signal_if_one_block_has():
+    """The other may hold residuals at the fitted parameters, say."""
+    blocks = {"a": Block((3,)), "b": Block((3,))}
+    totals, std = {"a": np.ones(3), "b": np.full(3, 9.0)}, {"a": 1.0, "b": 1.0}
+    assert blocks_of_noise(blocks, totals, std) == ("a",)
+    assert not only_noise.is_only_noise(blocks, totals, std)
+    assert only_noise.is_only_noise(blocks, totals, {"a": 1.0, "b": 9.0})
+    assert not only_noise.is_only_noise(blocks, totals, {"a": 0.0, "b": 0.0})
 
 
 def test_a_fit_without_noise_has_signal():
     fitted = DirichletMultinomial().fit(np.eye(3))
-    assert fitted.privacy_.only_noise == ()
+    assert fitted.privacy_.only_noise is False
     assert fitted.signal() == {}
 
 

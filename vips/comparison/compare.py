@@ -26,6 +26,7 @@ from vips.comparison.text import AWARE
 from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import NO_DIVERGENCE, Part
+from vips.privacy.only_noise import NO_SIGNAL
 
 __all__ = ["compare"]
 
@@ -115,7 +116,7 @@ def compare(
     names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
     for which, model in (("private fit", private), ("baseline", baseline)):
         if model.privacy_.only_noise:
-            notes.append(f"the {which} has {model.privacy_.no_signal()}.")
+            notes.append(f"the {which} has {NO_SIGNAL}.")
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-__all__ = ["LEVEL", "NO_SIGNAL", "blocks_of_noise", "entries_of_noise"]
+__all__ = ["LEVEL", "NO_SIGNAL", "blocks_of_noise", "entries_of_noise", "is_only_noise"]
 
 NO_SIGNAL = "no signal: nothing but noise was released"
 LEVEL = 1e-3
@@ -52,6 +52,16 @@ def blocks_of_noise(
         for name, block in blocks.items()
         if noise_std[name] > 0.0 and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric))
     )
+
+
+def is_only_noise(
+    blocks: Mapping[str, object], average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
+) -> bool:
+    """Whether no block can be told from noise.
+
+    A single one may be noise in a good fit, too: residuals at the fitted parameters, say.
+    """
+    return len(blocks_of_noise(blocks, average, noise_std)) == len(blocks)
 
 
 def _is_noise(values: np.ndarray, stds: np.ndarray) -> bool:

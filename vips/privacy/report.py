@@ -73,8 +73,8 @@ class PrivacyReport:
     repeated_steps : int
         Steps that were released twice, because the fit was interrupted while it wrote their checkpoint. 0 if a ledger counted
         the fit.
-    only_noise : tuple of str
-        Blocks whose noisy totals cannot be told from noise alone (``vips/privacy/only_noise.py``).
+    only_noise : bool
+        Whether nothing that was released can be told from noise alone (``vips/privacy/only_noise.py``).
     preprocessing, tuning : str
         What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
         ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
@@ -87,7 +87,7 @@ class PrivacyReport:
     on_invalid: str = "drop"
     ledger: dict | None = None
     repeated_steps: int = 0
-    only_noise: tuple[str, ...] = ()
+    only_noise: bool = False
     preprocessing: str = (
         "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
     )
@@ -127,12 +127,6 @@ class PrivacyReport:
         plan = self.charged_plan if self.has_guarantee else PrivacyPlan.non_private()
         return plan.event(accountant)
 
-    def no_signal(self) -> str:
-        """That nothing but noise was released, and in which blocks; empty where something stands out."""
-        if not self.only_noise:
-            return ""
-        return f"{NO_SIGNAL}, in block{'s' * (len(self.only_noise) > 1)} {', '.join(map(repr, self.only_noise))}"
-
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
         plan, delta = self.plan, self.plan.report_delta
@@ -157,7 +151,7 @@ class PrivacyReport:
             "randomness": self._randomness(),
             "arithmetic": self._arithmetic(),
             "released": list(self.released),
-            "only_noise": list(self.only_noise),
+            "only_noise": self.only_noise,
             "declared_public": self._public(),
             "preprocessing": self.preprocessing,
             "tuning": self.tuning,
@@ -328,7 +322,7 @@ class PrivacyReport:
             ("Randomness", f"{self._randomness()}."),
             ("Arithmetic", f"{self._arithmetic()}."),
             ("Released", f"{'; '.join(self.released)}; and everything computed from these alone."),
-            *([("Signal", f"{self.no_signal()}.")] if self.only_noise else []),
+            *([("Signal", f"{NO_SIGNAL}.")] if self.only_noise else []),
             ("Public by declaration", f"{', '.join(self._public())}."),
             ("Preprocessing", f"{self.preprocessing}."),
             ("Tuning", f"{self.tuning}."),
