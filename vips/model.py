@@ -435,6 +435,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def _validated(self, X, *y, **settings):
         """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
+        if isinstance(X, DataSource):
+            raise TypeError(
+                f"After the fit {type(self).__name__} takes records in memory, got {type(X).__name__}. Take a partition at a "
+                "time: [model.transform(partition.open().X) for partition in source.partitions], say."
+            )
         X, *y = map(from_arrow, (X, *y))
         refuse_dates(X)
         return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)

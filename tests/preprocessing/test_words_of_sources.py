@@ -467,6 +467,23 @@ def test_a_pipeline_is_fitted_to_a_source(tmp_path):
     assert topics.transform(TEXTS[:2]).shape[0] == 2
 
 
+def test_topics_of_a_source_are_computed_a_partition_at_a_time():
+    source = InMemoryTexts(COMMON * 4, 500)
+    topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source)
+    with pytest.raises(TypeError, match="Take a partition at a time") as caught:
+        topics.transform(source)
+    suggestion = str(caught.value).partition("time: ")[2].removesuffix(", say.")
+    words, model = topics.pipeline_[0], topics.pipeline_[-1]
+    found = eval(suggestion, {"model": model, "source": words.transform(source)})
+    np.testing.assert_allclose(np.vstack(found), topics.transform(COMMON * 4))
+
+
+def test_a_pipeline_goes_on_from_its_checkpoint(tmp_path):
+    source, checkpoint = InMemoryTexts(COMMON * 4, 500), tmp_path / "fit.vips"
+    fits = [PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, checkpoint=checkpoint) for _ in range(2)]
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+
+
 def test_grouped_pipelines_state_persons():
     source = InMemoryTexts(COMMON * 4, 100)
     topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, groups=np.arange(1200) % 400)
