@@ -512,7 +512,17 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
         vectorizer().fit(source, executor="cluster", ledger=ledger)
     with pytest.raises(TypeError, match="takes functions"):
         TextPartitions([COMMON])
+    for no_list in ("text", iter(COMMON), {"a": 1}, np.ones((2, 2))):
+        with pytest.raises(TypeError, match="takes a list"):
+            InMemoryTexts(no_list)
     assert not ledger.runs()
+
+
+@pytest.mark.parametrize("container", [np.array, lambda each: pd.Series(each, index=range(9, 249)), tuple])
+def test_containers_of_texts(container):
+    for executor in (None, "threads"):
+        fitted = vectorizer(EXACT, 0.1).fit(container(TEXTS), executor=executor)
+        assert fitted.vocabulary_ == vectorizer(EXACT, 0.1).fit(InMemoryTexts(container(TEXTS), 7)).vocabulary_
 
 
 def test_a_list_with_an_executor_is_a_source():

@@ -46,10 +46,22 @@ class InMemoryTexts(TextSource):
     documents : list, array or series of strings
     partition_size : int
         Records of a partition; the last may be shorter.
+
+    Raises
+    ------
+    TypeError
+        For what is no sequence, and for a single text.
     """
 
     def __init__(self, documents: Sequence, partition_size: int = PARTITION_SIZE) -> None:
         check_integer("partition_size", partition_size)
+        is_sequence = hasattr(documents, "__len__") and hasattr(documents, "__getitem__")
+        if isinstance(documents, str | bytes | dict) or not is_sequence or getattr(documents, "ndim", 1) != 1:
+            raise TypeError(
+                f"InMemoryTexts takes a list, an array or a series of texts, got {type(documents).__name__}."
+            )
+        if hasattr(documents, "iloc"):  # else a slice could be one of labels
+            documents = documents.to_numpy(dtype=object)
         self._documents, self._starts, self._partition_size = documents, None, int(partition_size)
 
     @property
