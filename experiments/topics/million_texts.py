@@ -110,7 +110,8 @@ def fit_alone(how: str, path: Path) -> dict:
 def fit_here(how: str, path: Path) -> dict:
     """Run a fit in this process; a quick run has no time to start another."""
     with largest_process() as memory:
-        return fit(how, path) | {"MiB": memory["largest_mib"]}
+        found = fit(how, path)
+    return found | {"MiB": memory["largest_mib"]}
 
 
 def fit(how: str, path: Path) -> dict:
