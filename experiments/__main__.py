@@ -86,6 +86,10 @@ EXPERIMENTS = {
         "topics.million_documents",
         "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",
     ),
+    "million_texts": (
+        "topics.million_texts",
+        "words and topics of up to a million texts in Parquet files, and their memory (20 minutes)",
+    ),
     "lda_settings": (
         "topics.settings",
         "how the defaults of LDA were chosen, on other articles (20 minutes)",

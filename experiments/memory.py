@@ -20,16 +20,20 @@ def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
     root = psutil.Process(pid)
 
     def watch() -> None:
+        look()  # at least once
         while not stop.wait(_SECONDS):
+            look()
+
+    def look() -> None:
+        try:
+            family = [root, *root.children(recursive=True)]
+        except psutil.Error:
+            return
+        for process in family:
             try:
-                family = [root, *root.children(recursive=True)]
+                sizes["largest_mib"] = max(sizes["largest_mib"], process.memory_info().rss / 2**20)
             except psutil.Error:
                 continue
-            for process in family:
-                try:
-                    sizes["largest_mib"] = max(sizes["largest_mib"], process.memory_info().rss / 2**20)
-                except psutil.Error:
-                    continue
 
     watcher = threading.Thread(target=watch)
     watcher.start()

@@ -33,7 +33,7 @@ LAYERS = [
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},
-    {"execution", "persistence"},
+    {"counting", "execution", "persistence"},
     {"engine"},
     {"model"},
     {"models"},

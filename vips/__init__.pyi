@@ -5,6 +5,7 @@ from .auditing.report import AuditReport
 from .comparison.compare import compare
 from .comparison.comparison import Comparison
 from .comparison.curve import UtilityCurve, privacy_utility_curve
+from .counting import NoisyCount, count_records
 from .data import Records
 from .exceptions import (
     CheckpointError,
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidRecordError",
     "LatentDirichletAllocation",
     "LedgerError",
+    "NoisyCount",
     "Part",
     "PartitionError",
     "PolynomialAveraging",
@@ -68,6 +70,7 @@ __all__ = [
     "UtilityCurve",
     "audit",
     "compare",
+    "count_records",
     "data",
     "datasets",
     "expfam",

@@ -28,8 +28,9 @@ from vips.data import (
     whole_csr,
 )
 from vips.data._checks import refuse_dates
-from vips.data._groups import group_numbers, name_of
+from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.data._tables import from_arrow
+from vips.data._texts import TextSource
 from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
@@ -37,6 +38,7 @@ from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
@@ -283,6 +285,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
                 repeated_steps=journal.repeated,
+                only_noise=is_only_noise(self.blocks(), noisy_totals.average, noisy_totals.noise_std),
                 **self.describe() | of_persons,
             )
             self.posterior_ = posterior
@@ -379,6 +382,12 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             raise ValueError("The data hold records of several rows already: pass X, y and `groups` to fit.")
         if isinstance(source, InMemoryData):  # not checked yet: for some dtypes an error could depend on a record
             return self._checked_arrays(*source.arrays).divided_like(source)
+        if isinstance(source, TextSource):
+            raise TypeError(
+                f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
+                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), epsilon=..., delta=...)"
+                ".fit(source)."
+            )
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
@@ -394,18 +403,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                     "that vips.data.regroup wrote."
                 )
             return data
-        if groups is not None and data.has_groups:
-            raise ValueError(
-                f"The source holds persons already, by {data.group_name or 'their ids'}: call fit without `groups`. For "
-                "other persons, write another folder with vips.data.regroup."
-            )
-        if groups is not None and not isinstance(data, InMemoryData):
-            by = repr(groups) if isinstance(groups, str) else "groups"
-            raise TypeError(
-                f"{type(data).__name__} cannot promise that all rows of a person are in one partition, so that `groups` would "
-                "protect parts of persons. Bring the rows of each person together first, and fit to the result without "
-                f'`groups`: vips.data.regroup({records}, by={by}, to="a_new_folder").'
-            )
+        if groups is not None:
+            check_groups_of_source(data, groups, records)
         if not bounds_rows and self.is_private and self.privacy.rounds_records:
             raise ValueError(
                 'noise="discrete" rounds every row: with persons, write PrivacyPlan(max_rows_per_group=...), a public number.'
@@ -436,6 +435,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def _validated(self, X, *y, **settings):
         """Arrays of numbers, dense or CSR; reads values. ``settings`` are those of ``validate_data``."""
+        if isinstance(X, DataSource):
+            raise TypeError(
+                f"After the fit {type(self).__name__} takes records in memory, got {type(X).__name__}. Take a partition at a "
+                "time: [model.transform(partition.open().X) for partition in source.partitions], say."
+            )
         X, *y = map(from_arrow, (X, *y))
         refuse_dates(X)
         return validate_data(self, whole_csr(X), *y, accept_sparse="csr", dtype=NUMERIC_DTYPES, **settings)

@@ -13,6 +13,7 @@ import numpy as np
 
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import FAMILIES, Family
+from vips.privacy.only_noise import blocks_of_noise
 from vips.privacy.units import is_group
 
 __all__ = [
@@ -134,18 +135,21 @@ class SelfDescription:
     def signal(self) -> dict[str, float]:
         """Share of signal in each block that a private fit released: 1 - (mean square of the noise) / (that of the block).
 
-        0 where noise hides everything, 1 without noise. Computed from released values only.
+        0 where nothing stands out from the noise (``vips/privacy/only_noise.py``), 1 without noise. Computed from released
+        values only.
         """
         if not hasattr(self, "noisy_totals_"):
             return {}
-        shares = {}
-        for name, block in self.blocks().items():
-            value, std = self.noisy_totals_.average[name], self.noisy_totals_.noise_std[name]
+        shares, blocks, totals = {}, self.blocks(), self.noisy_totals_
+        hidden = blocks_of_noise(blocks, totals.average, totals.noise_std)
+        for name, block in blocks.items():
+            value, std = totals.average[name], totals.noise_std[name]
             noise = np.full(block.shape, std**2)
             if block.symmetric:
                 noise *= np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5)
             size = float(np.mean(np.square(value)))
-            shares[name] = max(0.0, 1.0 - float(np.mean(noise)) / size) if size > 0.0 else 0.0
+            is_hidden = name in hidden or not size > 0.0
+            shares[name] = 0.0 if is_hidden else max(0.0, 1.0 - float(np.mean(noise)) / size)
         return shares
 
     def clip_biases(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from sklearn.base import clone
 
 from vips._validation import check_integer
+from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan
 
@@ -44,7 +45,12 @@ class Recommendation:
 
 
 def plan_for(
-    model: ConjugateExponentialModel, *, n_records: int, epsilon: float, delta: float, document_length: int = 100
+    model: ConjugateExponentialModel,
+    *,
+    n_records: int | NoisyCount,
+    epsilon: float,
+    delta: float,
+    document_length: int = 100,
 ) -> Recommendation:
     """Plan a private fit before any budget is spent.
 
@@ -55,9 +61,12 @@ def plan_for(
     ----------
     model : ConjugateExponentialModel
         Not fitted. Of topics, ``vocabulary`` must be given.
-    n_records : int
-        About how many records there are. Declare it: a count of the records is private. ``PrivateTopics`` buys it.
+    n_records : int or NoisyCount
+        About how many records there are. Declare it, or buy it with :func:`vips.count_records`: an exact count of the records
+        is private. Of a noisy count the plan takes ``at_least()``, which most probably is not too large. ``PrivateTopics`` buys
+        it by itself.
     epsilon, delta : float
+        Of the fit alone. A count has cost its own ε before.
     document_length : int
         Of topics: about how many different words a document has. Public, too.
 
@@ -81,6 +90,8 @@ def plan_for(
     """
     if not isinstance(model, ConjugateExponentialModel):
         raise TypeError(f"`model` must be a model of vips, got {type(model).__name__}.")
+    counted = isinstance(n_records, NoisyCount)
+    n_records = n_records.at_least() if counted else n_records
     check_integer("n_records", n_records)
     check_integer("document_length", document_length)
     rate = min(1.0, _MOST_RECORDS / n_records)
@@ -90,7 +101,8 @@ def plan_for(
     batches = (
         "full batches, which cost no ε" if rate == 1.0 else f"samples of about {_MOST_RECORDS:,} records, to save time"
     )
-    says = f"{n_steps} step{'s' * (n_steps > 1)} of {batches}."
+    says = f"At least {n_records:,} records. " if counted else ""
+    says += f"{n_steps} step{'s' * (n_steps > 1)} of {batches}."
     if not hasattr(model, "advice"):
         return Recommendation(plan, says=says)
     stand_in = clone(model).set_params(privacy=plan)

@@ -12,13 +12,18 @@ from tqdm import tqdm
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json
 from experiments.scoring import unigram_perplexity
-from vips import LatentDirichletAllocation, PrivacyPlan
+from vips import LatentDirichletAllocation, PrivacyPlan, plan_for
 from vips.datasets import load_docstrings, make_lda_corpus
 
 N_TOPICS, N_TEST = 8, 500
 EPSILONS, SHOWN, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0, 1e-5
 SAMPLING_RATE, N_STEPS = 1.0, 20  # few documents: every step uses all of them
 SEEDS = (0, 1, 2)
+DECLARED = (
+    4_000,
+    60,
+)  # about how many documents there are, and how many different words each has: public numbers for the plan
+DECLARED_QUICK = 2_000, 40
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +40,15 @@ def main(arguments: list[str]) -> None:
             train
         )
 
-    with tqdm(total=len(seeds) * (1 + len(epsilons)), desc="fits", leave=False, disable=None) as progress:
+    def planned(epsilon):
+        n_records, length = DECLARED_QUICK if options.quick else DECLARED
+        return plan_for(
+            LatentDirichletAllocation(vocabulary=corpus.vocabulary),
+            n_records=n_records, epsilon=epsilon, delta=DELTA, document_length=length,
+        )  # fmt: skip
+
+    advice = {epsilon: planned(epsilon) for epsilon in (EPSILONS[0], *epsilons)}
+    with tqdm(total=len(seeds) * (1 + len(epsilons) + len(advice)), desc="fits", leave=False, disable=None) as progress:
         plain = []
         for seed in seeds:
             plain.append(fit(None, seed))
@@ -48,6 +61,13 @@ def main(arguments: list[str]) -> None:
             private[epsilon] = []
             for seed in seeds:
                 private[epsilon].append(fit(plan, seed))
+                progress.update()
+        by_plan = {}
+        for epsilon, advised in advice.items():
+            by_plan[epsilon] = []
+            for seed in seeds:
+                model = LatentDirichletAllocation(vocabulary=corpus.vocabulary, random_state=seed)
+                by_plan[epsilon].append(advised.apply(model).fit(train).perplexity(test))
                 progress.update()
 
     unigram = unigram_perplexity(train, test)
@@ -65,9 +85,14 @@ def main(arguments: list[str]) -> None:
     for epsilon, values in by_epsilon.items():
         print(f"  private, ε = {epsilon:<4g} δ = {DELTA:g}            {np.mean(values):6.0f}")
     print(f"  non-private                            {np.mean(baseline):6.0f}")
+    print(f"\nWith a number of topics from public numbers (plan_for): {advice[EPSILONS[0]]}\n")
+    for epsilon, values in by_plan.items():
+        n_topics = advice[epsilon].settings["n_components"]
+        topics = f"{n_topics:2d} topic{'s' if n_topics > 1 else ' '}"
+        print(f"  planned, ε = {epsilon:<4g} {topics}             {np.mean(values):6.0f}")
     if folder is None:
         return
-    plot(unigram, by_epsilon, baseline, plain[0], shown, pairs, folder / "demo.png")
+    plot(unigram, by_epsilon, by_plan, baseline, plain[0], shown, pairs, folder / "demo.png")
     write_json(
         folder / "demo.json",
         {
@@ -75,6 +100,10 @@ def main(arguments: list[str]) -> None:
             "unigram": unigram,
             "non_private": baseline,
             "private": {str(epsilon): values for epsilon, values in by_epsilon.items()},
+            "planned": {
+                str(epsilon): {"topics": advice[epsilon].settings["n_components"], "perplexity": values}
+                for epsilon, values in by_plan.items()
+            },
             "privacy": shown.privacy_.to_dict(),
             "topics": [
                 {"non_private": plain[0].top_words(10)[i], "private": shown.top_words(10)[j]} for i, j, _ in pairs
@@ -110,7 +139,7 @@ def print_topics(plain, private, pairs) -> None:
         print(f"{textwrap.shorten(left, width):{width}s} | {textwrap.shorten(right, width)}")
 
 
-def plot(unigram, by_epsilon, baseline, plain, private, pairs, path) -> None:
+def plot(unigram, by_epsilon, by_plan, baseline, plain, private, pairs, path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
@@ -121,6 +150,8 @@ def plot(unigram, by_epsilon, baseline, plain, private, pairs, path) -> None:
     values = np.array([by_epsilon[epsilon] for epsilon in epsilons])
     curve.plot(epsilons, values.mean(axis=1), "o-", label=f"private, δ = {DELTA:g}")
     curve.fill_between(epsilons, values.min(axis=1), values.max(axis=1), alpha=0.2)
+    means = [np.mean(values) for values in by_plan.values()]
+    curve.plot(list(by_plan), means, "s--", label="private, topics planned from public numbers")
     curve.axhline(unigram, color="gray", linestyle=":", label="word frequencies alone (not private)")
     curve.axhline(np.mean(baseline), color="black", linestyle=":", label="non-private")
     curve.set(xscale="log", xlabel="ε", ylabel="held-out perplexity per word", title="What privacy costs")

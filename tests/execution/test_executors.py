@@ -26,11 +26,23 @@ from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute import threads
 from vips._compute.threads import n_threads
-from vips.data import CSRShards, DaskSource, InMemoryData, NpySource, SourceError, check_data, regroup
+from vips.data import (
+    CSRShards,
+    DaskSource,
+    InMemoryData,
+    InMemoryTexts,
+    NpySource,
+    SourceError,
+    TextFiles,
+    TextPartitions,
+    check_data,
+    regroup,
+)
 from vips.exceptions import PartitionError
 from vips.execution.resolve import resolve
 from vips.models.belief_networks import posterior as sbn_posterior
 from vips.models.topics import statistics as lda_statistics
+from vips.preprocessing import PrivateCountVectorizer
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=3, clip_norm=1.5, reproducible_noise=True)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
@@ -485,3 +497,40 @@ def test_errors_of_a_collection_quote_no_record(executor):
     assert raised.value.__context__ is None
     assert "1.0" not in str(raised.value)
     assert "[[1.0" not in shown
+
+
+# -- words of texts ---------------------------------------------------------------------------------------------
+
+
+def test_words_of_texts_are_the_same_with_every_executor(executor, tmp_path):
+    """Vocabulary, totals, and topics of its counts; records in memory and on disk."""
+    rng = np.random.default_rng(0)
+    texts = [" ".join(f"w{i}" for i in rng.integers(0, 30, 8)) for _ in range(120)]
+    for i, text in enumerate(texts):
+        (tmp_path / f"{i:03d}.txt").write_text(text)
+    exact = PrivacyPlan(noise_multiplier=1e-9, sampling="full", n_steps=1)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=2.0, reproducible_noise=True)
+    for source in (InMemoryTexts(texts, 9), TextFiles(tmp_path, partition_size=9)):
+        fits = []
+        for how in (None, executor):
+            words = PrivateCountVectorizer(privacy=exact, threshold_delta=0.1).fit(source, executor=how)
+            model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0)
+            fits.append((words, model.fit(words.transform(source), executor=how)))
+        (one, topics), (other, same) = fits
+        assert one.vocabulary_ == other.vocabulary_ == {word: i for i, word in enumerate(sorted(one.vocabulary_))}
+        assert len(one.vocabulary_) == 30
+        assert other.round_totals_ == pytest.approx(one.round_totals_, abs=1e-6)
+        np.testing.assert_allclose(same.components_, topics.components_, rtol=1e-12)
+
+
+def test_errors_of_texts_on_a_cluster_quote_no_document(client):
+    def broken():
+        raise ValueError("Amalie owes me ten crowns")
+
+    words = PrivateCountVectorizer(
+        privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1), threshold_delta=1e-6
+    )
+    with pytest.raises(SourceError, match="its function raised ValueError") as caught:
+        words.fit(TextPartitions([broken, broken]), executor=client)
+    assert "Amalie" not in "".join(traceback.format_exception(caught.value))
+    assert words.fit(TextPartitions([]), executor=client).vocabulary_ == {}

@@ -98,6 +98,9 @@ def _(printed, folder):
     sigma = json.loads((folder / "demo.json").read_text(encoding="utf-8"))["privacy"]["noise_multiplier"]
     assert gaussian_delta(math.sqrt(demo.N_STEPS) / sigma, demo.SHOWN) == pytest.approx(demo.DELTA, rel=0.01)
     assert "differential privacy with ε = 4 at δ = 1e-05" in printed
+    few, many = (after(printed, f"planned, ε = {epsilon}") for epsilon in ("0.5", "4"))  # topics, and perplexity
+    assert 1 <= few[0] < many[0]
+    assert 0.97 * best < many[1] < few[1] < unigram
 
 
 @check("lda_wikipedia")
@@ -216,6 +219,18 @@ def _(printed, folder):
     assert with_topics["real, matched"] == with_topics["real"] >= 2  # of 3
     assert without["real"] < with_topics["real"]
     assert "| true topics | documents |" in printed
+
+
+@check("million_texts")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["how"] for row in rows] == ["words", "topics", "list"] * 2
+    for row in rows:
+        assert row["names"] == 0  # which one text has each
+        assert row["MiB"] > 0.0
+    small, large = (np.array([row["words"] for row in rows[first : first + 3]]) for first in (0, 3))
+    assert 20 < small.min() <= small.max() < large.min()  # files and lists alike
+    assert "vocabulary, from files" in printed
 
 
 @check("topics_grid")

@@ -30,8 +30,8 @@ OF_CLASS = {"BayesianLogisticRegression": {"classes_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
-REPORT = {"plan", "unit", "released", "declared_public", "on_invalid", "ledger", "repeated_steps", "preprocessing",
-          "tuning", "not_covered", "versions"}  # fmt: skip
+REPORT = {"plan", "unit", "released", "only_noise", "declared_public", "on_invalid", "ledger", "repeated_steps",
+          "preprocessing", "tuning", "not_covered", "versions"}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},

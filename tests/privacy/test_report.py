@@ -10,6 +10,7 @@ import pytest
 from tests.laws.cases import BetaBernoulli
 from tests.plans import FIXED
 from vips import PrivacyPlan, PrivacyReport
+from vips.privacy.only_noise import is_only_noise
 
 GOOD = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "n_steps": 3, "clip_norm": 1.0}
 
@@ -76,9 +77,13 @@ def test_users_say_how_records_were_prepared_and_settings_chosen():
 def test_the_report_of_a_fit_holds_nothing_private():
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=3, clip_norm=1.5)
     few, many = (
-        BetaBernoulli(privacy=plan).fit(np.random.default_rng(0).integers(0, 2, (n, 3)).astype(float)).privacy_
+        BetaBernoulli(privacy=plan).fit(np.random.default_rng(0).integers(0, 2, (n, 3)).astype(float))
         for n in (7, 1913)
     )
+    for fit in (few, many):
+        totals = fit.noisy_totals_
+        assert fit.privacy_.only_noise == is_only_noise(fit.blocks(), totals.average, totals.noise_std)
+    few, many = (replace(fit.privacy_, only_noise=False) for fit in (few, many))
     assert few == many
     assert str(few) == str(many)
     assert "1913" not in str(many)

@@ -27,6 +27,7 @@ from vips.comparison.text import AWARE
 from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import NO_DIVERGENCE, Part
+from vips.privacy.only_noise import NO_SIGNAL
 
 __all__ = ["compare"]
 
@@ -114,6 +115,9 @@ def compare(
     pairs = _pairs(parts_of(private, private.posterior_), parts_of(baseline, baseline.posterior_, order))
     rng, sources = as_generator(random_state), Sources.of(private, baseline)
     names, notes = (_described(reports[0], "private fit"), _described(reports[1], "private baseline")), []
+    for which, model in (("private fit", private), ("baseline", baseline)):
+        if model.privacy_.only_noise:
+            notes.append(f"the {which} has {NO_SIGNAL}.")
     divergences = {ours.name: _divergences(ours, theirs) for ours, theirs in pairs}
     movements = tuple(Movement(*pair) for pair in pairs if pair[0].are_parameters)
 

@@ -8,6 +8,10 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 ``CSRShards``               a folder of ``.npz`` files as ``scipy.sparse.save_npz`` writes them
 ``ParquetTable``            declared columns of Parquet files (needs ``vips[parquet]``)
 ``ParquetDocuments``        lists of word numbers in a Parquet column
+``ParquetTexts``            texts in a Parquet column, for ``PrivateCountVectorizer``, as are the next three
+``TextFiles``               a folder of text files, one document a file
+``TextPartitions``          texts that functions return, one for each partition
+``InMemoryTexts``           a list of texts in ranges
 ``DaskSource``              a Dask array or data frame, or simply ``fit(dask_array)``
 ==========================  ==================================================================================
 """
@@ -15,13 +19,14 @@ arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
 from vips.data._arrays import PARTITION_SIZE, InMemoryData
 from vips.data._checks import check_data, whole_csr
 from vips.data._dask import DaskSource, as_source
-from vips.data._grouped import GroupedRows
+from vips.data._grouped import GroupedRows, GroupedTexts
 from vips.data._npy import NpySource
-from vips.data._parquet import ParquetDocuments, ParquetTable
+from vips.data._parquet import ParquetDocuments, ParquetTable, ParquetTexts
 from vips.data._records import OpenPartition, Records, Runs, rows_without
 from vips.data._regroup import regroup
 from vips.data._shards import CSRShards
 from vips.data._source import DataSource, Partition
+from vips.data._texts import InMemoryTexts, TextFiles, TextPartitions, TextSource
 from vips.exceptions import SourceError
 
 __all__ = [
@@ -30,15 +35,21 @@ __all__ = [
     "DaskSource",
     "DataSource",
     "GroupedRows",
+    "GroupedTexts",
     "InMemoryData",
+    "InMemoryTexts",
     "NpySource",
     "OpenPartition",
     "ParquetDocuments",
     "ParquetTable",
+    "ParquetTexts",
     "Partition",
     "Records",
     "Runs",
     "SourceError",
+    "TextFiles",
+    "TextPartitions",
+    "TextSource",
     "as_source",
     "check_data",
     "regroup",

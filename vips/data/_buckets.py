@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._texts import PackedTexts
 from vips.exceptions import SourceError
 
 __all__ = ["Buckets", "write_grouped"]
@@ -42,7 +43,11 @@ class Buckets:
 
     @property
     def is_sparse(self) -> bool:
-        return "X" not in self.kinds
+        return "indices" in self.kinds
+
+    @property
+    def are_texts(self) -> bool:
+        return "data" in self.kinds and not self.is_sparse
 
     def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray) -> None:
         """Append rows; those of one person keep their order.
@@ -51,7 +56,7 @@ class Buckets:
         ----------
         name : str
             Where the rows come from, for errors. Public.
-        X : ndarray or CSR of shape (n_rows, n_features)
+        X : ndarray or CSR of shape (n_rows, n_features); or PackedTexts of n_rows documents
         y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
@@ -72,6 +77,8 @@ class Buckets:
             narrow = np.int32 if self._n_features < 2**31 else np.int64
             entries = {"data": X.data, "indices": np.where(exists, indices, -1).astype(narrow)}
             rows["lengths"] = np.diff(X.indptr).astype(np.int64)
+        elif isinstance(X, PackedTexts):
+            entries, rows["lengths"] = {"data": X.data}, np.diff(X.indptr)
         else:
             rows["X"] = X
         rows, entries = (
@@ -142,9 +149,10 @@ def _write_entries(arrays: dict[str, np.ndarray], order: np.ndarray, folder: Pat
     begins = np.cumsum(lengths) - lengths
     indptr = np.concatenate([[0], np.cumsum(lengths[order])])
     # one dtype of all indices, so that SciPy need not copy them
-    dtype = np.dtype(np.int64) if indptr[-1] >= 2**31 else arrays["indices"].dtype
+    dtype = np.dtype(np.int64) if indptr[-1] >= 2**31 or "indices" not in arrays else arrays["indices"].dtype
     _write(folder / "indptr.npy", dtype, indptr.shape, [indptr.astype(dtype)])
-    for key, kind in (("data", arrays["data"].dtype), ("indices", dtype)):
+    kinds = {"data": arrays["data"].dtype} | ({"indices": dtype} if "indices" in arrays else {})
+    for key, kind in kinds.items():
         array = arrays[key]
         size = 16 * max(1, len(array) // max(1, len(order)))
         parts = (array[_entries(begins[rows], lengths[rows])].astype(kind) for rows in _chunks(order, size))

@@ -7,7 +7,7 @@
       00000-<token>/          a partition; the token is in the names, so that parts of two folders are not mixed
         persons.npy           two 64-bit words for each person, ascending: a keyed hash of the id, whose key is not kept
         starts.npy            where each person's rows begin, and where the last one's end
-        X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy
+        X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy; or texts: data.npy, indptr.npy
         y.npy                 labels, if there are any
 
 The hash of a person is in partition (second word modulo the number of partitions), and there once. A partition checks both when
@@ -29,9 +29,10 @@ from vips.data._checks import open_checked
 from vips.data._npy import mapped
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition
+from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
-__all__ = ["MANIFEST", "GroupedRows", "Manifest"]
+__all__ = ["MANIFEST", "GroupedRows", "GroupedTexts", "Manifest"]
 
 MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "vips rows grouped by person", 1
@@ -48,11 +49,13 @@ class Manifest:
     is_sparse: bool
     has_labels: bool
     token: str
+    are_texts: bool = False
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays of a partition."""
         rows = ("data", "indices", "indptr") if self.is_sparse else ("X",)
+        rows = ("data", "indptr") if self.are_texts else rows
         return ("persons", "starts", *rows, *(("y",) if self.has_labels else ()))
 
     def folder_of(self, i: int) -> str:
@@ -60,7 +63,8 @@ class Manifest:
         return f"{i:05d}-{self.token}"
 
     def to_json(self) -> str:
-        return json.dumps({"format": _FORMAT, "version": _VERSION} | self.__dict__, indent=2)
+        facts = {name: value for name, value in self.__dict__.items() if name != "are_texts" or value}
+        return json.dumps({"format": _FORMAT, "version": _VERSION} | facts, indent=2)
 
     def _is_usable(self) -> bool:
         numbers, names = (self.n_partitions, self.n_features), self.feature_names
@@ -91,7 +95,43 @@ class Manifest:
         return manifest
 
 
-class GroupedRows(DataSource):
+class GroupedFolder(DataSource):
+    """What rows and texts of persons share: a folder with a manifest."""
+
+    has_groups = True
+    _are_texts = False
+
+    def __init__(self, folder: str | os.PathLike) -> None:
+        folder = Path(os.path.abspath(folder))
+        self._manifest = manifest = Manifest.read(folder)
+        if manifest.are_texts != self._are_texts:
+            raise SourceError(
+                f"{folder} holds {'texts' if manifest.are_texts else 'rows of numbers'}: read it with "
+                f"vips.data.{'GroupedTexts' if manifest.are_texts else 'GroupedRows'}(folder)."
+            )
+        self.n_features, self.feature_names = manifest.n_features, manifest.feature_names
+        self.has_labels, self.group_name = manifest.has_labels, manifest.grouped_by
+        self._files = [
+            {name: FileStamp.of(folder / manifest.folder_of(i) / f"{name}.npy") for name in manifest.arrays}
+            for i in range(manifest.n_partitions)
+        ]
+
+    @property
+    def n_partitions(self) -> int:
+        return self._manifest.n_partitions
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of persons of each partition: private, unless the relation is "replace_one"."""
+        return tuple(len(mapped(files["persons"])) for files in self._files)
+
+    def partition(self, i: int) -> Partition:
+        name = os.path.dirname(self._files[i]["persons"].path)
+        kind = GroupedDocuments if self._are_texts else GroupedPartition
+        return kind(name, self._files[i], i, self.n_partitions, self.n_features)
+
+
+class GroupedRows(GroupedFolder):
     """Rows of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all rows of one person.
 
     ``fit(source)`` protects persons: one coin, one clip and one share of the sum for all rows of a person, as
@@ -113,30 +153,19 @@ class GroupedRows(DataSource):
     refused when it is opened.
     """
 
-    has_groups = True
 
-    def __init__(self, folder: str | os.PathLike) -> None:
-        folder = Path(os.path.abspath(folder))
-        self._manifest = manifest = Manifest.read(folder)
-        self.n_features, self.feature_names = manifest.n_features, manifest.feature_names
-        self.has_labels, self.group_name = manifest.has_labels, manifest.grouped_by
-        self._files = [
-            {name: FileStamp.of(folder / manifest.folder_of(i) / f"{name}.npy") for name in manifest.arrays}
-            for i in range(manifest.n_partitions)
-        ]
+class GroupedTexts(GroupedFolder, TextSource):
+    """Texts of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all documents of one person.
 
-    @property
-    def n_partitions(self) -> int:
-        return self._manifest.n_partitions
+    ``fit(source)`` of a ``PrivateCountVectorizer``, and of a pipeline that begins with one, protects persons. Memory is bounded
+    by the documents of a partition. The rest is as for :class:`GroupedRows`.
 
-    @cached_property
-    def sizes(self) -> tuple[int, ...]:
-        """Number of persons of each partition: private, unless the relation is "replace_one"."""
-        return tuple(len(mapped(files["persons"])) for files in self._files)
+    Parameters
+    ----------
+    folder : path
+    """
 
-    def partition(self, i: int) -> Partition:
-        name = os.path.dirname(self._files[i]["persons"].path)
-        return GroupedPartition(name, self._files[i], i, self.n_partitions, self.n_features)
+    _are_texts = True
 
 
 @dataclass(frozen=True, repr=False)
@@ -153,7 +182,7 @@ class GroupedPartition(Partition):
         arrays = {name: mapped(file) for name, file in self.files.items()}
         persons, starts = arrays["persons"], np.array(arrays["starts"])
         try:
-            opened = open_checked(self.name, self._rows(arrays), arrays.get("y"), self.n_features)
+            opened = self._opened(arrays)
             is_whole = self._holds_whole_persons(persons, starts, opened.X.shape[0])
         except SourceError:  # a width or a dtype, which are public
             raise
@@ -165,6 +194,9 @@ class GroupedPartition(Partition):
                 "vips.data.regroup wrote them, and a person could be in several records. Regroup the data again."
             )
         return replace(opened, starts=starts)
+
+    def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
+        return open_checked(self.name, self._rows(arrays), arrays.get("y"), self.n_features)
 
     def _rows(self, arrays: dict[str, np.ndarray]):
         if "X" in arrays:
@@ -185,3 +217,13 @@ class GroupedPartition(Partition):
         ascends = (first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] > second[:-1]))
         is_here = second % np.uint64(self.n_partitions) == self.number
         return bool(ascends.all() and is_here.all() and (np.diff(starts) > 0).all())
+
+
+class GroupedDocuments(GroupedPartition):
+    """One partition of texts."""
+
+    def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
+        texts = PackedTexts(np.array(arrays["data"]), np.array(arrays["indptr"]))
+        if not texts.is_valid():
+            raise TypeError
+        return OpenPartition(texts.documents(), arrays.get("y"))

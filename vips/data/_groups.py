@@ -13,7 +13,16 @@ from numbers import Integral
 
 import numpy as np
 
-__all__ = ["arrow_values", "canonical_id", "check_ids", "group_numbers", "ids_and_numbers", "name_of", "runs_of_rows"]
+__all__ = [
+    "arrow_values",
+    "canonical_id",
+    "check_groups_of_source",
+    "check_ids",
+    "group_numbers",
+    "ids_and_numbers",
+    "name_of",
+    "runs_of_rows",
+]
 
 _LARGEST_FLOAT = 2.0**53  # above, a float may stand for several whole numbers
 
@@ -101,6 +110,30 @@ def name_of(groups: object) -> str | None:
         name.encode()
         return name
     return None
+
+
+def check_groups_of_source(source, groups: object, records: str = "X") -> None:
+    """Raise unless ``groups`` can be passed beside a data source. ``records`` is how the call names the source.
+
+    Raises
+    ------
+    ValueError
+        If the source holds persons already.
+    TypeError
+        If it cannot promise that all rows of a person are in one partition.
+    """
+    if source.has_groups:
+        raise ValueError(
+            f"The source holds persons already, by {source.group_name or 'their ids'}: call fit without `groups`. For "
+            "other persons, write another folder with vips.data.regroup."
+        )
+    if not hasattr(source, "grouped"):
+        by = repr(groups) if isinstance(groups, str) else "groups"
+        raise TypeError(
+            f"{type(source).__name__} cannot promise that all rows of a person are in one partition, so that `groups` would "
+            "protect parts of persons. Bring the rows of each person together first, and fit to the result without "
+            f'`groups`: vips.data.regroup({records}, by={by}, to="a_new_folder").'
+        )
 
 
 def check_ids(groups: object) -> None:

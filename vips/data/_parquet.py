@@ -14,9 +14,10 @@ from vips._validation import check_integer
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition, found_files
+from vips.data._texts import TextSource
 from vips.exceptions import SourceError
 
-__all__ = ["ParquetDocuments", "ParquetTable"]
+__all__ = ["ParquetDocuments", "ParquetTable", "ParquetTexts"]
 
 
 class ParquetSource(DataSource):
@@ -146,6 +147,55 @@ class ParquetDocuments(ParquetSource):
         return DocumentGroup(file, group, self._column, self.n_features)
 
 
+class ParquetTexts(ParquetSource, TextSource):
+    """Texts in a column of Parquet files, for ``PrivateCountVectorizer`` and pipelines. A row group is a partition.
+
+    Memory is bounded by the largest row group: write some thousand documents in each (``row_group_size=10_000``).
+
+    Parameters
+    ----------
+    path : path, or list of paths
+        As in :class:`ParquetTable`.
+    column : str
+        Name of a column of strings, which may be stored as a dictionary.
+    target : str, optional
+        Name of a column of labels: booleans, integers or floating-point numbers.
+    pattern : str
+        Pattern of the names of files in the folder.
+
+    Notes
+    -----
+    A null, or text that is not valid, has no words, or marks in place of what is not valid.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike | Iterable[str | os.PathLike],
+        column: str,
+        target: str | None = None,
+        *,
+        pattern: str = "*.parquet",
+    ) -> None:
+        self._column, self._target, self.has_labels = column, target, target is not None
+        super().__init__(path, pattern)
+
+    def _check_schema(self, schema, path: str) -> None:
+        from pyarrow import types
+
+        kind = _type_of(schema, self._column, path)
+        if not (types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view" or _is_coded(kind)):
+            raise SourceError(f"{path}: column {self._column!r} has type {kind}, not strings.")
+        if self._target is not None and not _is_number(_type_of(schema, self._target, path)):
+            kind = _type_of(schema, self._target, path)
+            raise SourceError(
+                f"{path}: column {self._target!r} has type {kind}; labels are booleans, integers or floating-point numbers."
+            )
+
+    def partition(self, i: int) -> Partition:
+        file, group, _ = self._groups[i]
+        return TextGroup(file, group, self._column, self._target)
+
+
 @dataclass(frozen=True, repr=False)
 class TableGroup(Partition):
     """One row group of a table."""
@@ -191,6 +241,33 @@ class DocumentGroup(Partition):
         return open_checked(self.name, sp.csr_array(X), None, self.n_words)
 
 
+@dataclass(frozen=True, repr=False)
+class TextGroup(Partition):
+    """One row group of texts."""
+
+    file: FileStamp
+    group: int
+    column: str
+    target: str | None
+
+    @property
+    def name(self) -> str:
+        return _name(self.file, self.group)
+
+    def open(self) -> OpenPartition:
+        import pyarrow as pa
+
+        table = _read(self.file, self.group, [self.column, *([self.target] if self.target else [])])
+        texts = table.column(self.column)
+        if pa.types.is_dictionary(texts.type):
+            texts = texts.cast(texts.type.value_type)
+        if str(texts.type) == "string_view":
+            texts = texts.cast(pa.large_string())
+        # as bytes: text in Arrow need not be valid
+        documents = np.array([*texts.cast(pa.large_binary()).to_pylist(), None], dtype=object)[:-1]
+        return OpenPartition(documents, _numbers(table.column(self.target)) if self.target else None)
+
+
 def counts(lists, n_words: int) -> sp.csr_array:
     """Word counts, shape (n_documents, n_words); NaN in a document with a null or a number outside of the vocabulary."""
     import pyarrow as pa
@@ -220,6 +297,13 @@ def _numbers(column) -> np.ndarray:
     import pyarrow as pa
 
     return column.cast(pa.float64(), safe=False).to_numpy()
+
+
+def _is_coded(kind) -> bool:
+    """Whether this is a dictionary of strings."""
+    from pyarrow import types
+
+    return types.is_dictionary(kind) and (types.is_string(kind.value_type) or types.is_large_string(kind.value_type))
 
 
 def _is_number(kind) -> bool:

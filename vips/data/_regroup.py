@@ -16,10 +16,11 @@ from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, is_dask
-from vips.data._grouped import MANIFEST, GroupedRows, Manifest
+from vips.data._grouped import MANIFEST, GroupedRows, GroupedTexts, Manifest
 from vips.data._groups import check_ids, ids_and_numbers, name_of
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
+from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
 __all__ = ["regroup"]
@@ -27,7 +28,7 @@ __all__ = ["regroup"]
 _MOST_PARTITIONS = 1024  # unless they are asked for
 
 
-def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None) -> GroupedRows:
+def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None) -> GroupedRows | GroupedTexts:
     """Write the rows of a source into a new folder, all rows of one person in one partition, one after the other.
 
     A fit to the result protects persons: ``fit(regroup(source, by="patient_id", to="by_patient"))``. Later,
@@ -36,7 +37,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     Parameters
     ----------
     X : data source, Dask collection, array, CSR matrix or data frame
-        Rows, in any order. Sources hold their own labels.
+        Rows, in any order; or a source of texts. Sources hold their own labels.
     y : array or Dask collection, optional
         Labels, as in ``fit``.
     by : str, or array, series or Dask collection of length n_rows
@@ -50,7 +51,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
 
     Returns
     -------
-    GroupedRows
+    GroupedRows, or GroupedTexts for a source of texts
 
     Raises
     ------
@@ -106,8 +107,9 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
         with np.errstate(all="ignore"):
             _fill(buckets, source, by)
         manifest = Manifest(
-            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8)
-        )
+            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8),
+            buckets.are_texts,
+        )  # fmt: skip
         for i in range(n_partitions):
             (folder / manifest.folder_of(i)).mkdir()
             write_grouped(buckets.arrays(i), folder / manifest.folder_of(i))
@@ -118,7 +120,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
             file.write(manifest.to_json())
             file.flush()
             os.fsync(file.fileno())
-    return GroupedRows(to)
+    return GroupedTexts(to) if manifest.are_texts else GroupedRows(to)
 
 
 def _source(X, y, by) -> tuple[DataSource, tuple[str, ...] | None, object]:
@@ -157,10 +159,13 @@ def _fill(buckets: Buckets, source: DataSource, by) -> None:
             raise SourceError(f"{name}: {error}") from None
         rows = np.flatnonzero(numbers >= 0)
         y = None if opened.y is None else opened.y[rows]
-        buckets.add(name, opened.X[rows], y, _hashes(distinct, key)[numbers[rows]])
+        X = opened.X[rows]
+        X = PackedTexts.of(X) if isinstance(source, TextSource) else X
+        buckets.add(name, X, y, _hashes(distinct, key)[numbers[rows]])
     if not source.n_partitions:
         no_labels = np.zeros(0) if source.has_labels else None
-        buckets.add("no rows", np.zeros((0, source.n_features)), no_labels, _hashes([], key))
+        nothing = PackedTexts.of([]) if isinstance(source, TextSource) else np.zeros((0, source.n_features))
+        buckets.add("no rows", nothing, no_labels, _hashes([], key))
 
 
 def _hashes(ids: Iterable[bytes], key: bytes) -> np.ndarray:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from vips.data import DataSource
-from vips.execution.partitions import Task
-from vips.execution.tree import TreeSum
+from vips.execution.partitions import PartitionTask
 
 __all__ = ["ATTEMPTS", "Executor", "Workers", "added_in_order"]
 
@@ -24,7 +23,7 @@ class Workers(ABC):
         self.data = data
 
     @abstractmethod
-    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         """The total of one step over all partitions, in the order of the tree.
 
         ``sampler(i)`` gives the coins of partition i. Returns the complete total, or raises: there are no partial totals.
@@ -43,9 +42,10 @@ class Executor(ABC):
         """Workers for one fit; resources are released at the end."""
 
 
-def added_in_order(shares: Iterable[dict], task: Task) -> dict:
+def added_in_order(shares: Iterable[dict], task: PartitionTask) -> dict:
     """The sum of ``shares``, in the order of the tree."""
-    total = TreeSum()
+    total = task.new_sum()
     for share in shares:
         total.push(share)
-    return total.result() or task.zeros()
+    found = total.result()
+    return task.zeros() if found is None else found

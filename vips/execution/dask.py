@@ -19,8 +19,8 @@ from distributed.scheduler import NoValidWorkerError
 from vips.data import DataSource
 from vips.data._dask import BlockPartition, ComputedBlock
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
-from vips.execution.base import ATTEMPTS, Executor, Workers
-from vips.execution.partitions import Task, share_of_worker
+from vips.execution.base import ATTEMPTS, Executor, Workers, added_in_order
+from vips.execution.partitions import PartitionTask, share_of_worker
 from vips.execution.tree import FAN_IN, add
 
 __all__ = ["Cluster"]
@@ -60,9 +60,9 @@ class ClusterWorkers(Workers):
         self._client = client
         self._partitions: Sequence | None = None
 
-    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         if not self.data.n_partitions:
-            return task.zeros()
+            return added_in_order((), task)
         for _ in range(ATTEMPTS):
             try:
                 return self._attempt(task, sampler)
@@ -89,10 +89,15 @@ class ClusterWorkers(Workers):
             )
         raise PartitionError(f"Workers were lost {ATTEMPTS} times in one step, with data that only they held.")
 
-    def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def _attempt(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         step, depth = f"vips-{secrets.token_hex(8)}", 0
         sent = self._sent(task)  # kept until the end: Dask may need it to compute a lost share again
-        level = self._shares(sent, sampler, step)
+        if not task.adds_on_workers:
+            try:
+                return added_in_order(self._in_turn(sent, sampler, step), task)
+            finally:
+                sent.release()
+        level = self._shares(sent, sampler, step, range(len(self._partitions)))
         futures = [sent, *level]
         try:
             while len(level) > 1:
@@ -107,7 +112,23 @@ class ClusterWorkers(Workers):
             for future in futures:
                 future.release()
 
-    def _sent(self, task: Task):
+    def _in_turn(self, sent, sampler: Callable[[int], object], step: str) -> Iterator[dict]:
+        """Every share, in the order of partitions; the cluster holds a few for each worker."""
+        size = 2 * max(1, sum(self._client.nthreads().values()))
+        for first in range(0, len(self._partitions), size):
+            some = range(first, min(first + size, len(self._partitions)))
+            waiting = self._shares(sent, sampler, step, some)[::-1]
+            try:
+                while waiting:
+                    self._wait(waiting[-1])
+                    share = waiting[-1].result()
+                    waiting.pop().release()
+                    yield share
+            finally:
+                for future in waiting:
+                    future.release()
+
+    def _sent(self, task: PartitionTask):
         """Send the task to every worker, and the partitions once."""
         try:
             sent = self._client.scatter(task, broadcast=True, hash=False, timeout=_patience())
@@ -117,15 +138,15 @@ class ClusterWorkers(Workers):
             raise PartitionError(f"{_NO_WORKERS} to send a step to. {_CAN_RESUME}") from None
         return sent
 
-    def _shares(self, task, sampler: Callable[[int], object], step: str) -> list:
-        """A future for the share of every partition."""
-        keys = [f"{step}-share-{i}" for i in range(len(self._partitions))]
-        coins = [sampler(i) for i in range(len(keys))]
-        if not isinstance(self._partitions[0], BlockPartition):
-            return self._client.map(_share, self._partitions, coins, task=task, key=keys, pure=False)
+    def _shares(self, task, sampler: Callable[[int], object], step: str, numbers: range) -> list:
+        """A future for the share of each of these partitions."""
+        keys = [f"{step}-share-{i}" for i in numbers]
+        partitions, coins = self._partitions[numbers.start : numbers.stop], [sampler(i) for i in numbers]
+        if not isinstance(partitions[0], BlockPartition):
+            return self._client.map(_share, partitions, coins, task=task, key=keys, pure=False)
         shares = [
             dask.delayed(_share_of_block)(p.X, p.y, p.name, p.n_features, partition_coins, task, dask_key_name=key)
-            for p, partition_coins, key in zip(self._partitions, coins, keys, strict=True)
+            for p, partition_coins, key in zip(partitions, coins, keys, strict=True)
         ]
         return self._client.compute(shares)
 
@@ -154,11 +175,11 @@ class ClusterWorkers(Workers):
                     ) from None
 
 
-def _share(partition, coins, task: Task) -> dict:
+def _share(partition, coins, task: PartitionTask) -> dict:
     return share_of_worker(task, partition, coins, 1, 1)
 
 
-def _share_of_block(X, y, name: str, n_features: int, coins, task: Task) -> dict:
+def _share_of_block(X, y, name: str, n_features: int, coins, task: PartitionTask) -> dict:
     return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1, 1)
 
 

@@ -13,7 +13,7 @@ from joblib.externals.loky.process_executor import TerminatedWorkerError
 from vips.data import DataSource, Partition
 from vips.exceptions import PartitionError
 from vips.execution.base import ATTEMPTS, Executor, Workers, added_in_order
-from vips.execution.partitions import Task, share_of_worker
+from vips.execution.partitions import PartitionTask, share_of_worker
 
 __all__ = ["Joblib"]
 
@@ -55,7 +55,7 @@ class JoblibWorkers(Workers):
         self._parallel, self._are_threads = parallel, are_threads
         self._threads = max(1, joblib.cpu_count() // max(1, joblib.effective_n_jobs(parallel.n_jobs)))
 
-    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         for _ in range(ATTEMPTS):
             try:
                 return self._attempt(task, sampler)
@@ -65,11 +65,11 @@ class JoblibWorkers(Workers):
             f"Workers ended {ATTEMPTS} times in one step, perhaps because a partition is too large for their memory."
         )
 
-    def _attempt(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def _attempt(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         # Processes get the task as bytes: joblib would write its arrays to disk in every step and keep them until the fit ends.
         sent = task if self._are_threads else pickle.dumps(joblib.wrap_non_picklable_objects(task, keep_wrapper=False))
         if self._are_threads:
-            task.model.prepare(task.posterior)
+            task.prepare()
         shares = self._parallel(
             joblib.delayed(_share)(sent, partition, sampler(i), self._threads)
             for i, partition in enumerate(self.data.partitions)
@@ -77,12 +77,12 @@ class JoblibWorkers(Workers):
         return added_in_order(map(_writable, shares), task)
 
 
-def _share(sent: Task | bytes, partition: Partition, coins, threads: int) -> dict:
+def _share(sent: PartitionTask | bytes, partition: Partition, coins, threads: int) -> dict:
     return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads, threads)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(sent: bytes) -> Task:
+def _unpacked(sent: bytes) -> PartitionTask:
     """Cached, so that all partitions of a process share what a posterior caches."""
     return pickle.loads(sent)
 

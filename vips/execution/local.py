@@ -11,7 +11,7 @@ import joblib
 from vips._compute.threads import n_threads, side_by_side
 from vips.data import DataSource
 from vips.execution.base import Executor, Workers, added_in_order
-from vips.execution.partitions import Task, partition_sum, share_of_worker
+from vips.execution.partitions import PartitionTask, partition_sum, share_of_worker
 
 __all__ = ["Serial", "SerialWorkers", "Threads"]
 
@@ -25,7 +25,7 @@ class Serial(Executor):
 
 
 class SerialWorkers(Workers):
-    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
+    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         shares = (partition_sum(task, partition, sampler(i)) for i, partition in enumerate(self.data.partitions))
         return added_in_order(shares, task)
 
@@ -39,8 +39,8 @@ class Threads(Executor):
 
 
 class ThreadWorkers(Workers):
-    def sum(self, task: Task, sampler: Callable[[int], object]) -> dict:
-        task.model.prepare(task.posterior)
+    def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
+        task.prepare()
         shares = (
             partial(share_of_worker, task, partition, sampler(i), n_threads(), 1)
             for i, partition in enumerate(self.data.partitions)

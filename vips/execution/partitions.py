@@ -8,11 +8,15 @@ The sum of a step is the sum of its partitions' sums, each of which flips its ow
 
 A share is a pure function of (task, partition, coins): if a worker is lost, another one computes the same share. Workers see
 records, keys of coins and shares, which are sums without noise. They never see noise, or anything to make it from.
+
+A step of a model is one kind of task. A private encoder whose sums have no fixed size is another one: it adds its shares itself
+(:meth:`PartitionTask.new_sum`).
 """
 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,17 +29,48 @@ from vips._compute.threads import at_most
 from vips._unquoted import class_and_place
 from vips.data import Partition, Runs
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
-from vips.execution.tree import Totals, add_to
+from vips.execution.tree import Totals, TreeSum, add_to
 
 __all__ = [
+    "PartitionTask",
     "Task",
     "partition_sum",
     "share_of_worker",
 ]
 
 
+class PartitionTask(ABC):
+    """What executors compute: a share of every partition, and the sum of all shares.
+
+    Attributes
+    ----------
+    plan : PrivacyPlan
+    adds_on_workers : bool
+        Whether a cluster adds shares on its workers, as the tree of ``vips/execution/tree.py``. If not, the process that fits
+        receives them one after the other.
+    """
+
+    plan: object
+    adds_on_workers = True
+
+    @abstractmethod
+    def share(self, partition: Partition, coins) -> Totals:
+        """The share of one partition: a function of its arguments and the partition's records."""
+
+    @abstractmethod
+    def zeros(self) -> Totals:
+        """The sum of no records."""
+
+    def prepare(self) -> None:  # noqa: B027
+        """Compute what all shares need, before several threads start."""
+
+    def new_sum(self) -> TreeSum:
+        """An empty sum, to which shares are pushed in the order of partitions; its ``result()`` is None without any."""
+        return TreeSum()
+
+
 @dataclass(frozen=True, repr=False)
-class Task:
+class Task(PartitionTask):
     """One step, as far as workers need to know it.
 
     Attributes
@@ -70,6 +105,13 @@ class Task:
         model.privacy = model._fitting_plan = self.plan
         return self.__dict__ | {"model": model}
 
+    def prepare(self) -> None:
+        self.model.prepare(self.posterior)
+
+    def share(self, partition: Partition, coins) -> Totals:
+        """See :func:`statistics_sum`."""
+        return statistics_sum(self, partition, coins)
+
     def zeros(self) -> Totals:
         """The sum of no records."""
         return {name: np.zeros(block.shape, self.dtype) for name, block in self.blocks.items()}
@@ -80,7 +122,12 @@ class Task:
         return np.int64 if self.plan.rounds_records else np.float64
 
 
-def partition_sum(task: Task, partition: Partition, coins) -> Totals:
+def partition_sum(task: PartitionTask, partition: Partition, coins) -> Totals:
+    """One partition's share of a sum: the function that every executor runs."""
+    return task.share(partition, coins)
+
+
+def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     """Σ over one partition's sample of each record's statistics, scaled into the ball of radius C.
 
     Guarantees
@@ -224,7 +271,7 @@ def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | No
     return rows[valid], None if starts is None else np.concatenate([[0], np.cumsum(valid)])[starts]
 
 
-def share_of_worker(task: Task, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:
+def share_of_worker(task: PartitionTask, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:
     """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
 
     Parameters

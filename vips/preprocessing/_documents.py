@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import threading
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
 
 import numpy as np
+import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from vips.data._groups import arrow_values
+from vips.data import DataSource, TextSource
+from vips.data._dask import is_dask
+from vips.data._groups import arrow_values, runs_of_rows
+from vips.data._texts import bytes_of
 
-__all__ = ["Analyser", "as_documents", "text_of"]
+__all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "no_warnings", "text_of"]
+
+_CHUNK = 1024  # records
 
 _ALTERNATIVE = 'a list of strings, a one-dimensional array, or a series such as table["text"]'
 
 
-def as_documents(X) -> Sequence:
-    """The documents of a container, one entry each. Reads none.
+def as_documents(X) -> Sequence | TextSource:
+    """The documents of a container, one entry each; or ``X`` if it is a source of texts. Reads none.
 
     Raises
     ------
     TypeError, ValueError
         From the container, its dtype and dimensions: public facts.
     """
+    if isinstance(X, TextSource):
+        return X
+    if isinstance(X, DataSource):
+        raise TypeError(
+            f"{type(X).__name__} holds numbers: words are learnt from a source of texts, such as "
+            "vips.data.ParquetTexts(path, column) or vips.data.TextFiles(folder)."
+        )
+    if is_dask(X):
+        raise TypeError(
+            "Texts in a Dask collection are written to files first: "
+            'X.to_frame("text").to_parquet(folder), then vips.data.ParquetTexts(folder, "text").'
+        )
     if isinstance(X, str | bytes):
         raise ValueError("Iterable over raw text documents expected, string object received: write [text].")
     if getattr(X, "ndim", 1) != 1:
@@ -80,9 +103,7 @@ def text_of(document: object) -> str:
 
     The result is a plain string whatever subclass the document is of.
     """
-    if isinstance(document, bytes):
-        return bytes.decode(document, "utf-8", "replace")
-    return str.encode(document, "utf-8", "replace").decode() if isinstance(document, str) else ""
+    return bytes_of(document).decode("utf-8", "replace")
 
 
 class Analyser:
@@ -118,3 +139,76 @@ class Analyser:
         for document in documents:
             words = dict.fromkeys(self(document))
             yield np.fromiter((index.setdefault(word, len(index)) for word in words), np.int64, len(words))
+
+
+def chunks_of_records(
+    settings: dict, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Records in chunks: numbers of their different words, and where each record starts.
+
+    Parameters
+    ----------
+    settings : dict
+        Of an :class:`Analyser`.
+    documents : sequence of length n_documents
+    numbers : ndarray of shape (n_documents,), or None
+        Number of each document's person, -1 for nobody; None if every document is a record.
+    most : int or None
+        Documents of a person that count.
+    index : dict of str to int
+        Words and their numbers, to which new words are added.
+    """
+    distinct = partial(Analyser(settings).distinct, index=index)
+    if numbers is None:
+        own = distinct(documents)
+    else:
+        order, starts = runs_of_rows(numbers)
+        order = np.arange(len(documents)) if order is None else order
+        runs = (order[a : b if most is None else min(b, a + most)] for a, b in pairwise(starts))
+        own = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
+    chunk: list[np.ndarray] = []
+    for words in own:
+        chunk.append(words)
+        if len(chunk) == _CHUNK:
+            yield _joined(chunk)
+            chunk = []
+    yield _joined(chunk)
+
+
+def _joined(records: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.concatenate([[0], np.cumsum([len(words) for words in records], dtype=np.int64)])
+    return np.concatenate(records) if records else np.zeros(0, np.int64), starts.astype(np.int64)
+
+
+def counts_of_words(settings: dict, vocabulary: Mapping[str, int], documents: Sequence) -> sp.csr_array:
+    """Counts of each document's words, from that document alone: CSR of shape (n_documents, n_words), int64."""
+    if not vocabulary:
+        return sp.csr_array((len(documents), 0), dtype=np.int64)
+    counter = CountVectorizer(analyzer=list, vocabulary=vocabulary)
+    with no_warnings():
+        return sp.csr_array(counter.transform(map(Analyser(settings), documents)))
+
+
+_silent, _n_silent, _filters = threading.Lock(), 0, None
+
+
+@contextmanager
+def no_warnings() -> Iterator[None]:
+    """Suppress warnings, which could depend on a document: of functions among the settings, say.
+
+    Filters of warnings belong to the process. So the first of several threads suppresses them, and the last one restores them.
+    """
+    global _n_silent, _filters
+    with _silent:
+        _n_silent += 1
+        if _n_silent == 1:
+            _filters = warnings.catch_warnings()
+            _filters.__enter__()
+            warnings.simplefilter("ignore")
+    try:
+        yield
+    finally:
+        with _silent:
+            _n_silent -= 1
+            if not _n_silent:
+                _filters.__exit__(None, None, None)

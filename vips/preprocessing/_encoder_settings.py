@@ -9,14 +9,14 @@ from dataclasses import replace
 import numpy as np
 
 from vips._validation import check_number
-from vips.data import as_source
-from vips.data._groups import group_numbers, name_of
-from vips.exceptions import LedgerError
+from vips.data import TextSource, as_source
+from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.preprocessing._cell_values import kind_of
 from vips.preprocessing._declared import column, columns_of, is_frame, shortened
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyPlan
-from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.charge import ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
 
 __all__ = [
@@ -26,10 +26,12 @@ __all__ = [
     "checked_plan",
     "column_kinds",
     "declared_as",
+    "grouped_texts",
     "ledger_of",
     "persons_of",
     "released_texts",
     "unit_of_persons",
+    "unit_of_source",
 ]
 
 LEARNT_KINDS = ("number", "date", "category", "missing")
@@ -122,25 +124,42 @@ def checked_delta(threshold_delta: float | None, kinds: Mapping) -> float:
 
 def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger | None:
     """The ledger to charge, if any."""
-    if ledger is not None and not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-    enclosing = current_ledger(plan.sent_from)
-    if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
-        raise LedgerError(
-            f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
-        )
-    return ledger or enclosing
+    return ledger_to_charge(ledger, plan.sent_from)
 
 
 def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tuple[np.ndarray | None, str]:
     """Number of each row's person, None if every row is a record; and the unit in words, ``unit`` for rows."""
     if groups is None:
-        if plan.max_rows_per_group is not None:
-            raise ValueError(
-                "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit."
-            )
+        _check_that_rows_are_records(plan)
         return None, unit
     return group_numbers(groups, n_rows), unit_of_persons(groups)
+
+
+def _check_that_rows_are_records(plan: PrivacyPlan) -> None:
+    if plan.max_rows_per_group is not None:
+        raise ValueError("`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit.")
+
+
+def grouped_texts(source: TextSource, groups: object) -> TextSource:
+    """The same documents, where all of one person are one record.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``groups`` are given, and the source cannot promise that all documents of a person are in one partition.
+    """
+    if groups is None:
+        return source
+    check_groups_of_source(source, groups)
+    return source.grouped(group_numbers(groups, source.n_rows), name_of(groups))
+
+
+def unit_of_source(source: TextSource, plan: PrivacyPlan, unit: str) -> str:
+    """The unit of a fit to a source in words, ``unit`` for rows."""
+    if not source.has_groups:
+        _check_that_rows_are_records(plan)
+        return unit
+    return unit_of_group(source.group_name or "group")
 
 
 def unit_of_persons(groups: object) -> str:

@@ -13,12 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.data import TextSource
 from vips.data._tables import from_arrow
 from vips.exceptions import CheckpointError, PrivacyBudgetError
+from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._encoder_settings import unit_of_persons
+from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
 from vips.preprocessing._fitted_copies import PipelineOfCopies
 from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_steps import fit_and_transform
@@ -124,8 +126,10 @@ class PrivatePipeline(PipelineOfCopies):
 
         Parameters
         ----------
-        X : data frame of shape (n_rows, n_columns)
+        X : data frame of shape (n_rows, n_columns); list of strings; or a source of texts
+            Of a source, words are learnt and counted partition by partition, in every step of the fit anew.
         y : array of shape (n_rows,), optional
+            A source holds its own labels.
         ledger : PrivacyLedger, optional
             Its filter is charged twice, for the encoder and for the fit. None is the ledger whose block encloses the call, if
             any.
@@ -153,14 +157,17 @@ class PrivatePipeline(PipelineOfCopies):
         X = from_arrow(X)
         *before, (model_name, model) = clone(self.steps, safe=False)
         (encoder_name, encoder), *between = before
+        if isinstance(X, TextSource):
+            executors.resolve(executor)
+            X, groups = self._checked_source(X, y, encoder, between, groups), None
         budget = self._budget(encoder, X)
         encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
         encoder.unit = model.unit
         model.set_params(privacy=budget.fit)
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
-        ledger = self._checked_with_model(stand_in, len(X), y, ledger)
-        encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups)
+        ledger = self._checked_with_model(stand_in, X, y, ledger)
+        encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups, executor)
         features = encoder.transform(X)
         if not encoder.n_features_out:
             raise ValueError(
@@ -263,18 +270,33 @@ class PrivatePipeline(PipelineOfCopies):
             encoder.has_threshold(X),
         )  # fmt: skip
 
-    def _checked_with_model(self, model, n_rows: int, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+    def _checked_source(self, X: TextSource, y, encoder, between: list, groups: object) -> TextSource:
+        """The documents, where all of one person are one record; what would stop the fit is raised before a release."""
+        if y is not None:
+            raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
+        if between:
+            raise TypeError(
+                f"Step {between[0][0]!r} is between the encoder and the model: with {type(X).__name__} a pipeline has no "
+                "steps there, because no table of counts is made. Leave the step out, or pass a list of texts."
+            )
+        encoder.has_threshold(X)  # refuses what is no encoder of texts
+        return grouped_texts(X, groups)
+
+    def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
+        is_source = isinstance(X, TextSource)
         model.check_arguments()
-        model._data(np.zeros((n_rows, 1)), y)
-        if y is None and getattr(model, "needs_labels", False):
+        model._data(np.zeros((0 if is_source else len(X), 1)), y)
+        if y is None and not (is_source and X.has_labels) and getattr(model, "needs_labels", False):
             raise ValueError(f"{type(model).__name__} requires y to be passed, but the target y is None.")
         return model._ledger(ledger)
 
-    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups):
+    def _fitted_encoder(self, encoder, X, budget: Budget, ledger, checkpoint, groups, executor):
         """The encoder after its release, or that of an interrupted fit."""
         path = None if checkpoint is None else f"{os.fspath(checkpoint)}.encoder"
+        is_source = isinstance(X, TextSource)
         unit = encoder.unit if groups is None else unit_of_persons(groups)
+        unit = unit_of_source(X, budget.encoder, encoder.unit) if is_source else unit
         if path is not None:
             check_that_it_can_be_saved(encoder)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)
@@ -289,7 +311,8 @@ class PrivatePipeline(PipelineOfCopies):
             )
         if ledger is not None:
             _check_room(ledger, budget)
-        encoder.fit(X, ledger=ledger, groups=groups).set_output(transform="default")
+        of_source = {"executor": executor} if is_source else {}
+        encoder.fit(X, ledger=ledger, groups=groups, **of_source).set_output(transform="default")
         if path is not None:
             save_encoder(encoder, path)
         return encoder

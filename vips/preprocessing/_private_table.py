@@ -17,7 +17,6 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips.data._tables import from_arrow
-from vips.preprocessing._charge import charged
 from vips.preprocessing._declared import column, columns_of, is_frame
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import (
@@ -35,6 +34,7 @@ from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
 from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.charge import charged
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.statistics import Block
 
@@ -196,7 +196,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
             return plan.add_noise({"counts": totals}, {"counts": Block(totals.shape)}, randomness, 1)["counts"]
 
         what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
-        with charged(ledger, what, unit, plan, delta) as charge:
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             released = {
                 name: learn_column(
                     column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,

@@ -27,6 +27,7 @@ __all__ = ["PrivateTopics"]
 
 _STEPS = ("words", "topics")
 _MANY = 0.2  # of the documents hold a frequent word
+_CAUTION = 1.645  # standard deviations: of a normal variable, 95 % is above -1.645
 
 
 class PrivateTopics(TransformerMixin, RemembersItsLedger):
@@ -127,7 +128,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
 
         Parameters
         ----------
-        X : list, array or series of n_documents strings
+        X : list, array or series of n_documents strings; or a source of texts
         y : ignored
 
         Returns
@@ -250,5 +251,7 @@ class _TopicsPipeline(PrivatePipeline):
         plan = replace(model.privacy, clip_norm=model.default_clip())
         n_documents = self.n_documents or encoder.n_records_
         known = encoder.known_words(n_documents, self.document_length)
+        if self.n_documents is None:  # a number that most probably is not too large
+            n_documents = max(1.0, n_documents - _CAUTION * encoder.n_records_std)
         self.advice = model.set_params(vocabulary=encoder.vocabulary).advice(plan, n_documents, known)
         return {"n_components": self.advice.n_components} if self.chooses else {}

@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import pairwise
 from types import MappingProxyType
 from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_integer, check_number
-from vips.data._groups import runs_of_rows
-from vips.preprocessing._charge import charged
-from vips.preprocessing._documents import Analyser, as_documents
+from vips.data import InMemoryTexts, TextSource
+from vips.execution import resolve as executors
+from vips.preprocessing._counted_texts import CountedTexts
+from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words, no_warnings
 from vips.preprocessing._encoder_report import EncoderReport
-from vips.preprocessing._encoder_settings import checked_plan, ledger_of, persons_of
-from vips.preprocessing._set_union import MOST_WORDS, Union, noisy_union, plans_of_rounds, thresholds
+from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
+from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
+from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.charge import charged
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
@@ -32,7 +31,6 @@ __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
 _OF_WORDS = (
     "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
 )  # fmt: skip
-_CHUNK = 1024  # records
 _MOST = 100_000  # largest ``most_words``
 
 
@@ -127,18 +125,26 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         self.preprocessor = preprocessor
         self.tokenizer = tokenizer
 
-    def fit(self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
+    def fit(
+        self, X, y=None, *, ledger: PrivacyLedger | None = None, groups: object = None, executor: object = None
+    ) -> Self:
         """Learn the vocabulary.
 
         Parameters
         ----------
-        X : list, array or series of n_documents strings
+        X : list, array or series of n_documents strings; or a source of texts
+            Of a source (``vips.data.ParquetTexts``, ``TextFiles``, ...) one partition at a time is in memory, and what is not:
+            the different words of all documents. Their totals are sorted in temporary files; see Notes.
         y : ignored
         ledger : PrivacyLedger, optional
             Charged before a document is read; it needs an ``outright_delta``. None is the ledger whose block encloses the call,
             if any.
         groups : array, series or list of length n_documents, optional
-            Ids of persons: all documents with one id are then one record. Documents without an id are left out.
+            Ids of persons: all documents with one id are then one record. Documents without an id are left out. For sources
+            on disk: :func:`vips.data.regroup`.
+        executor : optional
+            Counts partitions; see :meth:`ConjugateExponentialModel.fit`. With an executor a list is taken as
+            ``InMemoryTexts(X)``.
 
         Returns
         -------
@@ -150,20 +156,38 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             From public facts only: arguments, and the container.
         LedgerError
             If the rest of the budget is too small. Nothing is charged then.
+        SourceError, PartitionError
+            If a part of a source cannot be read or is not as declared, or workers fail.
+
+        Notes
+        -----
+        Temporary files hold words and totals without noise. They are in the folder that ``tempfile.gettempdir()`` names: set
+        TMPDIR to one on a disk, protected as the documents are. They have no names, only their user can read them, and they end
+        with the process, however it ends. They take about 20 bytes and the word for each different word of each partition.
         """
         self._forget()
         plan, documents = self.checked_settings(), as_documents(X)
-        ledger = ledger_of(ledger, plan)
-        numbers, unit = persons_of(groups, len(documents), plan, self.unit)
+        workers, ledger = executors.resolve(executor), ledger_of(ledger, plan)
+        if executor is not None and not isinstance(documents, TextSource):
+            documents = InMemoryTexts(documents)
+        if isinstance(documents, TextSource):
+            documents = grouped_texts(documents, groups)
+            numbers, unit = None, unit_of_source(documents, plan, self.unit)
+        else:
+            numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
-        with charged(ledger, what, unit, plan, self.threshold_delta) as charge:
-            index: dict[str, int] = {}
-            with warnings.catch_warnings():  # of functions among the arguments: they could depend on a document
-                warnings.simplefilter("ignore")
-                chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
-            delta = float(self.threshold_delta)
-            found = noisy_union(chunks, plan, delta, self.most_words, self.count_records, charge.release)
-        self.vocabulary_, self.round_totals_ = self._chosen(found, list(index))
+        delta, settings = float(self.threshold_delta), (self.most_words, self.count_records)
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
+            if isinstance(documents, TextSource):
+                found = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
+                rounds = found.rounds
+            else:
+                index: dict[str, int] = {}
+                with no_warnings():  # of functions among the arguments: they could depend on a document
+                    chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+                found, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
+                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in found.rounds]
+        self.vocabulary_, self.round_totals_ = self._chosen(rounds)
         self.n_records_ = found.n_records
         released = ("words", "the number of records") if self.count_records else ("words",)
         self.privacy_ = VocabularyReport(plan, delta, unit, released, self._declared(), charge.entry, self.most_words)
@@ -191,25 +215,23 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         check_number("threshold_delta", self.threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
         return plan
 
-    def transform(self, X) -> sp.csr_array:
+    def transform(self, X) -> sp.csr_array | CountedTexts:
         """Counts of each document's words, from that document and released words alone.
 
         Parameters
         ----------
-        X : list, array or series of n_documents strings
+        X : list, array or series of n_documents strings; or a source of texts
 
         Returns
         -------
-        CSR of shape (n_documents, n_words), int64
+        CSR of shape (n_documents, n_words), int64; or a data source for a model's ``fit``, which counts the words of a
+        partition whenever it is opened.
         """
         check_is_fitted(self, "vocabulary_")
         documents = as_documents(X)
-        if not self.vocabulary_:
-            return sp.csr_array((len(documents), 0), dtype=np.int64)
-        counter = CountVectorizer(analyzer=list, vocabulary=self.vocabulary_)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return sp.csr_array(counter.transform(map(Analyser(self._settings()), documents)))
+        if isinstance(documents, TextSource):
+            return CountedTexts(documents, self._settings(), self.vocabulary_)
+        return counts_of_words(self._settings(), self.vocabulary_, documents)
 
     def get_feature_names_out(self, input_features: object = None) -> np.ndarray:
         """The words, shape (n_words,)."""
@@ -231,6 +253,12 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             unknown = min(max(n_different - known, 1.0), self.most_words)
             known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
         return min(known, n_different, len(self.vocabulary_))
+
+    @property
+    def n_records_std(self) -> float:
+        """Standard deviation of the noise in ``n_records_``; a public number."""
+        check_is_fitted(self, "privacy_")
+        return std_of_count(self.privacy_.plan)
 
     @property
     def vocabulary(self) -> list[str]:
@@ -263,29 +291,14 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     def _chunks(
         self, documents: Sequence, numbers: np.ndarray | None, most: int | None, index: dict[str, int]
     ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
-        """Records in chunks: numbers of their different words, and where each record starts."""
-        distinct = partial(Analyser(self._settings()).distinct, index=index)
-        if numbers is None:
-            own = distinct(documents)
-        else:
-            order, starts = runs_of_rows(numbers)
-            order = np.arange(len(documents)) if order is None else order
-            runs = (order[a : b if most is None else min(b, a + most)] for a, b in pairwise(starts))
-            own = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
-        chunk: list[np.ndarray] = []
-        for words in own:
-            chunk.append(words)
-            if len(chunk) == _CHUNK:
-                yield _joined(chunk)
-                chunk = []
-        yield _joined(chunk)
+        return chunks_of_records(self._settings(), documents, numbers, most, index)
 
-    def _chosen(self, found: Union, names: list[str]) -> tuple[dict[str, int], tuple[float, ...]]:
+    def _chosen(self, rounds: Iterable[tuple[Sequence[str], np.ndarray]]) -> tuple[dict[str, int], tuple[float, ...]]:
         """The vocabulary, and the totals of its words in each round. Words of the first round have larger totals."""
         words, totals, left = [], [], self.max_features
-        for numbers, noisy in found.rounds:
+        for names, noisy in rounds:
             kept = np.argsort(-noisy, kind="stable")[:left]
-            words += [names[i] for i in numbers[kept]]
+            words += [names[i] for i in kept]
             totals.append(math.fsum(noisy[kept]))  # in any order the same: documents decide the order of words
             left = None if left is None else left - len(kept)
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
@@ -295,11 +308,6 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
         tags.non_deterministic = True
         return tags
-
-
-def _joined(records: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    starts = np.concatenate([[0], np.cumsum([len(words) for words in records], dtype=np.int64)])
-    return np.concatenate(records) if records else np.zeros(0, np.int64), starts.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -20,16 +20,28 @@ The share of the first round and M were chosen on sentences of a corpus, on docs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from vips.privacy import PrivacyPlan
+from vips.privacy.mechanism.noise import Randomness
 from vips.statistics import Block
 
-__all__ = ["FIRST_SHARE", "MOST_WORDS", "Union", "noisy_union", "plans_of_rounds", "thresholds"]
+__all__ = [
+    "FIRST_SHARE",
+    "MOST_WORDS",
+    "Union",
+    "count_weight",
+    "noisy_union",
+    "plans_of_rounds",
+    "released",
+    "std_of_count",
+    "thresholds",
+    "weighted_words",
+]
 
 # Of 1/σ², for the first round.
 FIRST_SHARE = 0.2
@@ -46,13 +58,13 @@ class Union:
 
     Attributes
     ----------
-    rounds : tuple of (ndarray of int64, ndarray)
+    rounds : tuple of (ndarray of int64 or list of str, ndarray)
         For each round, the words that are new in it, and their noisy totals.
     n_records : float or None
         Noisy number of records, if it was counted.
     """
 
-    rounds: tuple[tuple[np.ndarray, np.ndarray], ...]
+    rounds: tuple[tuple[Sequence, np.ndarray], ...]
     n_records: float | None
 
 
@@ -105,25 +117,84 @@ def noisy_union(
     cuts = thresholds(delta, [each.noise_std() for each in plans], most)
     known, found, n_records = np.zeros(0, bool), [], None
     for own, cut in zip(plans, cuts, strict=True):
-        of_count = _OF_COUNT if count_records and not found else 0.0
+        of_count = count_weight(count_records and not found)
         total, count = np.zeros(0), 0.0
         for words, starts in chunks:
-            kept, weights = _shares(words, starts, known, most, coins)
+            kept, weights = weighted_words(words, starts, known, most, coins, of_count)
             size = max(len(total), int(kept.max(initial=-1)) + 1)
             total = np.pad(total, (0, size - len(total)))
-            total += np.bincount(kept, weights * math.sqrt(1.0 - of_count**2), size)
+            total += np.bincount(kept, weights, size)
             count += of_count * (len(starts) - 1)
         seen = np.flatnonzero(total)
-        totals = {"words": total[seen], "records": np.array([count])}
-        before_noise()
-        noisy = own.add_noise(totals, {name: Block(each.shape) for name, each in totals.items()}, randomness, 1)
-        if of_count:
-            n_records = float(noisy["records"][0]) / of_count
-        above = noisy["words"] > cut
-        found.append((seen[above], noisy["words"][above]))
+        words, noisy, counted = released(own, cut, [(seen, total[seen])], count, of_count, randomness, before_noise)
+        n_records = counted if of_count else n_records
+        numbers = np.array(words, np.int64)
+        found.append((numbers, noisy))
         known = np.pad(known, (0, max(0, len(total) - len(known))))
-        known[seen[above]] = True
+        known[numbers] = True
     return Union(tuple(found), n_records)
+
+
+def count_weight(is_counted: bool) -> float:
+    """What a record adds to the number of records in a round."""
+    return _OF_COUNT if is_counted else 0.0
+
+
+def std_of_count(plan: PrivacyPlan) -> float:
+    """Standard deviation of the noise in the number of records."""
+    return plans_of_rounds(plan)[0].noise_std() / _OF_COUNT
+
+
+def released(
+    plan: PrivacyPlan,
+    cut: float,
+    blocks: Iterable[tuple[Sequence, np.ndarray]],
+    count: float,
+    of_count: float,
+    randomness: Randomness,
+    before_noise: Callable[[], None],
+) -> tuple[list, np.ndarray, float | None]:
+    """The words whose noisy totals are above ``cut``, these totals, and the noisy number of records, if it has a weight.
+
+    Parameters
+    ----------
+    plan : PrivacyPlan
+        Of the round.
+    blocks : iterable of (sequence of n words, ndarray of shape (n,))
+        All words whose total is not 0, each once, some at a time. Each block gets noise of its own.
+    count : float
+        Sum of the records' weights in their number.
+    of_count : float
+        This weight of one record; 0 if records are not counted.
+    """
+    words, above, counted = [], [np.zeros(0)], None
+    before_noise()
+    rest = iter(blocks)
+    block = next(rest, ((), np.zeros(0)))  # without words, too, the records are counted
+    is_first = True
+    while block is not None:
+        totals = {"words": block[1], "records": np.array([count] if is_first else [])}
+        noisy = plan.add_noise(totals, {name: Block(each.shape) for name, each in totals.items()}, randomness, 1)
+        if is_first and of_count:
+            counted = float(noisy["records"][0]) / of_count
+        kept = np.flatnonzero(noisy["words"] > cut)
+        words += [block[0][i] for i in kept]
+        above.append(noisy["words"][kept])
+        block, is_first = next(rest, None), False
+    return words, np.concatenate(above), counted
+
+
+def weighted_words(
+    words: np.ndarray,
+    starts: np.ndarray,
+    known: np.ndarray,
+    most: int,
+    coins: np.random.Generator,
+    of_count: float,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The words to which records add, and how much, beside ``of_count`` for each record's being there: together of norm 1."""
+    kept, weights = _shares(words, starts, known, most, coins)
+    return kept, weights * math.sqrt(1.0 - of_count**2)
 
 
 def _shares(

@@ -21,6 +21,7 @@ from vips._printable import printable
 from vips.privacy.certificate.declared import Declared
 from vips.privacy.certificate.totals import check_ledger
 from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
+from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import checked_fields, saved_fields
 from vips.privacy.units import is_group
@@ -52,8 +53,8 @@ def _versions() -> dict[str, str]:
 class PrivacyReport:
     """The privacy statement of one fit; ``model.privacy_``.
 
-    Everything in it is public: no count of records, nothing measured on them. ``str()`` gives prose, ``to_dict()`` JSON, a
-    notebook shows a table.
+    Everything in it is public: no count of records, nothing measured on them but what noisy totals show. ``str()`` gives prose,
+    ``to_dict()`` JSON, a notebook shows a table.
 
     Attributes
     ----------
@@ -72,6 +73,8 @@ class PrivacyReport:
     repeated_steps : int
         Steps that were released twice, because the fit was interrupted while it wrote their checkpoint. 0 if a ledger counted
         the fit.
+    only_noise : bool
+        Whether nothing that was released can be told from noise alone (``vips/privacy/only_noise.py``).
     preprocessing, tuning : str
         What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
         ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
@@ -84,6 +87,7 @@ class PrivacyReport:
     on_invalid: str = "drop"
     ledger: dict | None = None
     repeated_steps: int = 0
+    only_noise: bool = False
     preprocessing: str = (
         "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
     )
@@ -147,6 +151,7 @@ class PrivacyReport:
             "randomness": self._randomness(),
             "arithmetic": self._arithmetic(),
             "released": list(self.released),
+            "only_noise": self.only_noise,
             "declared_public": self._public(),
             "preprocessing": self.preprocessing,
             "tuning": self.tuning,
@@ -317,6 +322,7 @@ class PrivacyReport:
             ("Randomness", f"{self._randomness()}."),
             ("Arithmetic", f"{self._arithmetic()}."),
             ("Released", f"{'; '.join(self.released)}; and everything computed from these alone."),
+            *([("Signal", f"{NO_SIGNAL}.")] if self.only_noise else []),
             ("Public by declaration", f"{', '.join(self._public())}."),
             ("Preprocessing", f"{self.preprocessing}."),
             ("Tuning", f"{self.tuning}."),

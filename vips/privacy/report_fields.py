@@ -62,7 +62,7 @@ def checked_fields(values: object) -> dict:
         range.
     """
     if isinstance(values, Mapping):
-        values = {"repeated_steps": 0, **values}  # older files lack this field
+        values = {"repeated_steps": 0, "only_noise": False, **values}  # older files lack these
     _check_names("a privacy report", values, _READERS)
     return {name: read(name, values[name]) for name, read in _READERS.items()}
 
@@ -82,6 +82,12 @@ def _texts(name: str, value: object) -> tuple[str, ...]:
 def _on_invalid(name: str, value: object) -> str:
     if value not in ("drop", "raise"):
         raise _error(name, '"drop" or "raise"', value)
+    return value
+
+
+def _flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise _error(name, "true or false", value)
     return value
 
 
@@ -155,6 +161,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "on_invalid": _on_invalid,
     "ledger": _ledger,
     "repeated_steps": _count,
+    "only_noise": _flag,
     "preprocessing": _text,
     "tuning": _text,
     "not_covered": _texts,

@@ -184,7 +184,7 @@ def test_enclosures_enclose_and_narrow(digits):
         assert low <= cdf_between(k)[0] <= cdf_between(k)[1] <= high < low + slack
     gammas = [gamma_of(k, j, exponent) for exponent, k, j in cases(10)]
     for gamma in [*gammas, Fraction(1, 2**70), Fraction(123456789, 1000), Fraction(1, 3)]:
-        low, high = module._exp_minus(gamma, digits)
+        low, high = module.exp_minus(gamma, digits)
         exact = [Fraction(end, 2**N_BITS) for end in exp_minus_between(gamma)]
         assert low <= exact[0] <= exact[1] <= high < low + slack or (gamma == 0 and low == high == 1)
 
@@ -200,7 +200,7 @@ def test_uniform_reads_words_until_it_is_decided():
     for exponent, k, j in cases(5):
         low, high = exp_minus_between(gamma_of(k, j, exponent))
         if j == 0:
-            assert Uniform(LARGEST_WORD, no_more).is_below(partial(module._exp_minus, Fraction(0)))
+            assert Uniform(LARGEST_WORD, no_more).is_below(partial(module.exp_minus, Fraction(0)))
             continue
         assert low >> N_BITS - 256 == high >> N_BITS - 256
         words = [low >> N_BITS - 64 * i & LARGEST_WORD for i in (1, 2, 3, 4)]  # p in binary
@@ -211,7 +211,7 @@ def test_uniform_reads_words_until_it_is_decided():
                 first, *others = [*words[:place], words[place] + change]
                 rest = iter(others)
                 uniform = Uniform(first, partial(next, rest))
-                assert uniform.is_below(partial(module._exp_minus, gamma_of(k, j, exponent))) == (change < 0)
+                assert uniform.is_below(partial(module.exp_minus, gamma_of(k, j, exponent))) == (change < 0)
                 assert next(rest, None) is None
                 assert uniform.n_bits == 64 * (place + 1)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from vips.privacy.certificate.declared import Declared
 from vips.privacy.certificate.statement import delta_in_words, meaning_view, relation_in_words, why_none
 from vips.privacy.certificate.totals import ledger_view, together_view
+from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.units import is_group, noun_of
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def cover_view(
         "facts": declared.rows("dataset", "purpose", "model", "responsible"),
         "choice": declared.rows("chosen_by", "reason"),
         "released": [*report.released, "and everything computed from these alone"],
+        "no_signal": NO_SIGNAL if report.only_noise else "",
         "not_covered": report.not_covered,
         "ledger": ledger_view(ledger, [report, *(other for other in others if other.plan.is_private)]),
         "together": together_view([report, *others], n_unknown),

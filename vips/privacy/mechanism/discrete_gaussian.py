@@ -45,7 +45,7 @@ import numba
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = ["discrete_gaussian"]
+__all__ = ["Uniform", "discrete_gaussian", "exp_minus"]
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 29  # 2σ (k + 1) is exact in float64, and samples are far inside int64
 _WORDS = 3  # of an attempt: k; sign and j; acceptance
@@ -189,13 +189,14 @@ def _reference_attempt(words: Sequence[int], exponent: int, more: Callable[[], i
         k += 1
     j, negative = words[1] % 2**exponent, words[1] >= 2**63
     gamma = Fraction(j * (2 * k * 2**exponent + j), 2 ** (2 * exponent + 1))
-    if not uniform.is_below(partial(_exp_minus, gamma)) or (k == j == 0 and negative):
+    if not uniform.is_below(partial(exp_minus, gamma)) or (k == j == 0 and negative):
         return None
     magnitude = k * 2**exponent + j
     return -magnitude if negative else magnitude
 
 
-def _exp_minus(gamma: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+@lru_cache(maxsize=64)
+def exp_minus(gamma: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     """Fractions around exp(-γ), γ ≥ 0, 2·10^-digits apart."""
     if gamma == 0:
         return Fraction(1), Fraction(1)

@@ -1,0 +1,609 @@
+"""A vocabulary of texts that are read a partition at a time: what a list of the same texts gives, within the same bounds."""
+
+import gc
+import math
+import os
+import signal
+import subprocess
+import sys
+import warnings
+from collections import Counter
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.stats import binomtest, norm
+from sklearn.preprocessing import Normalizer
+
+from tests import ROOT
+from tests.preprocessing import test_private_words as in_memory
+from tests.preprocessing.test_private_words import COMMON, EXACT, HOSTILE, PLAN, RECORDS, distance, vectorizer
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    PrivateTopics,
+    SourceError,
+)
+from vips.data import (
+    DataSource,
+    GroupedRows,
+    GroupedTexts,
+    InMemoryData,
+    InMemoryTexts,
+    ParquetTexts,
+    Partition,
+    TextFiles,
+    TextPartitions,
+    TextSource,
+    regroup,
+)
+from vips.preprocessing import (
+    PrivateCountVectorizer,
+    PrivateTableEncoder,
+    _sorted_runs,
+    _word_sums,
+    make_private_pipeline,
+)
+from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
+from vips.preprocessing._word_sums import WordTask
+
+RNG = np.random.default_rng(0)
+WORDS = [f"w{i}" for i in range(60)]
+TEXTS = [" ".join(RNG.choice(WORDS, 12, p=np.arange(60, 0, -1) / 1830)) for _ in range(240)]
+
+
+def given(documents):
+    return documents
+
+
+def parquet(folder, documents, size=50, **columns):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.table({"text": documents, **columns}), folder / "texts.parquet", row_group_size=size)
+    return ParquetTexts(folder / "texts.parquet", "text", **dict.fromkeys(({"target"} if columns else ()), "y"))
+
+
+def files(folder, documents, size=50):
+    folder = folder / "files"
+    folder.mkdir()
+    for i, document in enumerate(documents):
+        (folder / f"{i:05d}.txt").write_text(document, encoding="utf-8")
+    return TextFiles(folder, partition_size=size)
+
+
+def functions(folder, documents, size=50):
+    return TextPartitions(partial(given, documents[first : first + size]) for first in range(0, len(documents), size))
+
+
+def ranges(folder, documents, size=50):
+    return InMemoryTexts(documents, partition_size=size)
+
+
+@pytest.mark.parametrize("made", [parquet, files, functions, ranges])
+def test_every_source_gives_what_the_list_gives(made, tmp_path):
+    source, settings = made(tmp_path, TEXTS), {"count_records": True, "max_features": 40}
+    assert source.n_partitions == 5
+    assert sum(source.sizes) == 240
+    one, other = (vectorizer(EXACT, 0.1, **settings).fit(each) for each in (TEXTS, source))
+    assert one.vocabulary_ == other.vocabulary_
+    assert len(one.vocabulary_) == 40
+    assert other.round_totals_ == pytest.approx(one.round_totals_)
+    assert other.n_records_ == pytest.approx(240.0)
+    counts = [partition.open().X for partition in other.transform(source).partitions]
+    np.testing.assert_array_equal(sp.vstack(counts).toarray(), one.transform(TEXTS).toarray())
+
+
+@contextmanager
+def watched_totals(known=()):
+    """While active, a fit to a source makes one round, after one that has released ``known``; yields its exact totals."""
+    found = {}
+
+    def watch(plan, cut, blocks, count, of_count, randomness, before_noise):
+        for words, totals in blocks:
+            for word, total in zip(words, totals, strict=True):
+                assert word not in found, f"{word!r} has two totals"
+                found[word] = total
+        return [], np.zeros(0), count
+
+    task = WordTask.share
+
+    def share(self, partition, coins):
+        return task(WordTask(self.settings, tuple(known), self.most, self.of_count, self.plan), partition, coins)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_word_sums, "released", watch)
+        patch.setattr(WordTask, "share", share)
+        patch.setattr(_word_sums, "plans_of_rounds", lambda plan: [plan])
+        yield found
+
+
+def totals_of(documents, groups=None, plan=PLAN, known=(), size=50, **settings):
+    with watched_totals(known) as found:
+        vectorizer(plan, **settings).fit(InMemoryTexts(documents, size), groups=groups)
+    return found
+
+
+def check_a_record_moves_the_totals_by_at_most_one_clip():
+    ids = [f"p{i}" for i in range(len(COMMON))]
+    for known in ((), ("the", "sea")):
+        before = totals_of(COMMON, ids, known=known)
+        for name, documents in RECORDS.items():
+            after = totals_of(COMMON + documents, ids + ["new"] * len(documents), known=known)
+            moved = distance(before, after)
+            assert moved <= 1.0 + 1e-9, f"{name}: a record moves the totals by {moved}"
+            assert not set(known) & set(after), "a known word has a share"
+
+
+def test_a_record_moves_the_totals_by_at_most_one_clip():
+    check_a_record_moves_the_totals_by_at_most_one_clip()
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, 1000])
+def test_totals_are_those_of_the_list_however_it_is_divided(size):
+    exact = in_memory.totals_of(TEXTS)
+    assert totals_of(TEXTS, size=size) == pytest.approx(exact)
+    ids = [None if i % 11 == 0 else i % 7 for i in range(240)]
+    few = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=5)
+    for plan in (PLAN, few):
+        assert totals_of(TEXTS, ids, plan, size=size) == pytest.approx(in_memory.totals_of(TEXTS, ids, plan))
+
+
+def test_of_many_words_some_are_drawn():
+    totals = totals_of([" ".join(f"w{i}" for i in range(50))] * 3, most_words=10, size=2)
+    assert sum(totals.values()) == pytest.approx(3 * 10**0.5)
+    assert len(totals) > 10  # each record draws its own
+
+
+def check_a_share_depends_on_its_partition_alone():
+    task = WordTask(vectorizer()._settings(), ("the",), 3, 0.2, PLAN)
+    one, other = InMemoryTexts([*COMMON[:8], "zebra"], 4), InMemoryTexts(COMMON[:4] + COMMON[40:47], 4)
+    shares = [
+        source.partition(0).open() and task.share(source.partition(0), (5, 0)) for source in (one, other, one, other)
+    ]
+    task.share(one.partition(1), (5, 1))
+    for share in (*shares[1:], task.share(other.partition(0), (5, 0))):
+        for name, value in shares[0].items():
+            np.testing.assert_array_equal(value, share[name], err_msg=f"another share: {name}")
+
+
+def test_a_share_depends_on_its_partition_alone():
+    check_a_share_depends_on_its_partition_alone()
+
+
+STRANGE = ["", "a\nb", "a\0", "\0", "é", "🌊", "\ud800", "ﷺ", "z" * 3000, "w1", "w10", "w2"]
+
+
+def check_sorted_runs_add_every_word_once(n_shares=300):
+    rng, exact, names = np.random.default_rng(0), Counter(), STRANGE + WORDS
+    with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
+        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 60)
+        for _ in range(n_shares):
+            share = {names[i]: float(rng.integers(1, 9)) for i in rng.choice(len(names), rng.integers(0, 30), False)}
+            runs.push(share_of_words(share, 2.0))
+            exact.update(share)
+        assert max(map(len, runs._levels)) < 16
+        assert len(runs._levels) == 3
+        found = [(word, total) for words, totals in runs.blocks() for word, total in zip(words, totals, strict=True)]
+    assert runs.count == 2.0 * n_shares
+    assert [word for word, _ in found] == sorted(exact), "a word is missing, is there twice, or is out of order"
+    assert dict(found) == exact, "a total is not the sum of its shares"
+
+
+def test_sorted_runs_add_every_word_once():
+    check_sorted_runs_add_every_word_once()
+
+
+def test_the_order_of_additions_depends_on_the_number_of_shares_alone():
+    rng = np.random.default_rng(1)
+    shares = [{"a": float(total), f"b{i % 7}": 0.1} for i, total in enumerate(rng.normal(size=100))]
+    other = [share | {f"other {i}": 1.0, "zz": 3.0} for i, share in enumerate(shares)]
+    sums = []
+    for some in (shares, other):
+        with SortedRuns() as runs:
+            for share in some:
+                runs.push(share_of_words(share, 1.0))
+            sums.append({word: total for block in runs.blocks() for word, total in zip(*block, strict=True)})
+    assert all(sums[1][word] == total for word, total in sums[0].items())  # to the last bit
+
+
+def check_memory_holds_one_block_of_each_run():
+    """A merge of many words holds few: blocks that are alive, in bytes, beside what is merged."""
+    import tracemalloc
+
+    with pytest.MonkeyPatch.context() as patch, SortedRuns() as runs:
+        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 2**14)
+        for i in range(8):
+            runs.push(share_of_words({f"{i} {j}": 1.0 for j in range(10_000)}, 1.0))
+        gc.collect()
+        tracemalloc.start()
+        n_words = sum(len(words) for words, _ in runs.blocks())
+        largest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert n_words == 80_000
+    assert largest < 2**21, f"a merge takes {largest / 2**20:.0f} MiB"
+
+
+def test_memory_holds_one_block_of_each_run():
+    check_memory_holds_one_block_of_each_run()
+
+
+def check_every_block_has_fresh_noise():
+    noise, original = [[], []], PrivacyPlan.add_noise
+
+    def watched(self, total, *rest):
+        noisy = original(self, total, *rest)
+        noise[self.noise_multiplier < 3.0].append(noisy["words"] - total["words"])
+        return noisy
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "add_noise", watched)
+        patch.setattr(_sorted_runs, "_BLOCK_BYTES", 500)
+        for _ in range(3):
+            vectorizer(threshold_delta=1e-12).fit(InMemoryTexts([" ".join(f"w{i}" for i in range(300))] * 90, 1))
+    assert min(map(len, noise)) > 20  # several blocks
+    for drawn, share in zip(map(np.concatenate, noise), (0.2, 0.8), strict=True):
+        assert len(drawn) == 900
+        assert len(np.unique(drawn)) == len(drawn), "two words have one draw"
+        assert np.std(drawn) == pytest.approx(2.0 / math.sqrt(share), rel=0.2), "the noise has another size"
+
+
+def test_every_block_has_fresh_noise():
+    check_every_block_has_fresh_noise()
+
+
+def check_rare_words_are_released_as_seldom_as_stated(n_fits=600):
+    delta, most = 0.1, 64
+    document = InMemoryTexts([" ".join(f"w{i}" for i in range(most))])
+    found = [vectorizer(threshold_delta=delta, most_words=most).fit(document).vocabulary_ for _ in range(n_fits)]
+    seen = binomtest(sum(map(bool, found)), n_fits, delta, alternative="greater")
+    assert seen.pvalue > 1e-7, f"they are released in {sum(map(bool, found))} of {n_fits} fits"
+
+
+def test_rare_words_are_released_as_seldom_as_stated():
+    check_rare_words_are_released_as_seldom_as_stated()
+
+
+def test_the_number_of_records_is_noisy():
+    std = 2.0 / math.sqrt(0.2) / 0.2
+    counted = [vectorizer(count_records=True).fit(InMemoryTexts(COMMON, 100)).n_records_ for _ in range(60)]
+    assert np.mean(counted) == pytest.approx(300.0, abs=norm.isf(1e-8) * std / math.sqrt(60))
+    assert len(set(counted)) == 60
+    assert vectorizer(count_records=True).fit(TextPartitions([])).n_records_ is not None  # nothing is ordinary input
+
+
+@pytest.mark.parametrize("made", [functions, ranges])
+def test_no_document_raises_or_warns(made, tmp_path):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fitted = vectorizer(EXACT, 0.1).fit(made(tmp_path, COMMON + HOSTILE, 7))
+        counted = fitted.transform(made(tmp_path, HOSTILE, 7))
+        assert sum(partition.open().n_records for partition in counted.partitions) == len(HOSTILE)
+    other = vectorizer(EXACT, 0.1).fit(COMMON + HOSTILE)
+    of_many = [{word for word in each.vocabulary_ if "xx" not in word} for each in (fitted, other)]
+    assert of_many[0] == of_many[1]
+
+
+def test_text_in_parquet_may_be_missing_or_a_dictionary(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = pa.array([*COMMON, None]).dictionary_encode()
+    pq.write_table(pa.table({"text": texts, "n": np.arange(301)}), tmp_path / "a.parquet")
+    source = ParquetTexts(tmp_path, "text")
+    assert vectorizer(EXACT, 0.1).fit(source).vocabulary_ == vectorizer(EXACT, 0.1).fit(COMMON).vocabulary_
+    for column, says in (("n", "not strings"), ("other", "has no column")):
+        with pytest.raises(SourceError, match=says):
+            ParquetTexts(tmp_path, column)
+    with pytest.raises(SourceError, match="labels are"):
+        ParquetTexts(tmp_path, "text", target="text")
+
+
+# -- temporary files, and the ledger --------------------------------------------------------------------------------------
+
+
+class Stopping(TextSource):
+    """The second partition raises."""
+
+    def __init__(self, error):
+        self._error, self.n_opened = error, 0
+
+    n_partitions = 2
+
+    def partition(self, i):
+        return StoppingPartition(self, i)
+
+
+class StoppingPartition(Partition):
+    name = "a partition"
+
+    def __init__(self, source, i):
+        self.source, self.i = source, i
+
+    def open(self):
+        if self.i:
+            raise self.source._error
+        return InMemoryTexts(COMMON).partition(0).open()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SourceError("torn")])
+def test_an_interrupt_leaves_no_file_and_gives_the_charge_back(error, tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6)
+    with pytest.raises(type(error)):
+        vectorizer().fit(Stopping(error), ledger=ledger)
+    assert ledger.spent() == 0.0
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+KILLED = """
+import sys, time
+from vips import PrivacyPlan
+from vips.data import InMemoryTexts
+from vips.preprocessing import PrivateCountVectorizer, _word_sums
+def stop(*arguments):
+    print("merging", flush=True)
+    time.sleep(100)
+_word_sums.released = stop
+plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
+PrivateCountVectorizer(privacy=plan, threshold_delta=1e-6).fit(InMemoryTexts(["Amalie owes me ten crowns"] * 90, 3))
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="files without names")
+def test_a_killed_process_leaves_no_word_behind(tmp_path):
+    environment = os.environ | {"TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    process = subprocess.Popen([sys.executable, "-c", KILLED], env=environment, stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "merging\n"
+    opened = [os.readlink(each) for each in Path(f"/proc/{process.pid}/fd").glob("*")]  # none, but on Linux
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not list(tmp_path.iterdir())
+    assert sys.platform != "linux" or any(str(tmp_path) in each for each in opened)  # there was something to leave
+
+
+def check_a_fit_is_charged_before_a_document_is_read(folder):
+    ledger, read = PrivacyLedger(folder / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6), []
+
+    def watched(documents):
+        read.append(ledger.spent())
+        return documents if len(read) > 1 else 1 / 0
+
+    with pytest.raises(SourceError, match="ZeroDivisionError"):
+        vectorizer().fit(TextPartitions([partial(watched, COMMON)] * 2), ledger=ledger)
+    assert read[0] > 0.0, "a document is read before the charge"
+    assert ledger.spent() == 0.0
+    fitted = vectorizer().fit(TextPartitions([partial(watched, COMMON)] * 2), ledger=ledger)
+    assert min(read) > 0.0, "a document is read before the charge"
+    assert len(read) == 1 + 4
+    assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
+
+
+def test_a_fit_is_charged_before_a_document_is_read(tmp_path):
+    check_a_fit_is_charged_before_a_document_is_read(tmp_path)
+
+
+def test_files_that_change_stop_the_fit(tmp_path):
+    source = files(tmp_path, COMMON)
+    (tmp_path / "files" / "00003.txt").write_text("another text")
+    with pytest.raises(SourceError, match="part 0: a file has changed"):
+        vectorizer().fit(source)
+    for folder, says in ((tmp_path / "no", "not a folder"), (tmp_path, "holds no file")):
+        with pytest.raises(SourceError, match=says):
+            TextFiles(folder)
+
+
+def test_errors_of_functions_quote_no_document():
+    def read():
+        raise ValueError("Amalie")
+
+    with pytest.raises(SourceError, match="its function raised ValueError") as caught:
+        vectorizer().fit(TextPartitions([read]))
+    assert "Amalie" not in "".join(map(str, (caught.value, caught.value.__context__, caught.value.__cause__)))
+
+
+# -- persons --------------------------------------------------------------------------------------------------------------
+
+
+def test_persons_are_one_record_and_lie_in_one_partition():
+    ids = ["a", "b", "a", None, "b", "c"]
+    texts = ["the ship", "the sea", "ship ship", "storm", "the", "sea"]
+    for size in (1, 2, 9):
+        assert totals_of(texts, ids, size=size) == pytest.approx(in_memory.totals_of(texts, ids))
+    fitted = vectorizer().fit(InMemoryTexts(COMMON), groups=np.arange(300) // 3)
+    assert fitted.privacy_.unit == "all rows of one group"
+
+
+@pytest.mark.parametrize("made", [functions, files, parquet])
+def test_a_source_that_cannot_promise_whole_persons_refuses_them(made, tmp_path):
+    source = made(tmp_path, TEXTS)
+    for estimator in (vectorizer(), PrivateTopics(2, epsilon=1.0, delta=1e-6)):
+        with pytest.raises(TypeError, match=r"vips\.data\.regroup"):
+            estimator.fit(source, groups=np.arange(240) // 2)
+    with pytest.raises(ValueError, match="pass the persons' ids"):
+        vectorizer(PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=1)).fit(source)
+
+
+# -- models and pipelines -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("made", [parquet, files])
+def test_topics_of_a_source_are_those_of_the_list(made, tmp_path):
+    words = vectorizer(EXACT, 0.1).fit(TEXTS)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, reproducible_noise=True)
+    model = LatentDirichletAllocation(3, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
+    source = words.transform(made(tmp_path, TEXTS))
+    found = [model.fit(each).components_.copy() for each in (words.transform(TEXTS), source)]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)
+    assert source.partitions is source.partitions
+
+
+def test_persons_of_a_source_are_one_record_of_the_model():
+    ids = np.arange(240) // 4
+    words = vectorizer(EXACT, 0.1).fit(InMemoryTexts(TEXTS, 9), groups=ids)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=3.0, reproducible_noise=True)
+    model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
+    one = model.fit(words.transform(TEXTS), groups=ids).components_.copy()
+    grouped = InMemoryTexts(TEXTS, 9).grouped(ids)
+    np.testing.assert_allclose(model.fit(words.transform(grouped)).components_, one, rtol=1e-9)
+    assert model.privacy_.unit == "all rows of one group"
+
+
+def test_a_pipeline_is_fitted_to_a_source(tmp_path):
+    labels = np.array(["w0 " in f"{text} " for text in TEXTS], float)
+    source = parquet(tmp_path, TEXTS * 10, y=np.tile(labels, 10))
+    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters", outright_delta=1e-5)
+    pipeline = make_private_pipeline(
+        PrivateCountVectorizer(), BayesianLogisticRegression(feature_norm=6.0), epsilon=8.0, delta=1e-6
+    ).fit(source, ledger=ledger, executor="threads")
+    assert pipeline.score(TEXTS, labels) > 0.8
+    assert len(ledger.runs()) == 2
+    assert 7.99 < pipeline.privacy_.epsilon() <= 8.0
+    topics = PrivateTopics(epsilon=4.0, delta=1e-6, n_steps=2, stop_words=None).fit(source)
+    assert len(topics.vocabulary_) > 10
+    assert topics.transform(TEXTS[:2]).shape[0] == 2
+
+
+def test_topics_of_a_source_are_computed_a_partition_at_a_time():
+    source = InMemoryTexts(COMMON * 4, 500)
+    topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source)
+    with pytest.raises(TypeError, match="Take a partition at a time") as caught:
+        topics.transform(source)
+    suggestion = str(caught.value).partition("time: ")[2].removesuffix(", say.")
+    words, model = topics.pipeline_[0], topics.pipeline_[-1]
+    found = eval(suggestion, {"model": model, "source": words.transform(source)})
+    np.testing.assert_allclose(np.vstack(found), topics.transform(COMMON * 4))
+
+
+def test_a_pipeline_goes_on_from_its_checkpoint(tmp_path):
+    source, checkpoint = InMemoryTexts(COMMON * 4, 500), tmp_path / "fit.vips"
+    fits = [PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, checkpoint=checkpoint) for _ in range(2)]
+    np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
+
+
+def test_grouped_pipelines_state_persons():
+    source = InMemoryTexts(COMMON * 4, 100)
+    topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, groups=np.arange(1200) % 400)
+    assert topics.privacy_.unit == "all rows of one group"
+
+
+def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters", outright_delta=1e-5)
+    source, budget = InMemoryTexts(TEXTS, 50), {"epsilon": 4.0, "delta": 1e-6}
+    topics, regression = LatentDirichletAllocation(2), BayesianLogisticRegression(feature_norm=6.0)
+    words = PrivateCountVectorizer()
+    for steps, data, more, error, says in (
+        ((words, Normalizer(), regression), source, {}, TypeError, "Step 'normalizer'"),
+        ((words, regression), source, {}, ValueError, "requires y"),
+        ((words, regression), source, {"y": np.zeros(240)}, TypeError, "holds its own labels"),
+        ((words, topics), source, {"executor": "cluster"}, ValueError, "`executor` must be"),
+        ((PrivateTableEncoder(), topics), source, {}, TypeError, "pandas data frame"),
+        ((words, topics), InMemoryData(np.ones((3, 2))), {}, TypeError, "holds numbers"),
+    ):
+        with pytest.raises(error, match=says):
+            make_private_pipeline(*steps, **budget).fit(data, **more, ledger=ledger)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3)
+    with pytest.raises(TypeError, match=r"holds texts.*make_private_pipeline"):
+        LatentDirichletAllocation(2, vocabulary=5, privacy=plan).fit(source, ledger=ledger)
+    with pytest.raises(ValueError, match="`executor` must be"):
+        vectorizer().fit(source, executor="cluster", ledger=ledger)
+    with pytest.raises(TypeError, match="takes functions"):
+        TextPartitions([COMMON])
+    for no_list in ("text", iter(COMMON), {"a": 1}, np.ones((2, 2))):
+        with pytest.raises(TypeError, match="takes a list"):
+            InMemoryTexts(no_list)
+    assert not ledger.runs()
+
+
+@pytest.mark.parametrize("container", [np.array, lambda each: pd.Series(each, index=range(9, 249)), tuple])
+def test_containers_of_texts(container):
+    for executor in (None, "threads"):
+        fitted = vectorizer(EXACT, 0.1).fit(container(TEXTS), executor=executor)
+        assert fitted.vocabulary_ == vectorizer(EXACT, 0.1).fit(InMemoryTexts(container(TEXTS), 7)).vocabulary_
+
+
+def test_a_list_with_an_executor_is_a_source():
+    one, other = (vectorizer(EXACT, 0.1).fit(TEXTS, executor=each) for each in (None, "threads"))
+    assert one.vocabulary_ == other.vocabulary_
+    assert isinstance(other.transform(InMemoryTexts(TEXTS)), DataSource)
+
+
+def test_warnings_are_as_before_after_threads():
+    def warns(text):
+        if "w" in text:
+            warnings.warn(text, stacklevel=2)
+        return text.split()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        before = list(warnings.filters)
+        settings = {"tokenizer": warns, "token_pattern": None}
+        vectorizer(EXACT, 0.1, **settings).fit(InMemoryTexts(TEXTS, 10), executor="threads")
+        assert list(warnings.filters) == before
+
+
+@pytest.mark.parametrize("made", [parquet, files, ranges])
+def test_texts_are_regrouped_by_person(made, tmp_path):
+    ids = [None if i % 11 == 0 else f"writer {i % 13}" for i in range(240)]
+    texts = ["" if i % 17 == 0 else text + " é\n" * (i % 3) for i, text in enumerate(TEXTS)]
+    source = regroup(made(tmp_path, texts), by=pd.Series(ids, name="writer"), to=tmp_path / "by_writer", n_partitions=4)
+    assert isinstance(source, GroupedTexts)
+    assert sum(source.sizes) == 13
+    exact = in_memory.totals_of(texts, ids)
+    for each in (source, GroupedTexts(tmp_path / "by_writer")):
+        with watched_totals() as found:
+            fitted = vectorizer().fit(each)
+        assert found == pytest.approx(exact)
+        assert fitted.privacy_.unit == "all rows of one writer"
+    few = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1, max_rows_per_group=2)
+    with watched_totals() as found:
+        vectorizer(few).fit(source)
+    assert found == pytest.approx(in_memory.totals_of(texts, ids, few))
+    words = vectorizer(EXACT, 0.1).fit(source)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=3.0, reproducible_noise=True)
+    model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0, dtype=np.float64)
+    one = model.fit(words.transform(texts), groups=ids).components_.copy()
+    np.testing.assert_allclose(model.fit(words.transform(source)).components_, one, rtol=1e-9)
+    with pytest.raises(ValueError, match="holds persons already"):
+        vectorizer().fit(source, groups=ids)
+    with pytest.raises(SourceError, match="GroupedTexts"):
+        GroupedRows(tmp_path / "by_writer")
+
+
+def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    columns = {"text": [*TEXTS, None], "y": np.arange(241.0), "writer": [i % 13 for i in range(241)]}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=50)
+    source = regroup(ParquetTexts(tmp_path, "text", "y"), by="writer", to=tmp_path / "by_writer")
+    found = {}
+    for partition in source.partitions:
+        opened = partition.open()
+        found |= dict(zip(opened.y.tolist(), opened.X, strict=True))
+    assert found == {float(i): (text or "").encode() for i, text in enumerate(columns["text"])}
+    nothing = regroup(TextPartitions([]), by=[], to=tmp_path / "nothing")
+    assert vectorizer().fit(nothing).vocabulary_ == {}
+
+
+def test_changed_files_of_persons_are_refused(tmp_path):
+    source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
+    path = source._files[0]["indptr"].path
+    indptr = np.load(path)
+    indptr[1], indptr[2] = indptr[2], indptr[1]
+    np.save(path, indptr)
+    with pytest.raises(SourceError, match="Regroup the data again"):
+        vectorizer().fit(GroupedTexts(tmp_path / "by_writer"))
+
+
+def test_texts_of_dask_go_through_files(tmp_path):
+    dd = pytest.importorskip("dask.dataframe")
+    X = dd.from_pandas(pd.Series(TEXTS, name="words"), npartitions=3)
+    with pytest.raises(TypeError, match=r"X\.to_frame") as caught:
+        vectorizer().fit(X)
+    folder = tmp_path / "texts"
+    wrote, source = str(caught.value).split(": ", 1)[1].removesuffix(".").split(", then vips.data.")
+    exec(wrote, {"X": X, "folder": folder})
+    source = eval(source, {"ParquetTexts": ParquetTexts, "folder": folder})
+    assert vectorizer(EXACT, 0.1).fit(source).vocabulary_ == vectorizer(EXACT, 0.1).fit(TEXTS).vocabulary_

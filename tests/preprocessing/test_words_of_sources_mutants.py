@@ -1,0 +1,123 @@
+"""Deliberately broken vocabularies of sources. Each must be noticed by the check named beside it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.mutants import check_notices
+from tests.preprocessing import test_words_of_sources as tests
+from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
+from vips.preprocessing import _documents, _sorted_runs, _word_sums
+from vips.preprocessing._word_sums import WordTask
+from vips.privacy import PrivacyPlan
+
+
+def documents_of_a_person_are_counted_one_by_one(patch):
+    original = _documents.chunks_of_records
+    patch.setattr(
+        _word_sums, "chunks_of_records",
+        lambda settings, documents, numbers, most, index: original(settings, documents, None, None, index),
+    )  # fmt: skip
+
+
+def released_words_are_counted_again(patch):
+    original = _word_sums.weighted_words
+    patch.setattr(
+        _word_sums, "weighted_words",
+        lambda words, starts, known, *rest: original(words, starts, np.zeros(0, bool), *rest),
+    )  # fmt: skip
+
+
+def every_word_weighs_one(patch):
+    original = _word_sums.weighted_words
+
+    def weighted(*arguments):
+        words, weights = original(*arguments)
+        return words, np.ones(len(weights))
+
+    patch.setattr(_word_sums, "weighted_words", weighted)
+
+
+def words_are_remembered_from_partition_to_partition(patch):
+    original, seen = WordTask.share, []
+
+    def share(self, partition, coins):
+        seen.append(partition)
+        found = original(self, partition, coins)
+        return found | {"totals": found["totals"] / len(seen)}
+
+    patch.setattr(WordTask, "share", share)
+
+
+def coins_are_flipped_anew(patch):
+    original = WordTask.share
+    key = iter(range(10**6))
+    patch.setattr(WordTask, "share", lambda self, partition, coins: original(self, partition, (next(key), 0)))
+
+
+def words_are_cut_at_the_end_of_a_block(patch):
+    """Every run's block is emptied at once, so that a word may come again."""
+    patch.setattr(_sorted_runs, "bisect_right", lambda words, last, place: len(words))
+
+
+def the_last_word_of_a_block_is_lost(patch):
+    original = _sorted_runs.bisect_right
+
+    def found(words, last, place):
+        end = original(words, last, place)
+        words[end - 1 : end] = words[end - 2 : end - 1] if end > place + 1 else words[end - 1 : end]
+        return end
+
+    patch.setattr(_sorted_runs, "bisect_right", found)
+
+
+def blocks_share_their_noise(patch):
+    def add_noise(self, total, blocks, randomness, step):
+        rng = np.random.default_rng(int(self.noise_multiplier * 1000))
+        return {name: total[name] + rng.normal(0.0, self.noise_std(), block.shape) for name, block in blocks.items()}
+
+    patch.setattr(PrivacyPlan, "add_noise", add_noise)
+
+
+def the_threshold_is_one(patch):
+    patch.setattr(_word_sums, "thresholds", lambda delta, stds, most: [1.0 for _ in stds])
+
+
+def all_words_are_read_at_once(patch):
+    original = _sorted_runs._blocks
+
+    def blocks(file):
+        found = list(original(file))
+        yield [word for words, _ in found for word in words], [total for _, totals in found for total in totals]
+
+    patch.setattr(_sorted_runs, "_blocks", blocks)
+
+
+CLIP = tests.check_a_record_moves_the_totals_by_at_most_one_clip
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check", "says"),
+    [
+        (documents_of_a_person_are_counted_one_by_one, CLIP, "several documents: a record moves"),
+        (released_words_are_counted_again, CLIP, "a known word has a share"),
+        (every_word_weighs_one, CLIP, "a record moves"),
+        (words_are_remembered_from_partition_to_partition, tests.check_a_share_depends_on_its_partition_alone, "another share"),
+        (coins_are_flipped_anew, tests.check_a_share_depends_on_its_partition_alone, "another share"),
+        (words_are_cut_at_the_end_of_a_block, tests.check_sorted_runs_add_every_word_once, "there twice"),
+        (the_last_word_of_a_block_is_lost, tests.check_sorted_runs_add_every_word_once, "not the sum of its shares"),
+        (blocks_share_their_noise, tests.check_every_block_has_fresh_noise, "two words have one draw"),
+        (the_threshold_is_one, tests.check_rare_words_are_released_as_seldom_as_stated, "they are released in"),
+        (all_words_are_read_at_once, tests.check_memory_holds_one_block_of_each_run, "a merge takes"),
+    ],
+)  # fmt: skip
+def test_mutants_are_noticed(mutant, check, says, monkeypatch):
+    check_notices(check, mutant, monkeypatch, says)
+
+
+def test_a_late_charge_is_noticed(monkeypatch, tmp_path):
+    check_notices(
+        lambda: tests.check_a_fit_is_charged_before_a_document_is_read(tmp_path),
+        fits_are_charged_at_the_end, monkeypatch, "before the charge",
+    )  # fmt: skip

@@ -1,0 +1,294 @@
+"""Texts that are read a partition at a time. A partition opens as an array of documents, which an encoder counts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from vips._validation import check_integer
+from vips.data._arrays import PARTITION_SIZE
+from vips.data._groups import runs_of_rows
+from vips.data._records import OpenPartition
+from vips.data._source import DataSource, Partition
+from vips.exceptions import SourceError
+
+__all__ = [
+    "InMemoryTexts",
+    "PackedTexts",
+    "TextFiles",
+    "TextPartitions",
+    "TextSource",
+    "bytes_of",
+    "documents_array",
+]
+
+
+class TextSource(DataSource):
+    """Documents, partition by partition: what ``PrivateCountVectorizer`` and pipelines that begin with one are fitted to.
+
+    ``partition(i).open().X`` is an array of objects, shape (n_documents,): strings, or bytes in UTF-8. What is no text has no
+    words.
+    """
+
+    n_features = 1
+
+
+class InMemoryTexts(TextSource):
+    """A list of documents, in ranges of records.
+
+    Parameters
+    ----------
+    documents : list, array or series of strings
+    partition_size : int
+        Records of a partition; the last may be shorter.
+
+    Raises
+    ------
+    TypeError
+        For what is no sequence, and for a single text.
+    """
+
+    def __init__(self, documents: Sequence, partition_size: int = PARTITION_SIZE) -> None:
+        check_integer("partition_size", partition_size)
+        is_sequence = hasattr(documents, "__len__") and hasattr(documents, "__getitem__")
+        if isinstance(documents, str | bytes | dict) or not is_sequence or getattr(documents, "ndim", 1) != 1:
+            raise TypeError(
+                f"InMemoryTexts takes a list, an array or a series of texts, got {type(documents).__name__}."
+            )
+        if hasattr(documents, "iloc"):  # else a slice could be one of labels
+            documents = documents.to_numpy(dtype=object)
+        self._documents, self._starts, self._partition_size = documents, None, int(partition_size)
+
+    @property
+    def _n_records(self) -> int:
+        return len(self._documents) if self._starts is None else len(self._starts) - 1
+
+    @property
+    def has_groups(self) -> bool:
+        return self._starts is not None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of documents: private."""
+        return len(self._documents)
+
+    @property
+    def n_partitions(self) -> int:
+        return -(-self._n_records // self._partition_size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        n, size = self._n_records, self._partition_size
+        return tuple(min(size, n - start) for start in range(0, n, size))
+
+    def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryTexts:
+        """The documents as records of several: all with one number are one record, and those with -1 are left out."""
+        if self.has_groups:
+            raise ValueError("The documents have groups already, and another order than they were given in.")
+        order, starts = runs_of_rows(numbers)
+        documents = self._documents if order is None else documents_array(self._documents)[order]
+        source = InMemoryTexts(documents, self._partition_size)
+        source._starts, source.group_name = starts, name
+        return source
+
+    def partition(self, i: int) -> Partition:
+        first = i * self._partition_size
+        last, starts = min(first + self._partition_size, self._n_records), None
+        rows = slice(first, last)
+        if self._starts is not None:
+            starts = self._starts[first : last + 1]
+            rows, starts = slice(starts[0], starts[-1]), starts - starts[0]
+        return DocumentsInMemory(f"partition {i}", self._documents[rows], starts)
+
+
+@dataclass(frozen=True, repr=False)
+class DocumentsInMemory(Partition):
+    """Some documents."""
+
+    name: str
+    documents: Sequence
+    starts: np.ndarray | None
+    holds_records = True
+
+    def open(self) -> OpenPartition:
+        return OpenPartition(documents_array(self.documents), starts=self.starts)
+
+
+class TextPartitions(TextSource):
+    """Documents that functions give, one function for each partition.
+
+    Parameters
+    ----------
+    functions : iterable of callables
+        Each returns a list of documents, the same one every time: ``[partial(read_month, year, month) for ...]``, say. Workers
+        in other processes call them, too. An error stops the fit with a message that does not quote the function's.
+    """
+
+    def __init__(self, functions: Iterable[Callable[[], Sequence]]) -> None:
+        self._functions = tuple(functions)
+        if not all(map(callable, self._functions)):
+            raise TypeError("TextPartitions takes functions, each of which returns a list of documents.")
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self._functions)
+
+    def partition(self, i: int) -> Partition:
+        return DocumentsOfFunction(f"partition {i}", self._functions[i])
+
+
+@dataclass(frozen=True, repr=False)
+class DocumentsOfFunction(Partition):
+    """Documents that a function returns."""
+
+    name: str
+    function: Callable[[], Sequence]
+
+    def open(self) -> OpenPartition:
+        try:
+            return OpenPartition(documents_array(self.function()))
+        except SourceError:
+            raise
+        except Exception as error:
+            problem = type(error).__name__
+        # outside of `except`, so that the original error, which may quote a document, is not attached
+        raise SourceError(f"{self.name} cannot be read: its function raised {problem}.")
+
+
+class TextFiles(TextSource):
+    """A folder of text files in UTF-8, one document a file. Files are read when their partition is computed.
+
+    Memory: the documents of a partition, and about 100 bytes for the name of each file.
+
+    Parameters
+    ----------
+    folder : path
+    pattern : str
+        Pattern of the names of files in the folder; ``"**/*.txt"`` includes those of inner folders.
+    partition_size : int
+        Files of a partition, in the order of their names.
+    """
+
+    def __init__(self, folder: str | os.PathLike, *, pattern: str = "*.txt", partition_size: int = 1000) -> None:
+        check_integer("partition_size", partition_size)
+        folder, size = Path(os.path.abspath(folder)), int(partition_size)
+        if not folder.is_dir():
+            raise SourceError(f"{folder} is not a folder.")
+        names = sorted(os.path.relpath(path, folder) for path in folder.glob(pattern) if path.is_file())
+        if not names:
+            raise SourceError(f"{folder} holds no file {pattern}.")
+        self._folder = str(folder)
+        self._names = [tuple(names[first : first + size]) for first in range(0, len(names), size)]
+        self._stamps = [_stamp(self._folder, some) for some in self._names]
+
+    @property
+    def n_partitions(self) -> int:
+        return len(self._names)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(map(len, self._names))
+
+    def partition(self, i: int) -> Partition:
+        return FilesOfFolder(f"{self._folder}, part {i}", self._folder, self._names[i], self._stamps[i])
+
+
+@dataclass(frozen=True, repr=False)
+class FilesOfFolder(Partition):
+    """Some files of a folder."""
+
+    name: str
+    folder: str
+    names: tuple[str, ...]
+    stamp: tuple[int, int] | None
+
+    def open(self) -> OpenPartition:
+        if self.stamp is None or _stamp(self.folder, self.names) != self.stamp:
+            raise SourceError(f"{self.name}: a file has changed since the data source was made, or cannot be read.")
+        documents = np.empty(len(self.names), object)
+        for i, name in enumerate(self.names):
+            try:
+                documents[i] = Path(self.folder, name).read_bytes()
+            except OSError as error:
+                problem = error.strerror
+                break
+        else:
+            return OpenPartition(documents)
+        raise SourceError(f"{self.name} cannot be read: {problem}.")
+
+
+def _stamp(folder: str, names: Iterable[str]) -> tuple[int, int] | None:
+    """Size of the files together, and the time of the last change; None if one cannot be read."""
+    try:
+        found = [os.stat(os.path.join(folder, name)) for name in names]
+    except OSError:
+        return None
+    return sum(each.st_size for each in found), max(each.st_mtime_ns for each in found)
+
+
+@dataclass(frozen=True, repr=False)
+class PackedTexts:
+    """Documents one after the other, as they lie on disk: document i is ``data[indptr[i]:indptr[i + 1]]``, in UTF-8.
+
+    Attributes
+    ----------
+    data : ndarray of uint8
+    indptr : ndarray of int64, shape (n_documents + 1,)
+    """
+
+    data: np.ndarray
+    indptr: np.ndarray
+
+    @classmethod
+    def of(cls, documents: Iterable[object]) -> PackedTexts:
+        """Documents; what is no text is empty."""
+        coded = [bytes_of(document) for document in documents]
+        lengths = np.fromiter(map(len, coded), np.int64, len(coded))
+        return cls(np.frombuffer(b"".join(coded), np.uint8), np.concatenate([[0], np.cumsum(lengths)]))
+
+    @property
+    def shape(self) -> tuple[int]:
+        return (len(self.indptr) - 1,)
+
+    def __getitem__(self, rows: np.ndarray) -> PackedTexts:
+        documents = self.documents()
+        return PackedTexts.of([documents[i] for i in rows])
+
+    def documents(self) -> np.ndarray:
+        """As an array of bytes objects."""
+        text, ends = self.data.tobytes(), self.indptr.tolist()
+        return documents_array([text[a:b] for a, b in pairwise(ends)])
+
+    def is_valid(self) -> bool:
+        """Whether the arrays fit together."""
+        data, indptr = self.data, self.indptr
+        are_arrays = data.dtype == np.uint8 and data.ndim == 1 and indptr.dtype == np.int64 and indptr.ndim == 1
+        return (
+            are_arrays
+            and len(indptr) > 0
+            and indptr[0] == 0
+            and indptr[-1] == len(data)
+            and (np.diff(indptr) >= 0).all()
+        )
+
+
+def bytes_of(document: object) -> bytes:
+    """The document in UTF-8, if it is text; bytes as they are; else nothing. A plain object, whatever the document is."""
+    if isinstance(document, bytes):
+        return bytes(memoryview(document))
+    return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+
+
+def documents_array(documents: Sequence) -> np.ndarray:
+    """Documents in an array of objects, shape (n_documents,), whatever they are."""
+    if isinstance(documents, np.ndarray) and documents.dtype == object and documents.ndim == 1:
+        return documents
+    array = np.empty(len(documents), object)
+    for i, document in enumerate(documents):
+        array[i] = document
+    return array

@@ -1,0 +1,149 @@
+"""Totals of words that do not fit into memory: sorted runs in temporary files, which are merged as a tree.
+
+How many different words there are is private, and nothing bounds it. So no table of them is kept. Every share is written to a
+file with its words in order; 16 files are merged to one, 16 of these to one, and so on, as ``vips/execution/tree.py`` adds
+arrays. A merge reads each file from its beginning to its end, and holds one block of each: memory is that of one share and of a
+few dozen blocks. No word is left out, and the order of a total's additions depends on the number of shares alone.
+
+(Buckets of hashed words would need no order, but a bucket has room for a number of words that somebody must choose beforehand.)
+
+The files hold words and sums without noise. They have no name (or are removed as they are closed, where the system has no such
+files), only this user can read them, and nothing of them is left when the process ends, killed or not.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+import numpy as np
+
+from vips.execution.tree import FAN_IN
+
+__all__ = ["SortedRuns", "share_of_words"]
+
+_BLOCK_BYTES = 2**18
+_HEADER = np.dtype(np.int64)
+
+Block = tuple[list[bytes], list[float]]
+
+
+def share_of_words(totals: dict[str, float], count: float) -> dict[str, np.ndarray]:
+    """A share as arrays, which executors can send: words in the order of their UTF-8, totals, and the number of records."""
+    coded = sorted((word.encode("utf-8", "surrogatepass"), total) for word, total in totals.items())
+    return {
+        "text": np.frombuffer(b"".join(word for word, _ in coded), np.uint8).copy(),
+        "lengths": np.fromiter((len(word) for word, _ in coded), np.int64, len(coded)),
+        "totals": np.fromiter((total for _, total in coded), np.float64, len(coded)),
+        "records": np.array([count]),
+    }
+
+
+class SortedRuns:
+    """The sum of shares: pushed one after the other, read once in the order of words.
+
+    Attributes
+    ----------
+    count : float
+        Sum of the numbers of records.
+    """
+
+    def __init__(self) -> None:
+        self._levels: list[list[BinaryIO]] = []
+        self.count = 0.0
+
+    def push(self, share: dict[str, np.ndarray]) -> None:
+        """Add the next share."""
+        self.count += float(share["records"][0])
+        self._push(_written([(_cut(share["text"].tobytes(), share["lengths"]), share["totals"].tolist())]), 0)
+
+    def result(self) -> SortedRuns:
+        """This sum."""
+        return self
+
+    def blocks(self) -> Iterator[tuple[list[str], np.ndarray]]:
+        """All words in order with their totals, some at a time."""
+        for words, totals in _merged([_blocks(run) for level in self._levels for run in level]):
+            yield [word.decode("utf-8", "surrogatepass") for word in words], np.array(totals)
+
+    def close(self) -> None:
+        """Remove the files."""
+        for level in self._levels:
+            for run in level:
+                run.close()
+        self._levels = []
+
+    def __enter__(self) -> SortedRuns:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _push(self, run: BinaryIO, level: int) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        self._levels[level].append(run)
+        if len(self._levels[level]) == FAN_IN:
+            merged = _written(_merged([_blocks(each) for each in self._levels[level]]))
+            for each in self._levels[level]:
+                each.close()
+            self._levels[level] = []
+            self._push(merged, level + 1)
+
+
+def _written(blocks: Iterable[Block]) -> BinaryIO:
+    """A temporary file of these blocks, cut into pieces of about ``_BLOCK_BYTES``."""
+    file = tempfile.TemporaryFile(prefix="vips-")  # noqa: SIM115
+    try:
+        for words, totals in blocks:
+            lengths = np.fromiter(map(len, words), np.int64, len(words))
+            sizes = np.cumsum(lengths + 16)
+            first = 0
+            while first < len(words):
+                before = sizes[first - 1] if first else 0
+                last = max(first + 1, int(np.searchsorted(sizes, before + _BLOCK_BYTES, side="right")))
+                text = b"".join(words[first:last])
+                file.write(np.array([last - first, len(text)], _HEADER).tobytes())
+                file.write(lengths[first:last].tobytes() + np.array(totals[first:last]).tobytes() + text)
+                first = last
+        file.flush()
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _blocks(file: BinaryIO) -> Iterator[Block]:
+    file.seek(0)
+    while header := file.read(2 * _HEADER.itemsize):
+        n_words, n_bytes = np.frombuffer(header, _HEADER).tolist()
+        lengths = np.frombuffer(file.read(8 * n_words), np.int64)
+        totals = np.frombuffer(file.read(8 * n_words), np.float64).tolist()
+        yield _cut(file.read(n_bytes), lengths), totals
+
+
+def _cut(text: bytes, lengths: np.ndarray) -> list[bytes]:
+    ends = np.cumsum(lengths).tolist()
+    return [text[a:b] for a, b in zip([0, *ends], ends, strict=False)]
+
+
+def _merged(runs: list[Iterator[Block]]) -> Iterator[Block]:
+    """Words of all runs in order, with the sums of their totals. Holds one block of each run."""
+    # block, place in it, and the rest of the run
+    heads = [[block, 0, run] for run in runs if (block := next(run, None)) is not None]
+    while heads:
+        last = min(words[-1] for (words, _), _, _ in heads)  # nothing up to this word comes later
+        sums: dict[bytes, float] = {}
+        for head in heads:
+            (words, totals), place, run = head
+            end = bisect_right(words, last, place)
+            for word, total in zip(words[place:end], totals[place:end], strict=True):
+                sums[word] = sums.get(word, 0.0) + total
+            if end == len(words):
+                head[0], end = next(run, None), 0
+            head[1] = end
+        heads = [head for head in heads if head[0] is not None]
+        ordered = sorted(sums)
+        yield ordered, [sums[word] for word in ordered]

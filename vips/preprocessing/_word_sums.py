@@ -1,0 +1,114 @@
+"""Words of texts that do not fit into memory: both rounds of the private set union, partition by partition.
+
+A round is one sum over partitions, which any executor computes::
+
+    partition ─▶ its documents' words that are not released yet ─▶ its records' shares ─▶ its words, in order, with their totals
+    all partitions ─▶ sorted runs, merged ─▶ totals in the order of words ─▶ + noise on each ─▶ above the threshold: released
+
+Shares, noise and thresholds are those of ``vips/preprocessing/_set_union.py``, and so is the proof (docs/guarantee.md). Only
+released words are ever in memory together.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.data import Partition, TextSource
+from vips.execution.base import Executor
+from vips.execution.partitions import PartitionTask
+from vips.execution.tree import Totals
+from vips.preprocessing._documents import chunks_of_records, no_warnings
+from vips.preprocessing._set_union import Union, count_weight, plans_of_rounds, released, thresholds, weighted_words
+from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
+from vips.privacy import PrivacyPlan
+
+__all__ = ["WordTask", "union_of_source"]
+
+
+@dataclass(frozen=True, repr=False)
+class WordTask(PartitionTask):
+    """One round, as far as workers need to know it.
+
+    Attributes
+    ----------
+    settings : dict
+        What a word is.
+    known : tuple of str
+        Words that the round before has released.
+    most : int
+        Of a record with more different words that are unknown, so many are drawn.
+    of_count : float
+        Weight of a record in the number of records.
+    plan : PrivacyPlan
+        Of the round.
+    """
+
+    settings: dict
+    known: tuple[str, ...]
+    most: int
+    of_count: float
+    plan: PrivacyPlan
+    adds_on_workers = False
+
+    def share(self, partition: Partition, coins: tuple[int, int]) -> Totals:
+        """Totals of the partition's words, from its records and its own ``coins`` (a key and its number) alone.
+
+        Guarantees
+        ----------
+        Each record adds a vector of norm at most 1. Nothing is raised or warned of because of a document.
+        """
+        opened, generator = partition.open(), np.random.default_rng(coins)
+        persons = None
+        if opened.starts is not None:
+            persons = np.repeat(np.arange(opened.n_records), np.diff(opened.starts))
+        index = {word: i for i, word in enumerate(self.known)}
+        known, total, n_records = np.ones(len(index), bool), np.zeros(0), 0
+        with no_warnings(), np.errstate(all="ignore"):
+            for words, starts in chunks_of_records(
+                self.settings, opened.X, persons, self.plan.max_rows_per_group, index
+            ):
+                kept, weights = weighted_words(words, starts, known, self.most, generator, self.of_count)
+                if len(index) > len(total):
+                    total = np.pad(total, (0, max(len(index), 2 * len(total)) - len(total)))
+                total += np.bincount(kept, weights, len(total))
+                n_records += len(starts) - 1
+        names = list(index)
+        return share_of_words({names[i]: total[i] for i in np.flatnonzero(total)}, self.of_count * n_records)
+
+    def zeros(self) -> Totals:
+        raise NotImplementedError  # sorted runs are a sum, even of nothing
+
+    def new_sum(self) -> SortedRuns:
+        return SortedRuns()
+
+
+def union_of_source(
+    source: TextSource,
+    settings: dict,
+    plan: PrivacyPlan,
+    delta: float,
+    most: int,
+    count_records: bool,
+    executor: Executor,
+    before_noise: Callable[[], None],
+) -> Union:
+    """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`."""
+    plans, randomness = plans_of_rounds(plan), plan.randomness(None)
+    cuts = thresholds(delta, [each.noise_std() for each in plans], most)
+    rounds, n_records = [], None
+    with no_warnings(), executor.over(source) as workers:
+        for own, cut in zip(plans, cuts, strict=True):
+            known = tuple(word for words, _ in rounds for word in words)
+            task = WordTask(settings, known, most, count_weight(count_records and not rounds), own)
+            key = secrets.randbits(128)
+            with workers.sum(task, lambda i, key=key: (key, i)) as runs:
+                words, noisy, counted = released(
+                    own, cut, runs.blocks(), runs.count, task.of_count, randomness, before_noise
+                )
+            n_records = counted if task.of_count else n_records
+            rounds.append((words, noisy))
+    return Union(tuple(rounds), n_records)

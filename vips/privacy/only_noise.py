@@ -1,0 +1,74 @@
+"""Whether noisy totals can be told from noise alone: from released numbers, so that it costs nothing.
+
+The noise in a total has a known law. Totals of many records stand out from it; those of records that are all defective, or of
+none, do not. Two tests share a level of 0.001: one of the sum of squares, which many small totals raise, and one of the largest
+total.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy.special import chdtrc, ndtr
+
+__all__ = ["LEVEL", "NO_SIGNAL", "blocks_of_noise", "entries_of_noise", "is_only_noise"]
+
+NO_SIGNAL = "no signal: nothing but noise was released"
+LEVEL = 1e-3
+
+
+def entries_of_noise(value: np.ndarray, std: float, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The independent entries of a block, and the standard deviation of the noise in each; both of shape (n_entries,).
+
+    Off the diagonal of a symmetric block, of which one half is taken, that is std/√2.
+    """
+    value = np.asarray(value, dtype=np.float64)
+    if not symmetric:
+        return value.ravel(), np.full(value.size, std)
+    rows, columns = np.triu_indices(value.shape[-1])
+    stds = np.where(rows == columns, std, std * np.sqrt(0.5))
+    entries = value[..., rows, columns]
+    return entries.ravel(), np.broadcast_to(stds, entries.shape).ravel()
+
+
+def blocks_of_noise(
+    blocks: Mapping[str, object], average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
+) -> tuple[str, ...]:
+    """Names of the blocks that cannot be told from noise.
+
+    Parameters
+    ----------
+    blocks : dict of str to Block
+    average, noise_std
+        As in :class:`vips.statistics.NoisyTotals`.
+
+    Notes
+    -----
+    A block of noise alone is not named with probability 0.001.
+    """
+    return tuple(
+        name
+        for name, block in blocks.items()
+        if noise_std[name] > 0.0 and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric))
+    )
+
+
+def is_only_noise(
+    blocks: Mapping[str, object], average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
+) -> bool:
+    """Whether no block can be told from noise.
+
+    A single one may be noise in a good fit, too: residuals at the fitted parameters, say.
+    """
+    return len(blocks_of_noise(blocks, average, noise_std)) == len(blocks)
+
+
+def _is_noise(values: np.ndarray, stds: np.ndarray) -> bool:
+    if not values.size:
+        return True
+    with np.errstate(all="ignore"):
+        sizes = np.abs(values / stds)
+        of_squares = chdtrc(values.size, float(np.sum(np.square(sizes))))
+        of_largest = -np.expm1(values.size * np.log1p(-2.0 * ndtr(-float(sizes.max()))))
+    return bool(min(of_squares, of_largest) > LEVEL / 2.0)  # NaN is not noise
