@@ -78,6 +78,11 @@ class PipelineOfCopies(Pipeline):
         """``top_words`` of the last step."""
         return self._fitted()[-1].top_words(n, relevance=relevance, as_frame=as_frame)
 
+    @_if_last_has("evidence")
+    def evidence(self):
+        """``evidence`` of the last step."""
+        return self._fitted()[-1].evidence()
+
     @_if_last_has("plot_topics")
     def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
         """``plot_topics`` of the last step."""
