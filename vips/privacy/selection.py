@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import math
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -34,6 +35,7 @@ __all__ = ["Selection", "TrialCount", "plans_of_trial"]
 
 _UNIFORM_BITS = 64
 _LARGEST_TAIL = 60.0
+_LARGER_ORDERS = tuple(1.1**i for i in range(50))  # up to about a hundred times the order
 _KEPT_BACK = 1e-5  # of ε, for the tolerance of calibrations
 
 
@@ -129,16 +131,19 @@ class Selection:
 
     def delta(self, epsilon: float) -> float:
         """δ at ``epsilon``; 1 without a guarantee."""
-        rest = epsilon - (self.trials.shape + 1.0) * self.tail if self.has_guarantee else -1.0
-        if rest < 0.0:
+        if not self.has_guarantee:
             return 1.0
-        return min(1.0, self.trials.mean * _delta_of_trial(self.parts, rest))
+        return _delta_of_best(self.trials, self.tail, lambda rest: _delta_of_trial(self.parts, rest), epsilon)
 
     def renyi_divergence(self, order: float) -> float:
         """Rényi divergence of that order, the larger of both directions: what a ledger's filter sums."""
-        of_trial = max(part.n_steps * accounting.renyi_divergence(part, order) for part in self.parts)
-        of_number = math.log(self.trials.mean) / (order - 1.0)
-        return of_trial + (self.trials.shape + 1.0) * self.tail + of_number
+
+        def bound(order: float) -> float:
+            of_trial = max(part.n_steps * accounting.renyi_divergence(part, order) for part in self.parts)
+            return of_trial + (self.trials.shape + 1.0) * self.tail + math.log(self.trials.mean) / (order - 1.0)
+
+        # divergences increase in their order, this bound need not
+        return min(bound(float(math.ceil(order * factor)) if factor > 1.0 else order) for factor in _LARGER_ORDERS)
 
 
 def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple[PrivacyPlan, ...]):
@@ -167,9 +172,11 @@ def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple
         settings = {name: getattr(plan, name) for name in names}
         if plan.sampling == "poisson":
             settings["sampling_rate"] = plan.sampling_rate
-        noise = max(
-            PrivacyPlan.from_epsilon(epsilon=eps, delta=share, **settings).noise_multiplier for eps, share in targets
-        )
+        noise = 0.0
+        for eps, share in targets:
+            if noise == 0.0 or not replace(plan, noise_multiplier=noise, clip_norm=None).delta(eps) <= share:
+                own = PrivacyPlan.from_epsilon(epsilon=eps, delta=share, **settings).noise_multiplier
+                noise = max(noise, own)
         return replace(plan, noise_multiplier=noise, report_delta=float(delta))
 
     score = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, relation=fits[0].relation)
@@ -191,8 +198,8 @@ def _targets(trials: TrialCount, epsilon: float, delta: float) -> list[tuple[flo
         raise ValueError(f"ε = {epsilon:g} at δ = {delta:g} is too little for {trials}: take a larger ε.")
     mu = math.exp(brentq(of_gaussian, lowest, highest, xtol=1e-10))
     a = _smallest_tail(gamma, lambda eps: math.exp(float(gaussian_log_delta(mu, eps))))
-    both = [(a, gamma * math.expm1(a) / (1.0 - gamma)), (epsilon * (1.0 - _KEPT_BACK) - power * a, share)]
-    return [(eps, share) for eps, share in both if share < 0.5 and eps > 0.0]
+    both = [(epsilon * (1.0 - _KEPT_BACK) - power * a, share), (a, gamma * math.expm1(a) / (1.0 - gamma))]
+    return [(eps, share) for eps, share in both if share < 1.0]
 
 
 @lru_cache(maxsize=64)
@@ -205,7 +212,13 @@ def _delta_of_trial(parts: tuple[PrivacyPlan, ...], epsilon: float) -> float:
     return max(part.delta(epsilon) for part in parts)
 
 
-def _smallest_tail(gamma: float, profile) -> float:
+def _delta_of_best(trials: TrialCount, tail: float, profile: Callable[[float], float], epsilon: float) -> float:
+    """E[K] δ_Q(ε - (η + 1) a)."""
+    rest = epsilon - (trials.shape + 1.0) * tail
+    return min(1.0, trials.mean * profile(rest)) if rest >= 0.0 else 1.0
+
+
+def _smallest_tail(gamma: float, profile: Callable[[float], float]) -> float:
     """Smallest a ≥ 0 with (1 - γ) δ_Q(a) ≤ γ (e^a - 1), rounded up: the left side falls, the right one rises."""
 
     def holds(a: float) -> bool:
