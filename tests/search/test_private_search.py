@@ -223,6 +223,7 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
     ("settings", "error", "says"),
     [
         ({"epsilon": 0.0}, ValueError, "`epsilon` must be a positive number"),
+        ({"epsilon": 1e6}, ValueError, "too large for a search"),
         ({"delta": 0.0}, ValueError, "delta"),
         ({"held_out": 1.0}, ValueError, "`held_out`"),
         ({"mean_trials": 1.0}, ValueError, "`mean_trials`"),

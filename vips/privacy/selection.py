@@ -34,7 +34,6 @@ from vips.privacy.plan import PrivacyPlan
 __all__ = ["Selection", "TrialCount", "plans_of_trial"]
 
 _UNIFORM_BITS = 64
-_LARGEST_TAIL = 60.0
 _LARGER_ORDERS = tuple(1.1**i for i in range(50))  # up to about a hundred times the order
 _KEPT_BACK = 1e-5  # of ε, for the tolerance of calibrations
 
@@ -193,9 +192,9 @@ def _targets(trials: TrialCount, epsilon: float, delta: float) -> list[tuple[flo
         a = _smallest_tail(gamma, lambda eps: math.exp(float(gaussian_log_delta(mu, eps))))
         return power * a + gaussian_epsilon(mu, share) - epsilon * (1.0 - _KEPT_BACK)
 
-    lowest, highest = math.log(1e-8), math.log(50.0)
-    if of_gaussian(lowest) > 0.0:
-        raise ValueError(f"ε = {epsilon:g} at δ = {delta:g} is too little for {trials}: take a larger ε.")
+    lowest, highest = math.log(1e-8), math.log(100.0)
+    if of_gaussian(lowest) > 0.0 or of_gaussian(highest) < 0.0:
+        raise ValueError(f"ε = {epsilon:g} at δ = {delta:g} is too small or too large for a search: take another ε.")
     mu = math.exp(brentq(of_gaussian, lowest, highest, xtol=1e-10))
     a = _smallest_tail(gamma, lambda eps: math.exp(float(gaussian_log_delta(mu, eps))))
     both = [(epsilon * (1.0 - _KEPT_BACK) - power * a, share), (a, gamma * math.expm1(a) / (1.0 - gamma))]
@@ -224,15 +223,11 @@ def _smallest_tail(gamma: float, profile: Callable[[float], float]) -> float:
     def holds(a: float) -> bool:
         return (1.0 - gamma) * profile(a) <= gamma * math.expm1(a)
 
-    low, high = 0.0, 1e-6
-    while not holds(high):
-        low, high = high, 2.0 * high
-        if high > _LARGEST_TAIL:
-            raise ValueError("One trial is not private enough for a selection: use more noise.")
-    for _ in range(60):
+    low, high = 0.0, -math.log(gamma)  # where γ (e^a - 1) = 1 - γ
+    for _ in range(100):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if holds(middle) else (middle, high)
-        if high - low <= 1e-9 * high:
+        if high - low <= 1e-10 * high:
             break
     return high
 
