@@ -172,7 +172,8 @@ def check_numbers_of_trials_have_their_law():
             coefficients = np.fft.fft(generating_function(trials, 0.99 * x)).real / 4096 / 0.99 ** np.arange(4096)
             expected = coefficients[: k + 1].sum()
             seen = int((drawn <= k).sum())
-            assert binomtest(seen, len(drawn), expected).pvalue > 1e-10, f"K ≤ {k} is {seen / len(drawn):.3f}, not {expected:.3f}"
+            pvalue = binomtest(seen, len(drawn), expected).pvalue
+            assert pvalue > 1e-10, f"K ≤ {k} is {seen / len(drawn):.3f}, not {expected:.3f}"
 
 
 def test_numbers_of_trials_have_their_law():
@@ -213,7 +214,8 @@ def test_mutants_are_noticed(mutant, check, says, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"), [({"mean": 1.0}, "mean_trials"), ({"mean": 8.0, "shape": -0.5}, "shape"), ({"mean": math.inf}, "mean")]
+    ("settings", "says"),
+    [({"mean": 1.0}, "mean_trials"), ({"mean": 8.0, "shape": -0.5}, "shape"), ({"mean": math.inf}, "mean")],
 )
 def test_impossible_laws_are_refused(settings, says):
     with pytest.raises(ValueError, match=says):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -103,8 +104,10 @@ def test_every_model_can_be_searched(name):
     assert is_classifier(search) == is_classifier(estimator)
 
 
-@pytest.mark.parametrize("name", ["logistic", "pipeline", "topics", "network"])
-@pytest.mark.parametrize("kind", [np.asarray, pd.Series, list])
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("logistic", np.asarray), ("logistic", list), ("pipeline", pd.Series), ("topics", np.asarray), ("plans", list)],
+)
 def test_persons(name, kind):
     estimator, candidates, table, labels, settings = CASES[name]
     n_rows = table.shape[0]
@@ -135,16 +138,21 @@ def test_tables_without_rows_are_searched():
 
 def broken_csr():
     matrix = sp.csr_array((50, 3), dtype=int)
-    matrix.data, matrix.indices, matrix.indptr = np.ones(50, int), np.full(50, 10**6, np.int32), np.arange(51, dtype=np.int32)
+    matrix.data, matrix.indices, matrix.indptr = (
+        np.ones(50, int),
+        np.full(50, 10**6, np.int32),
+        np.arange(51, dtype=np.int32),
+    )
     return matrix
 
 
 @pytest.mark.parametrize("case", range(5))
 def test_hostile_records_raise_and_warn_of_nothing(case):
+    mixed = np.array(["yes", 3, None, b"no", 2.5] * 10, object)
     cases = [
         (LOGISTIC, np.full((50, 3), np.nan), np.full(50, np.inf)),
         (LOGISTIC, np.full((50, 3), 1e308), np.full(50, 7.0)),
-        (clone(LOGISTIC).set_params(classes=["no", "yes"]), np.zeros((50, 3)), np.array(["yes", 3, None, b"no", 2.5] * 10, object)),
+        (clone(LOGISTIC).set_params(classes=["no", "yes"]), np.zeros((50, 3)), mixed),
         (LatentDirichletAllocation(vocabulary=3), np.full((50, 3), -np.inf), None),
         (LatentDirichletAllocation(vocabulary=3), broken_csr(), None),
     ]
@@ -233,13 +241,12 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
         ({"candidates": {"priors": [1.0]}}, ValueError, "Invalid parameter"),
         ({"candidates": {"prior": [1.0, -1.0]}}, ValueError, "`prior` must be"),
         ({"candidates": {"privacy": [PLAN, PrivacyPlan.non_private()]}}, ValueError, "no guarantee"),
-        ({"candidates": {"privacy": [PLAN, PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, relation="replace_one")]}},
-         ValueError, "one `relation`"),
+        ({"candidates": {"privacy": [PLAN, replace(PLAN, relation="replace_one")]}}, ValueError, "one `relation`"),
         ({"candidates": {"privacy": [3]}}, TypeError, "PrivacyPlan"),
         ({"candidates": {"on_invalid": ["raise"]}}, ValueError, "error depend on a record"),
         ({"candidates": {"random_state": [GENERATOR]}}, ValueError, "`random_state` is a generator"),
-        ({"candidates": {"privacy": [PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, noise="discrete")]}},
-         ValueError, "discrete"),
+        ({"candidates": {"privacy": [replace(PLAN, noise="discrete")]}}, ValueError, "discrete"),
+        ({"candidates": {"privacy": [replace(PLAN, reproducible_noise=True)]}}, ValueError, "no guarantee"),
         ({"score": "accuracy"}, ValueError, "has no score 'accuracy': write one of 'log_likelihood'"),
         ({"score": lambda model, X, y: 0.0}, ValueError, "`score_range=\\(low, high\\)`"),
         ({"score_range": (1.0, 0.0)}, ValueError, "score_range"),

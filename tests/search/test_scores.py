@@ -1,4 +1,4 @@
-"""The noisy score: a person moves it by at most half of the range, whatever the person's rows hold, and sees no other person."""
+"""The noisy score: a person moves it by at most half of the range, whatever the person's rows hold, and sees no one else."""
 
 from __future__ import annotations
 
@@ -126,10 +126,14 @@ def check_a_person_moves_the_sum_by_half_of_the_range():
         for score, score_range in model.score_ranges().items():
             half = 0.5 * (score_range[1] - score_range[0])
             sums = [
-                scores.sum_over_persons(values_of_persons(model, A, b, everyone(len(A)), score, score_range), score_range)
+                scores.sum_over_persons(
+                    values_of_persons(model, A, b, everyone(len(A)), score, score_range), score_range
+                )
                 for A, b in ((X.astype(float), y), (more, labels))
             ]
-            assert abs(sums[1] - sums[0]) <= half * (1.0 + 1e-9), f"{name}: a person moves {score} by more than half the range"
+            assert abs(sums[1] - sums[0]) <= half * (1.0 + 1e-9), (
+                f"{name}: a person moves {score} by more than half the range"
+            )
 
 
 def test_a_person_moves_the_sum_by_half_of_the_range():
@@ -204,7 +208,9 @@ def test_noise_has_the_stated_size():
 
 
 def scores_are_not_clipped(patch):
-    patch.setattr(scores, "_within", lambda values, score_range: np.nan_to_num(values, nan=-1e6, posinf=1e6, neginf=-1e6))
+    patch.setattr(
+        scores, "_within", lambda values, score_range: np.nan_to_num(values, nan=-1e6, posinf=1e6, neginf=-1e6)
+    )
 
 
 def a_defective_row_stops_the_sum(patch):

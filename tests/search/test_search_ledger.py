@@ -76,7 +76,9 @@ def check_nothing_is_given_back(tmp_path):
     assert len(spent) == 2, "a search that ended early is not on record"
     for run in ledger.runs():
         ledger.close(run.run)
-    assert ledger.remaining()["filter_budget"] - ledger.remaining()["divergence"] == pytest.approx(sum(spent)), "given back"
+    assert ledger.remaining()["filter_budget"] - ledger.remaining()["divergence"] == pytest.approx(sum(spent)), (
+        "given back"
+    )
     votes(epsilon=1.0).fit(VOTES, ledger=ledger)
     assert len(ledger.runs()) == 3, "another search did not pay"
 
@@ -153,7 +155,9 @@ def test_an_outright_delta_is_used_where_it_costs_less(tmp_path):
         assert run.divergence == pytest.approx(min(whole, pure))
         assert run.outright_delta == (1e-6 if pure < whole else 0.0)
     assert pure > whole  # the second one; the first one is the other way round
-    assert pure_divergence(0.05, 20) < votes(epsilon=0.05, mean_trials=50.0).fit(VOTES).privacy_.selection.renyi_divergence(20)
+    assert pure_divergence(0.05, 20) < votes(epsilon=0.05, mean_trials=50.0).fit(
+        VOTES
+    ).privacy_.selection.renyi_divergence(20)
 
 
 def test_samples_under_replace_one_are_charged_as_epsilon_and_delta(tmp_path):
@@ -253,7 +257,11 @@ def whole_searches_are_prepaid(patch):
     ("mutant", "check", "says"),
     [
         (only_a_trial_is_charged, check_the_whole_is_charged_before_the_first_trial, "not the whole search"),
-        (trials_are_charged_one_by_one, check_the_whole_is_charged_before_the_first_trial, "not the whole search|no trial"),
+        (
+            trials_are_charged_one_by_one,
+            check_the_whole_is_charged_before_the_first_trial,
+            "not the whole search|no trial",
+        ),
         (the_charge_is_a_fit_that_can_be_closed, check_nothing_is_given_back, "given back"),
         (whole_searches_are_prepaid, check_only_the_trials_are_paid_for, "was not charged"),
     ],

@@ -75,7 +75,9 @@ def check_the_number_of_trials_changes_nothing_else(tmp_path):
     for n_trials in (1, 2, 60):
         with PrivacyLedger(tmp_path / f"{n_trials}.ledger", 20.0, 1e-5, "votes") as ledger:
             search, _, _ = watched_search(None, n_trials)
-        shape = [f"{type(each).__name__} {np.shape(each)}" for each in reachable(search) if isinstance(each, np.ndarray)]
+        shape = [
+            f"{type(each).__name__} {np.shape(each)}" for each in reachable(search) if isinstance(each, np.ndarray)
+        ]
         sizes.append((len(pickle.dumps(search)), sorted(shape), sorted(search.privacy_.to_dict())))
         entries.append([sorted(entry) for entry in ledger.history()])
     assert sizes[0] == sizes[1] == sizes[2], "what is released depends on the number of trials"

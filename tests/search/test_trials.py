@@ -37,7 +37,9 @@ def check_the_best_has_its_law():
     count, n = TrialCount(4.0), 4000
     drawn = np.bincount([trials.best_of(count, drawing())[1] for _ in range(n)], minlength=4)
     for outcome, expected in enumerate(law_of_best(count, LAW)):
-        assert binomtest(int(drawn[outcome]), n, expected).pvalue > 1e-10, f"outcome {outcome} is {drawn[outcome] / n:.3f}"
+        assert binomtest(int(drawn[outcome]), n, expected).pvalue > 1e-10, (
+            f"outcome {outcome} is {drawn[outcome] / n:.3f}"
+        )
 
 
 def test_the_best_has_its_law():
@@ -58,7 +60,9 @@ def raising(error):
     return run
 
 
-@pytest.mark.parametrize("error", [ValueError("a record"), MemoryError(), SystemExit(3), RecursionError(), GeneratorExit()])
+@pytest.mark.parametrize(
+    "error", [ValueError("a record"), MemoryError(), SystemExit(3), RecursionError(), GeneratorExit()]
+)
 def test_a_trial_that_fails_is_the_worst(error):
     assert best_of(TrialCount(3.0), raising(error)) == (-math.inf, None)
     outcomes = iter([raising(error), lambda: (-1e300, "found")] * 5000)

@@ -161,8 +161,8 @@ def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple
 
     Notes
     -----
-    The selection is within (ε, δ) if one trial is both (a, γ (e^a - 1)/(1 - γ))- and (ε - (η + 1) a, δ/E[K])-private, for any a. The
-    a that is taken is the best one for a single Gaussian release.
+    The selection is within (ε, δ) if a trial is both (a, γ (e^a - 1)/(1 - γ))- and (ε - (η + 1) a, δ/E[K])-private, for any a.
+    The a that is taken is the best one for a single Gaussian release.
     """
     targets = _targets(trials, float(epsilon), float(delta))
 
@@ -239,7 +239,9 @@ def _gamma(mean: float, shape: float) -> float:
     def excess(log_gamma: float) -> float:
         gamma = math.exp(log_gamma)
         below = -math.expm1(log_gamma)
-        expected = below / (gamma * -log_gamma) if shape == 0.0 else shape * below / (gamma * -math.expm1(shape * log_gamma))
+        expected = (
+            below / (gamma * -log_gamma) if shape == 0.0 else shape * below / (gamma * -math.expm1(shape * log_gamma))
+        )
         return math.log(expected / mean)
 
     if shape == 1.0:

@@ -80,8 +80,8 @@ def _settings(candidates: object) -> list[dict]:
     is_list = isinstance(candidates, Sequence) and not isinstance(candidates, str | bytes)
     if not is_list or not candidates or not all(isinstance(each, Mapping) for each in candidates):
         raise TypeError(
-            "`candidates` must be a list of dicts of settings, e.g. [{'prior': 1.0}, {'prior': 10.0}], or a dict of lists, e.g. "
-            f"{{'prior': [1.0, 10.0]}}, got {candidates!r}."
+            "`candidates` must be a list of dicts of settings, e.g. [{'prior': 1.0}, {'prior': 10.0}], or a dict of lists, "
+            f"e.g. {{'prior': [1.0, 10.0]}}, got {candidates!r}."
         )
     return list(candidates)
 
@@ -91,9 +91,9 @@ def _check_estimator(estimator: object) -> None:
         return
     if not isinstance(estimator, ConjugateExponentialModel):
         raise TypeError(
-            f"`estimator` must be a vips model or a PublicPipeline, got {type(estimator).__name__}. An encoder that learns has a "
-            "budget of its own: release it first (PrivateTableEncoder, PrivateCountVectorizer), and search the model with what "
-            "it released."
+            f"`estimator` must be a vips model or a PublicPipeline, got {type(estimator).__name__}. An encoder that learns "
+            "has a budget of its own: release it first (PrivateTableEncoder, PrivateCountVectorizer), and search the model "
+            "with what it released."
         )
 
 
@@ -109,15 +109,17 @@ def _with_default_plan(candidate: Candidate) -> Candidate:
 def _check_plan(plan: PrivacyPlan) -> None:
     if not plan.has_guarantee:
         raise ValueError(
-            "A candidate's plan has no guarantee: leave `reproducible_noise` out, and write noise_multiplier=1.0; the search sets "
-            "the noise."
+            "A candidate's plan has no guarantee: leave `reproducible_noise` out, and write noise_multiplier=1.0; the search "
+            "sets the noise."
         )
     if plan.sampling == "fixed":
         raise ValueError(
-            'sampling="fixed" needs a public number of records, but the number of fitted ones is secret: use "poisson" or "full".'
+            'sampling="fixed" needs a public number of records, but how many are fitted is secret: use "poisson" or "full".'
         )
     if plan.noise != "gaussian":
-        raise ValueError('The noise of a score is Gaussian in double precision: noise="discrete" would harden half of a search.')
+        raise ValueError(
+            'The noise of a score is Gaussian in double precision: noise="discrete" would harden half of it. Leave it out.'
+        )
 
 
 def _check_settings(estimator: BaseEstimator) -> None:

@@ -21,8 +21,8 @@ class OneTrial:
 
     Guarantees
     ----------
-    A record takes part in the fit or in the score, never in both. Noise of both, and the choice of the candidate, come from keys of
-    the operating system that no other trial uses.
+    A record takes part in the fit or in the score, never in both. Noise of both, and the choice of the candidate, come from
+    bits of the operating system that no other trial uses.
     """
 
     candidates: list[Candidate]

@@ -43,9 +43,9 @@ def _if_estimator_has(method: str):
 class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     """Choose settings within one privacy budget, and fit with them.
 
-    A random, secret number of trials. Each fits a candidate drawn at random to the records that are not held out, and scores it on
-    those that are, both privately. Only the best trial is released: its model, its settings and its noisy score. Whether that pays is
-    another question: docs/search.md.
+    A random, secret number of trials. Each fits a candidate drawn at random to the records that are not held out, and scores it
+    on those that are, both privately. Only the best trial is released: its model, its settings and its noisy score. Whether
+    that pays is another question: docs/search.md.
 
     Parameters
     ----------
@@ -81,9 +81,9 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     Privacy
     -------
-    Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: the attributes. Secret: the number of trials, and
-    all others of them; they leave no file, log, warning, count or error. A trial that fails has the lowest score. Public: all
-    arguments. Not covered: how long the search takes; what a score or a model of your own keeps or writes.
+    Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: the attributes. Secret: the number of
+    trials, and all but the best one; they leave no file, log, warning, count or error. A trial that fails has the lowest score.
+    Public: all arguments. Not covered: how long the search takes; what a score or a model of your own keeps or writes.
 
     Examples
     --------
@@ -134,8 +134,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         groups : array, series or list of length n_rows, optional
             Ids of persons, as for models: all rows of one id are fitted together, or held out together.
         ledger : PrivacyLedger, optional
-            Charged with the whole search before the first trial. Nothing is ever given back, and another ``fit`` pays again. None is
-            the ledger whose block encloses the call, if any.
+            Charged with the whole search before the first trial. Nothing is ever given back, and another ``fit`` pays again.
+            None is the ledger whose block encloses the call, if any.
 
         Returns
         -------
@@ -162,15 +162,17 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)
         score = self.score
         self.best_score_, (self.best_estimator_, self.best_params_) = _search(
-            trials, lambda: OneTrial(candidates, X, y, split_rows(_n_rows(X), groups, self.held_out), score, score_range, plan)
+            trials,
+            lambda: OneTrial(candidates, X, y, split_rows(_n_rows(X), groups, self.held_out), score, score_range, plan),
         )
         report = None
         if self.best_estimator_ is not None:
             best = model_of(self.best_estimator_)
             best.privacy_ = report = within_a_search(best.privacy_, unit, charge, len(candidates))
         self.privacy_ = SearchReport(
-            selection, float(self.delta), unit, _name_of(score), score_range, float(self.held_out), len(candidates), charge, report
-        )
+            selection=selection, delta=float(self.delta), unit=unit, score=_name_of(score), score_range=score_range,
+            held_out=float(self.held_out), n_candidates=len(candidates), ledger=charge, fit=report,
+        )  # fmt: skip
         return self
 
     def _planned(self) -> tuple[TrialCount, list[Candidate], PrivacyPlan]:
@@ -189,8 +191,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
         model = model_of(self.estimator)
-        origins = [self.__dict__.get("_sent_from"), model.__dict__.get("_sent_from"), *(c.plan.sent_from for c in candidates)]
-        enclosing = current_ledger(*origins)
+        origins = [each.__dict__.get("_sent_from") for each in (self, model)]
+        enclosing = current_ledger(*origins, *(each.plan.sent_from for each in candidates))
         if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
             raise LedgerError(
                 f"`ledger` is {ledger.path}, but the search belongs to a block `with` {enclosing.path}: charge one of them."
@@ -205,8 +207,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
                 if self.score not in known:
                     instead = f"write one of {', '.join(map(repr, known))}, or" if known else "write"
                     raise ValueError(
-                        f"{type(model_of(each)).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) of "
-                        "the rows of one person, with `score_range=(low, high)`."
+                        f"{type(model_of(each)).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
+                        "of the rows of one person, with `score_range=(low, high)`."
                     )
         if self.score_range is not None:
             low, high = self.score_range
@@ -214,11 +216,14 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             check_number("score_range[1]", high, low, 1e12, "a finite number above the low end", open_low=True)
             return float(low), float(high)
         if callable(self.score):
-            raise ValueError("A score of your own needs `score_range=(low, high)`: noise is in proportion to its width.")
+            raise ValueError(
+                "A score of your own needs `score_range=(low, high)`: noise is in proportion to its width."
+            )
         ranges = {model_of(each).score_ranges()[self.score] for each in fitted}
         if len(ranges) != 1 or None in ranges:
             raise ValueError(
-                f"The range of {self.score!r} is not known, or not the same for all candidates: write `score_range=(low, high)`."
+                f"The range of {self.score!r} is not known, or not the same for all candidates: write "
+                "`score_range=(low, high)`."
             )
         return ranges.pop()
 
@@ -228,10 +233,15 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         inner = get_tags(self.estimator)
-        tags.estimator_type, tags.classifier_tags, tags.regressor_tags, tags.transformer_tags, tags.target_tags, tags.input_tags = (
-            inner.estimator_type, inner.classifier_tags, inner.regressor_tags, inner.transformer_tags, inner.target_tags,
-            inner.input_tags,
-        )  # fmt: skip
+        for name in (
+            "estimator_type",
+            "classifier_tags",
+            "regressor_tags",
+            "transformer_tags",
+            "target_tags",
+            "input_tags",
+        ):
+            setattr(tags, name, getattr(inner, name))
         tags.non_deterministic = True
         return tags
 
@@ -268,7 +278,9 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     def _best(self):
         check_is_fitted(self)
         if self.best_estimator_ is None:
-            raise NotFittedError("Every trial of this search failed, so that it has no best estimator. Its charge stays.")
+            raise NotFittedError(
+                "Every trial of this search failed, so that it has no best estimator. Its charge stays."
+            )
         return self.best_estimator_
 
 
@@ -310,7 +322,8 @@ def _readable(X, y, groups):
     """X and y in containers of which rows can be taken; checks of public facts."""
     if as_source(X, y) is not None:
         raise TypeError(
-            f"A search splits records in memory, and cannot split a {type(X).__name__}: pass arrays, a CSR matrix or a data frame."
+            f"A search splits records in memory, and cannot split a {type(X).__name__}: pass arrays, a CSR matrix or a data "
+            "frame."
         )
     X, y = from_arrow(X), from_arrow(y)
     X = checked_csr(X) if sp.issparse(X) else X

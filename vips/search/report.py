@@ -104,21 +104,23 @@ class SearchReport:
 
     def sections(self) -> list[tuple[str, str]]:
         """Headings and texts. Each fits on one line."""
-        relation = "add or remove one" if self.selection.relation == "add_or_remove" else "replace one; their number is public"
+        relation = (
+            "add or remove one" if self.selection.relation == "add_or_remove" else "replace one; their number is public"
+        )
         trials = self.selection.trials
         sections = [
             ("Unit", f"{self.unit}. Relation: {relation}."),
             (
                 "Guarantee",
-                f"the search satisfies (ε, δ)-differential privacy with ε = {self.epsilon():.4g} at δ = {self.delta:g}: what is "
-                "released is the best trial alone.",
+                f"the search satisfies (ε, δ)-differential privacy with ε = {self.epsilon():.4g} at δ = {self.delta:g}. What "
+                "is released is the best trial alone.",
             ),
             (
                 "Mechanism",
-                f"a secret number of trials ({trials.mean:g} on average, truncated negative binomial of shape {trials.shape:g}); "
-                f"each fits one of {self.n_candidates} candidates, drawn at random, to the records that are not held out, and "
-                f"adds noise to the sum of {self.score!r} over those that are (each with probability {self.held_out:g}), clipped to "
-                f"{self.score_range[0]:.4g} … {self.score_range[1]:.4g} per person.",
+                f"a secret number of trials ({trials.mean:g} on average, truncated negative binomial of shape "
+                f"{trials.shape:g}). Each fits one of {self.n_candidates} candidates, drawn at random, to the records that are "
+                f"not held out, and adds noise to the sum of {self.score!r} over those that are (each with probability "
+                f"{self.held_out:g}), clipped to {self.score_range[0]:.4g} … {self.score_range[1]:.4g} per person.",
             ),
             ("Released", "the best trial's model, settings and noisy score; or that no trial succeeded."),
         ]

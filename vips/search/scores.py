@@ -24,8 +24,8 @@ def values_of_persons(
 ) -> np.ndarray:
     """Score of each held-out person, within the range, shape (n_persons,). Raises for no record.
 
-    A callable gets the rows of one person at a time. A score of the model's own is the average over the person's rows. What could
-    not be computed is the low end.
+    A callable gets the rows of one person at a time. A score of the model's own is the average over the person's rows. What
+    could not be computed is the low end.
     """
     n_persons = int(split.held_out_persons.max(initial=-1)) + 1
     if callable(score):

@@ -75,7 +75,12 @@ def in_silence() -> Iterator[None]:
     of_numpy, of_python, logs = np.random.get_state(), random.getstate(), logging.root.manager.disable  # noqa: NPY002
     logging.disable(sys.maxsize)
     try:
-        with warnings.catch_warnings(), np.errstate(all="ignore"), redirect_stdout(_Nowhere()), redirect_stderr(_Nowhere()):
+        with (
+            warnings.catch_warnings(),
+            np.errstate(all="ignore"),
+            redirect_stdout(_Nowhere()),
+            redirect_stderr(_Nowhere()),
+        ):
             warnings.simplefilter("ignore")
             yield
     finally:

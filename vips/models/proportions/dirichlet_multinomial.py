@@ -152,7 +152,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def record_scores(self, records, name: str) -> np.ndarray:
         """Log likelihood per count."""
-        return divided(self.predictions(records), np.asarray(sp.csr_array(records).sum(axis=1), dtype=np.float64).ravel())
+        return divided(
+            self.predictions(records), np.asarray(sp.csr_array(records).sum(axis=1), dtype=np.float64).ravel()
+        )
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each row."""

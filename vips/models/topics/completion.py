@@ -41,7 +41,7 @@ def alternate_words(documents: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array
     """
     counts = documents.data.astype(np.float64)
     is_odd = counts % 2.0 == 1.0
-    number = np.concatenate([[0], np.cumsum(is_odd)])  # of odd counts so far; whole numbers, so that no huge count rounds others
+    number = np.concatenate([[0], np.cumsum(is_odd)])  # of odd counts so far: a huge count rounds no other
     row = np.repeat(np.arange(documents.shape[0]), np.diff(documents.indptr))
     within = number[1:] - number[documents.indptr[:-1]][row]
     observed = np.floor(counts / 2.0) + (is_odd & (within % 2 == 0))

@@ -20,7 +20,19 @@ from pathlib import Path
 
 from vips.exceptions import LedgerError
 
-__all__ = ["OUTSIDE", "Block", "SentFrom", "call_inside", "enter", "is_open_here", "is_prepaid", "leave", "paying", "prepaid", "sent_from"]
+__all__ = [
+    "OUTSIDE",
+    "Block",
+    "SentFrom",
+    "call_inside",
+    "enter",
+    "is_open_here",
+    "is_prepaid",
+    "leave",
+    "paying",
+    "prepaid",
+    "sent_from",
+]
 
 # `sent_from` of what was pickled outside of every block.
 OUTSIDE = "outside"
@@ -165,7 +177,7 @@ def call_inside(block: Block) -> Iterator[None]:
 
 @contextmanager
 def prepaid(plan: object) -> Iterator[None]:
-    """Around one fit that a larger charge has paid for: fits with this very plan object, in this thread, are not charged again."""
+    """Around one fit that a larger charge has paid for: fits with this very plan object, in this thread, are not charged."""
     before = _prepaid.set(plan)
     try:
         yield

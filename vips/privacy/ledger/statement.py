@@ -80,7 +80,11 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
     if isinstance(event, Selection):
         for part in event.parts:
             check_plan(part, relation)
-        kinds = {"mean_trials": event.trials.mean, "shape": event.trials.shape, "parts": [cost_of(p) for p in event.parts]}
+        kinds = {
+            "mean_trials": event.trials.mean,
+            "shape": event.trials.shape,
+            "parts": [cost_of(p) for p in event.parts],
+        }
         return _rounded(what | {"selection": kinds}, event.renyi_divergence(ledger.order), delta)
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
