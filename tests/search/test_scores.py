@@ -24,7 +24,7 @@ from vips.search import scores
 from vips.search.scores import noisy_score, sum_over_persons, values_of_persons
 from vips.search.split import Split
 
-PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2, clip_norm=1.0)
+PLAN = PrivacyPlan(noise_multiplier=0.01, sampling="full", n_steps=2, clip_norm=1.0)
 RNG = np.random.default_rng(0)
 BITS = (RNG.random((60, 4)) < 0.5).astype(float)
 CASES = {
@@ -185,6 +185,18 @@ def failing(kind):
 def test_a_score_that_fails_is_the_low_end(answer):
     model, X, y = fitted_case("logistic")
     assert values_of_persons(model, X, y, persons([1, 3], [0, 1]), Own(answer), (-3.0, 2.0)).tolist() == [-3.0, -3.0]
+
+
+def test_what_a_score_writes_on_the_model_is_lost():
+    model, X, y = fitted_case("logistic")
+
+    def score(model, X, y):
+        seen = getattr(model, "seen", 0)
+        model.seen = seen + 1
+        return seen
+
+    assert values_of_persons(model, X, y, persons([1, 3, 5], [0, 1, 2]), score, (0.0, 5.0)).tolist() == [0.0, 0.0, 0.0]
+    assert not hasattr(model, "seen")
 
 
 def test_a_person_is_the_average_of_its_rows():

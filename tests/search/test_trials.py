@@ -34,8 +34,8 @@ def drawing(law=LAW):
 
 
 def check_the_best_has_its_law():
-    count, n = TrialCount(4.0), 4000
-    drawn = np.bincount([trials.best_of(count, drawing())[1] for _ in range(n)], minlength=4)
+    count, n, run = TrialCount(4.0), 4000, drawing()
+    drawn = np.bincount([trials._best(count, run)[1] for _ in range(n)], minlength=4)
     for outcome, expected in enumerate(law_of_best(count, LAW)):
         assert binomtest(int(drawn[outcome]), n, expected).pvalue > 1e-10, (
             f"outcome {outcome} is {drawn[outcome] / n:.3f}"

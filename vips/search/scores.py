@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 
@@ -61,7 +62,7 @@ def _within(values: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:
 
 def _called(score: Callable, fitted, X, y, rows: np.ndarray) -> float:
     try:
-        return float(score(fitted, rows_of(X, rows), rows_of(y, rows)))
+        return float(score(copy.copy(fitted), rows_of(X, rows), rows_of(y, rows)))  # what it sets on the copy is lost
     except KeyboardInterrupt:
         raise
     except BaseException:  # also of `sys.exit`: whether it is called may depend on the person
