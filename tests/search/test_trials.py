@@ -6,6 +6,7 @@ import logging
 import math
 import random
 import sys
+import threading
 import warnings
 
 import numpy as np
@@ -113,6 +114,27 @@ def test_trials_are_silent_and_leave_the_process_as_it_was(capfd, caplog):
 def test_silence_ends_with_an_error():
     with pytest.raises(ZeroDivisionError), in_silence():
         _ = 1 / 0
+    assert logging.root.manager.disable == 0
+
+
+def test_threads_share_the_silence(capfd):
+    """The first thread leaves while the second one still searches."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def second():
+        with in_silence():
+            inside.set()
+            leave.wait(10)
+            print("printed")
+
+    with in_silence():
+        thread = threading.Thread(target=second)
+        thread.start()
+        inside.wait(10)
+    leave.set()
+    thread.join()
+    print("heard")
+    assert capfd.readouterr().out == "heard\n"
     assert logging.root.manager.disable == 0
 
 

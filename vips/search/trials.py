@@ -7,9 +7,10 @@ import logging
 import math
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 
 import numpy as np
 
@@ -69,21 +70,43 @@ class _Nowhere(io.TextIOBase):
         return len(text)
 
 
+class _Silence:
+    """Is shared by all threads that search: the first one begins it, and the last one ends it."""
+
+    def __init__(self) -> None:
+        self._lock, self._depth, self._undo = threading.Lock(), 0, ExitStack()
+
+    def begin(self) -> None:
+        with self._lock:
+            self._depth += 1
+            if self._depth > 1:
+                return
+            undo = self._undo = ExitStack()
+            undo.callback(logging.disable, logging.root.manager.disable)
+            undo.callback(random.setstate, random.getstate())
+            undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
+            undo.enter_context(redirect_stdout(_Nowhere()))
+            undo.enter_context(redirect_stderr(_Nowhere()))
+            undo.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore")
+            logging.disable(sys.maxsize)
+
+    def end(self) -> None:
+        with self._lock:
+            self._depth -= 1
+            if self._depth == 0:
+                self._undo.close()
+
+
+_silence = _Silence()
+
+
 @contextmanager
 def in_silence() -> Iterator[None]:
     """No output, no log, no warning; NumPy's and Python's global generators are afterwards as they were."""
-    of_numpy, of_python, logs = np.random.get_state(), random.getstate(), logging.root.manager.disable  # noqa: NPY002
-    logging.disable(sys.maxsize)
+    _silence.begin()
     try:
-        with (
-            warnings.catch_warnings(),
-            np.errstate(all="ignore"),
-            redirect_stdout(_Nowhere()),
-            redirect_stderr(_Nowhere()),
-        ):
-            warnings.simplefilter("ignore")
+        with np.errstate(all="ignore"):
             yield
     finally:
-        logging.disable(logs)
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)  # noqa: NPY002
+        _silence.end()
