@@ -290,6 +290,13 @@ def test_public_facts_raise_before_any_charge(table, keywords, error, says, ledg
     assert not ledger.runs()
 
 
+def test_candidates_of_two_units_are_refused():
+    pipeline = make_public_pipeline(PublicScaler(bounds=(0.0, 1.0)), LOGISTIC)
+    candidates = {"bayesianlogisticregression": [LOGISTIC, LatentDirichletAllocation(vocabulary=3)]}
+    with pytest.raises(ValueError, match="one unit"):
+        PrivateSearch(pipeline, candidates, **BUDGET).fit(X, Y)
+
+
 def test_a_seed_for_the_search_does_not_exist():
     with pytest.raises(TypeError, match="random_state"):
         votes(random_state=0)

@@ -63,6 +63,8 @@ def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
         _check_settings(candidate.estimator)
     if len({candidate.plan.relation for candidate in found}) != 1:
         raise ValueError("All candidates need plans of one `relation`: a search has one statement.")
+    if len({model_of(candidate.estimator).unit for candidate in found}) != 1:
+        raise ValueError("All candidates must protect one unit: a search has one statement.")
     return found
 
 
