@@ -68,7 +68,7 @@ EXPERIMENTS = {
     ),
     "search": (
         "privacy.search",
-        "settings that are chosen privately beside fixed ones at the same total ε: Adult and Wikipedia (15 minutes)",
+        "settings that are chosen privately beside fixed ones at the same total ε: Adult and Wikipedia (6 minutes)",
     ),
     "vocabulary": (
         "topics.vocabulary",

@@ -22,7 +22,7 @@ from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyP
 from vips.datasets import load_wikipedia, make_lda_corpus
 from vips.preprocessing import TableEncoder
 
-DELTA, EPSILONS, N_SEEDS = 1e-5, (1.0, 4.0), 5
+DELTA, EPSILONS, N_SEEDS = 1e-5, (1.0, 4.0), 3
 N_TRAIN, N_ARTICLES, N_TEST = 32_561, 10_000, 1_000
 TOPICS = (1, 2, 5, 10, 20, 40)
 
