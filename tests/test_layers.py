@@ -38,6 +38,7 @@ LAYERS = [
     {"model"},
     {"models"},
     {"auditing", "comparison", "planning", "preprocessing"},
+    {"search"},
     {"saving"},
     {"__main__"},
 ]

@@ -31,6 +31,7 @@ from .preprocessing import PrivateTopics
 from .privacy import PrivacyPlan, PrivacyReport
 from .privacy.ledger import PrivacyLedger
 from .saving import load
+from .search.private_search import PrivateSearch
 from .statistics import Block, DenseStatistics, RecordStatistics
 from .step_size import PolynomialAveraging, RobbinsMonro
 
@@ -59,6 +60,7 @@ __all__ = [
     "PrivacyPlan",
     "PrivacyReport",
     "PrivacyWarning",
+    "PrivateSearch",
     "PrivateTopics",
     "Recommendation",
     "RecordStatistics",

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 from scipy.special import gammaln
+from scipy.stats import binom, nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
@@ -39,6 +40,19 @@ class _CountRegression(RegressorMixin, PolyaGammaRegression):
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Root mean squared error, and R²."""
         return [] if noise_aware else count_scores(self, X, y)
+
+    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
+        """From twice the log likelihood under counts drawn uniformly to 0."""
+        most = self._largest_count()
+        return {"log_likelihood": (-2.0 * float(np.log1p(most)), 0.0) if np.isfinite(most) else None}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Log likelihood of each count at the expected one."""
+        counts = np.minimum(self._counts(records.y)[:, 0], self._largest_count())
+        return self._log_likelihoods(counts, self.predict(records.X))
+
+    @abstractmethod
+    def _log_likelihoods(self, counts: np.ndarray, expected: np.ndarray) -> np.ndarray: ...
 
     def predictions(self, X) -> np.ndarray:
         """Expected counts."""
@@ -116,6 +130,10 @@ class BayesianBinomialRegression(_CountRegression):
     def predict(self, X) -> np.ndarray:
         """Posterior mean of the expected count, n E[σ(ψ)], shape (n_records,)."""
         return self.n_trials * posterior_probabilities(*self._predictors(X))[:, 0]
+
+    def _log_likelihoods(self, counts, expected):
+        share = np.clip(expected / self.n_trials, 1e-300, 1.0 - 1e-16)
+        return binom.logpmf(counts, self.n_trials, share)
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -197,6 +215,9 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         """Posterior mean of the expected count, r E[exp(ψ)] = r exp(x'μ + x'Σx/2), shape (n_records,)."""
         mean, variance = self._predictors(X)
         return self.dispersion * np.exp(mean + 0.5 * variance)[:, 0]
+
+    def _log_likelihoods(self, counts, expected):
+        return nbinom.logpmf(counts, self.dispersion, self.dispersion / (self.dispersion + expected))
 
     def check_parameters(self) -> None:
         super().check_parameters()

@@ -243,13 +243,19 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def _largest_linear(self) -> float:
         return 0.5
 
-    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
+    def _places(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Place of each label among the classes, and whether it is one of them."""
         classes = self._labels()
         if classes.dtype.kind == "U" and y.dtype.kind == "f":  # positions, from `_private_data`
             classes = np.arange(len(classes))
         place = np.minimum(np.searchsorted(classes, y), len(classes) - 1)
-        known = (classes[place] == y)[:, None]
+        return place, classes[place] == y
+
+    def _terms(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Regression j sees records of class j (κ = ½) and of later classes (κ = -½); two classes: y = 1 has κ = ½."""
+        classes = self._labels()
+        place, known = self._places(y)
+        known = known[:, None]
         if len(classes) == 2:
             return np.where(known, 1.0, np.nan), np.where(known, place[:, None] - 0.5, np.nan)
         output = np.arange(len(classes) - 1)
@@ -263,6 +269,19 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Log-loss, and the AUC of two classes."""
         return classification_scores(self, X, y, noise_aware)
+
+    def score_ranges(self) -> dict[str, tuple[float, float]]:
+        """Log likelihood: from twice that of classes drawn uniformly to 0."""
+        return {"log_likelihood": (-2.0 * float(np.log(len(self._labels()))), 0.0), "accuracy": (0.0, 1.0)}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Log probability of the record's class, or whether it is the most probable one."""
+        place, known = self._places(records.y)
+        probabilities = self.predict_proba(records.X)
+        if name == "accuracy":
+            return np.where(known, probabilities.argmax(axis=1) == place, np.nan)
+        with np.errstate(divide="ignore"):
+            return np.where(known, np.log(probabilities[np.arange(len(place)), place]), np.nan)
 
     def predictions(self, X) -> np.ndarray:
         """Probabilities of the classes."""

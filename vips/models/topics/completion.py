@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["split_words"]
+__all__ = ["alternate_words", "split_words"]
 
 
 def split_words(documents: sp.csr_array, rng: np.random.Generator) -> tuple[sp.csr_array, sp.csr_array]:
@@ -27,4 +27,25 @@ def split_words(documents: sp.csr_array, rng: np.random.Generator) -> tuple[sp.c
     return tuple(
         sp.csr_array((part * weight, documents.indices, documents.indptr), shape=documents.shape)
         for part in (observed, pieces - observed)
+    )
+
+
+def alternate_words(documents: sp.csr_array) -> tuple[sp.csr_array, sp.csr_array]:
+    """Every second word of each document (rounded down), and the rest, both as counts: without a draw, so that the halves of a
+    document do not depend on other documents.
+
+    Parameters
+    ----------
+    documents : CSR of shape (n_documents, n_words)
+        Whole counts, in canonical form.
+    """
+    counts = documents.data.astype(np.float64)
+    is_odd = counts % 2.0 == 1.0
+    number = np.concatenate([[0], np.cumsum(is_odd)])  # of odd counts so far: a huge count rounds no other
+    row = np.repeat(np.arange(documents.shape[0]), np.diff(documents.indptr))
+    within = number[1:] - number[documents.indptr[:-1]][row]
+    observed = np.floor(counts / 2.0) + (is_odd & (within % 2 == 0))
+    return tuple(
+        sp.csr_array((part, documents.indices, documents.indptr), shape=documents.shape)
+        for part in (observed, counts - observed)
     )

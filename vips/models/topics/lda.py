@@ -34,7 +34,7 @@ from vips.exceptions import PrivacyWarning
 from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
-from vips.models.topics.completion import split_words
+from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
@@ -42,7 +42,7 @@ from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_aver
 from vips.models.topics.reading import ReadableTopics
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
-from vips.parts import NO_DIVERGENCE, Part, Score
+from vips.parts import NO_DIVERGENCE, Part, Score, divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -237,6 +237,19 @@ class LatentDirichletAllocation(
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Log likelihood per word, by document completion."""
         return [] if noise_aware else [completion_score(self, canonical(X))]
+
+    def score_ranges(self) -> dict[str, tuple[float, float]]:
+        """Per word: from that of words drawn uniformly to half of it."""
+        uniform = -float(np.log(max(self._n_words(), 2)))
+        return {"log_likelihood": (uniform, 0.5 * uniform)}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Log likelihood per word of every second word of a document, given the others."""
+        observed, hidden = alternate_words(canonical(records))
+        by_word = np.ascontiguousarray(self.posterior_.mean.T)
+        return divided(
+            log_likelihoods(hidden, self.transform(observed), by_word), np.asarray(hidden.sum(axis=1), float).ravel()
+        )
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of the held-out words of each document."""

@@ -20,7 +20,19 @@ from pathlib import Path
 
 from vips.exceptions import LedgerError
 
-__all__ = ["OUTSIDE", "Block", "SentFrom", "call_inside", "enter", "is_open_here", "leave", "paying", "sent_from"]
+__all__ = [
+    "OUTSIDE",
+    "Block",
+    "SentFrom",
+    "call_inside",
+    "enter",
+    "is_open_here",
+    "is_prepaid",
+    "leave",
+    "paying",
+    "prepaid",
+    "sent_from",
+]
 
 # `sent_from` of what was pickled outside of every block.
 OUTSIDE = "outside"
@@ -117,6 +129,7 @@ class _Process:
 
 _process = _Process()
 _call: ContextVar[Block | None] = ContextVar("vips_call_inside", default=None)
+_prepaid: ContextVar[object] = ContextVar("vips_prepaid", default=None)
 
 
 def _after_fork_in_child() -> None:
@@ -160,6 +173,21 @@ def call_inside(block: Block) -> Iterator[None]:
     finally:
         process.calls.close(key)
         _call.reset(before)
+
+
+@contextmanager
+def prepaid(plan: object) -> Iterator[None]:
+    """Around one fit that a larger charge has paid for: fits with this very plan object, in this thread, are not charged."""
+    before = _prepaid.set(plan)
+    try:
+        yield
+    finally:
+        _prepaid.reset(before)
+
+
+def is_prepaid(plan: object) -> bool:
+    """Whether a larger charge has paid for fits with this plan object, here and now."""
+    return plan is not None and _prepaid.get() is plan
 
 
 def is_open_here(block: Block) -> bool:

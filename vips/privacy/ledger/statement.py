@@ -5,6 +5,7 @@ stated                          divergence ρ of order α                       
 ==============================  ===============================================  =====================
 an event, δ                     that of the event (dp_accounting)                δ
 a plan, δ                       T steps of the plan                              δ
+a selection, δ                  its bound (vips.privacy.selection)               δ
 (ε, δ)                          randomised response: the largest under pure ε    δ
 zCDP with rho, δ                α rho                                            δ
 ==============================  ===============================================  =====================
@@ -23,6 +24,7 @@ from vips.exceptions import LedgerError
 from vips.privacy.accounting.other_events import event_divergence, pure_divergence
 from vips.privacy.ledger.admitted import check_plan, cost_of, step_divergence
 from vips.privacy.plan import PrivacyPlan
+from vips.privacy.selection import Selection
 
 __all__ = ["Statement", "stated"]
 
@@ -75,6 +77,15 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         return _rounded(what | {"rho": float(rho)}, removals**2 * float(rho) * ledger.order, delta)
     if removals == 2:
         raise LedgerError(_no_conversion(ledger, "an event"))
+    if isinstance(event, Selection):
+        for part in event.parts:
+            check_plan(part, relation)
+        kinds = {
+            "mean_trials": event.trials.mean,
+            "shape": event.trials.shape,
+            "parts": [cost_of(p) for p in event.parts],
+        }
+        return _rounded(what | {"selection": kinds}, event.renyi_divergence(ledger.order), delta)
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
         return _rounded(what | {"plan": cost_of(event)}, event.n_steps * step_divergence(event, ledger.order), delta)

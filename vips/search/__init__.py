@@ -1,0 +1,1 @@
+"""Chooses settings privately: ``vips.PrivateSearch``."""

@@ -1,0 +1,346 @@
+"""``PrivateSearch``: the best of a secret number of private fits, by a private score on records that are held out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import MetaEstimatorMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import get_tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from vips._pipelines import model_of
+from vips._validation import check_delta, check_number
+from vips.data import as_source
+from vips.data._checks import checked_csr
+from vips.data._groups import check_ids, name_of
+from vips.data._tables import from_arrow
+from vips.exceptions import LedgerError
+from vips.privacy import PrivacyPlan
+from vips.privacy.accounting.other_events import pure_divergence
+from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.privacy.selection import Selection, TrialCount, plans_of_trial
+from vips.privacy.units import unit_of_group
+from vips.search.candidates import Candidate, as_candidates, calibrated
+from vips.search.one_trial import OneTrial, fit_prepaid
+from vips.search.report import SearchReport, within_a_search
+from vips.search.split import rows_of, split_rows
+from vips.search.trials import best_of
+
+__all__ = ["PrivateSearch"]
+
+
+def _if_estimator_has(method: str):
+    return available_if(lambda search: hasattr(search.__dict__.get("best_estimator_") or search.estimator, method))
+
+
+class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
+    """Choose settings within one privacy budget, and fit with them.
+
+    A random, secret number of trials. Each fits a candidate drawn at random to the records that are not held out, and scores it
+    on those that are, both privately. Only the best trial is released: its model, its settings and its noisy score. Whether
+    that pays is another question: docs/search.md.
+
+    Parameters
+    ----------
+    estimator : vips model or PublicPipeline
+        A model's ``privacy`` gives sampling rate, steps and clip norm; the search sets the noise. None: full batches.
+    candidates : list of dict, or dict of lists
+        Settings for ``set_params``; a dict of lists stands for all combinations. ``privacy`` may be among them.
+    score : str or callable
+        "log_likelihood" or "accuracy", as far as the model knows it (``model.score_ranges()``); higher is better. Or
+        ``score(model, X, y)``, which gets the rows of one person at a time (``y`` is None without labels) and returns a number.
+    score_range : (float, float), optional
+        A person's score is clipped to it. Public. None is the model's range; a score of your own needs one.
+    epsilon, delta : float
+        The budget of the whole search.
+    mean_trials : float, optional
+        E[K] > 1. None is the number of candidates, at least 2: a candidate is then tried with a probability of about a half.
+    shape : float
+        η ≥ 0 of the number of trials, truncated negative binomial; 1 is geometric.
+    held_out : float
+        Probability, between 0 and 1, that a person is held out.
+
+    Attributes
+    ----------
+    best_estimator_ : estimator
+        Fitted, of the best trial; None if every trial failed. Save it: ``best_estimator_.save(path)``.
+    best_params_ : dict
+        Its settings, as given in ``candidates``.
+    best_score_ : float
+        Its noisy score: the sum over held-out persons of the clipped score less the middle of the range, and noise. Of the best
+        trial, hence too high on average. ``-inf`` if every trial failed.
+    privacy_ : SearchReport
+        The statement of the whole search.
+
+    Privacy
+    -------
+    Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: the attributes. Secret: the number of
+    trials, and all but the best one; they leave no file, log, warning, count or error. A trial that fails has the lowest score.
+    Public: all arguments. Not covered: how long the search takes; what a score or a model of your own keeps or writes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import BayesianLogisticRegression, PrivateSearch
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
+    >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
+    >>> model = BayesianLogisticRegression(feature_norm=1.0)
+    >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, epsilon=2.0, delta=1e-6).fit(X, y)
+    >>> search.predict_proba(X[:3]).shape
+    (3, 2)
+    >>> 1.99 < search.privacy_.epsilon() <= 2.0
+    True
+    """
+
+    def __init__(
+        self,
+        estimator: object,
+        candidates: Sequence[Mapping] | Mapping[str, Sequence],
+        *,
+        score: str | Callable = "log_likelihood",
+        score_range: tuple[float, float] | None = None,
+        epsilon: float,
+        delta: float,
+        mean_trials: float | None = None,
+        shape: float = 1.0,
+        held_out: float = 0.2,
+    ) -> None:
+        self.estimator = estimator
+        self.candidates = candidates
+        self.score = score
+        self.score_range = score_range
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mean_trials = mean_trials
+        self.shape = shape
+        self.held_out = held_out
+
+    def fit(self, X, y=None, *, groups: object = None, ledger: PrivacyLedger | None = None) -> Self:
+        """Search, and keep the best trial.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features); for a pipeline of texts, a list
+            In memory.
+        y : array of shape (n_rows,), optional
+        groups : array, series or list of length n_rows, optional
+            Ids of persons, as for models: all rows of one id are fitted together, or held out together.
+        ledger : PrivacyLedger, optional
+            Charged with the whole search before the first trial. Nothing is ever given back, and another ``fit`` pays again.
+            None is the ledger whose block encloses the call, if any.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts: arguments, containers, dtypes, numbers of rows and columns.
+        PrivacyBudgetError, LedgerError
+            If the ledger has no room. Nothing is charged then.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        trials, candidates, score_plan = self._planned()
+        X, y = _readable(X, y, groups)
+        model = model_of(candidates[0].estimator)
+        unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
+        ledger = self._ledger(ledger, candidates)
+        score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
+        plan = replace(score_plan, clip_norm=0.5 * (score_range[1] - score_range[0]))
+        plans = dict.fromkeys([*(replace(each.plan, clip_norm=None) for each in candidates), score_plan])
+        selection = Selection(trials, tuple(plans))
+        charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)
+        score = self.score
+        self.best_score_, (self.best_estimator_, self.best_params_) = _search(
+            trials,
+            lambda: OneTrial(candidates, X, y, split_rows(_n_rows(X), groups, self.held_out), score, score_range, plan),
+        )
+        report = None
+        if self.best_estimator_ is not None:
+            best = model_of(self.best_estimator_)
+            best.privacy_ = report = within_a_search(best.privacy_, unit, charge, len(candidates))
+        self.privacy_ = SearchReport(
+            selection=selection, delta=float(self.delta), unit=unit, score=_name_of(score), score_range=score_range,
+            held_out=float(self.held_out), n_candidates=len(candidates), ledger=charge, fit=report,
+        )  # fmt: skip
+        return self
+
+    def _planned(self) -> tuple[TrialCount, list[Candidate], PrivacyPlan]:
+        """What all trials share, from the arguments alone."""
+        check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
+        check_delta(self.delta)
+        check_number("held_out", self.held_out, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+        candidates = as_candidates(self.estimator, self.candidates)
+        trials = TrialCount(max(2.0, len(candidates)) if self.mean_trials is None else self.mean_trials, self.shape)
+        plans = tuple(each.plan for each in candidates)
+        fits, score_plan = plans_of_trial(trials, self.epsilon, self.delta, plans)
+        return trials, calibrated(candidates, fits), score_plan
+
+    def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
+        """The ledger to charge, if any."""
+        if ledger is not None and not isinstance(ledger, PrivacyLedger):
+            raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+        model = model_of(self.estimator)
+        origins = [each.__dict__.get("_sent_from") for each in (self, model)]
+        enclosing = current_ledger(*origins, *(each.plan.sent_from for each in candidates))
+        if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
+            raise LedgerError(
+                f"`ledger` is {ledger.path}, but the search belongs to a block `with` {enclosing.path}: charge one of them."
+            )
+        return ledger or enclosing
+
+    def _range(self, fitted: list) -> tuple[float, float]:
+        """The range of the score, from the arguments or from what the models know."""
+        if not callable(self.score):
+            for each in fitted:
+                known = model_of(each).score_ranges()
+                if self.score not in known:
+                    instead = f"write one of {', '.join(map(repr, known))}, or" if known else "write"
+                    raise ValueError(
+                        f"{type(model_of(each)).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
+                        "of the rows of one person, with `score_range=(low, high)`."
+                    )
+        if self.score_range is not None:
+            low, high = self.score_range
+            check_number("score_range[0]", low, -1e12, 1e12, "a finite number")
+            check_number("score_range[1]", high, low, 1e12, "a finite number above the low end", open_low=True)
+            return float(low), float(high)
+        if callable(self.score):
+            raise ValueError(
+                "A score of your own needs `score_range=(low, high)`: noise is in proportion to its width."
+            )
+        ranges = {model_of(each).score_ranges()[self.score] for each in fitted}
+        if len(ranges) != 1 or None in ranges:
+            raise ValueError(
+                f"The range of {self.score!r} is not known, or not the same for all candidates: write "
+                "`score_range=(low, high)`."
+            )
+        return ranges.pop()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "privacy_" in self.__dict__
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        inner = get_tags(self.estimator)
+        for name in (
+            "estimator_type",
+            "classifier_tags",
+            "regressor_tags",
+            "transformer_tags",
+            "target_tags",
+            "input_tags",
+        ):
+            setattr(tags, name, getattr(inner, name))
+        tags.non_deterministic = True
+        return tags
+
+    @property
+    def classes_(self):
+        """Classes of the best estimator."""
+        return self._best().classes_
+
+    @_if_estimator_has("predict")
+    def predict(self, X):
+        """``predict`` of the best estimator."""
+        return self._best().predict(X)
+
+    @_if_estimator_has("predict_proba")
+    def predict_proba(self, X):
+        """``predict_proba`` of the best estimator."""
+        return self._best().predict_proba(X)
+
+    @_if_estimator_has("decision_function")
+    def decision_function(self, X):
+        """``decision_function`` of the best estimator."""
+        return self._best().decision_function(X)
+
+    @_if_estimator_has("transform")
+    def transform(self, X):
+        """``transform`` of the best estimator."""
+        return self._best().transform(X)
+
+    @_if_estimator_has("score_samples")
+    def score_samples(self, X):
+        """``score_samples`` of the best estimator."""
+        return self._best().score_samples(X)
+
+    def _best(self):
+        check_is_fitted(self)
+        if self.best_estimator_ is None:
+            raise NotFittedError(
+                "Every trial of this search failed, so that it has no best estimator. Its charge stays."
+            )
+        return self.best_estimator_
+
+
+def _search(trials: TrialCount, prepare: Callable[[], OneTrial]) -> tuple[float, tuple]:
+    """The best trial. An error before the first one is a search in which all fail: it could depend on a record."""
+    try:
+        run = prepare()
+    except Exception:
+        return -np.inf, (None, None)
+    score, found = best_of(trials, run)
+    return score, (None, None) if found is None else found
+
+
+def _charged(ledger: PrivacyLedger | None, selection: Selection, what: str, unit: str, epsilon: float, delta: float):
+    """Charge a search, by its Rényi divergence or as (ε, δ), whichever takes less of the filter; the entry for reports."""
+    if ledger is None:
+        return None
+    statement = {"event": selection}
+    try:
+        divergence = selection.renyi_divergence(ledger.order)
+    except ValueError:  # no Rényi bound for such samples
+        divergence = np.inf
+    has_room = ledger.remaining()["outright_delta"] >= delta
+    if divergence == np.inf or (has_room and pure_divergence(epsilon, ledger.order) < divergence):
+        statement = {"epsilon": epsilon, "delta": delta}
+    run = ledger.charge_event(what, unit=unit, relation=selection.relation, **statement)
+    return {"dataset": ledger.dataset, "run": run}
+
+
+def _fitted_without_rows(candidates: list[Candidate], X, y, groups) -> list:
+    """All candidates, fitted to the table without its rows: raises what public facts raise, before any charge."""
+    none = np.zeros(0, np.int64)
+    persons = None if groups is None else none
+    one_step = (each.with_plan(replace(each.plan, n_steps=1)) for each in candidates)
+    return [fit_prepaid(each, rows_of(X, none), rows_of(y, none), persons) for each in one_step]
+
+
+def _readable(X, y, groups):
+    """X and y in containers of which rows can be taken; checks of public facts."""
+    if as_source(X, y) is not None:
+        raise TypeError(
+            f"A search splits records in memory, and cannot split a {type(X).__name__}: pass arrays, a CSR matrix or a data "
+            "frame."
+        )
+    X, y = from_arrow(X), from_arrow(y)
+    X = checked_csr(X) if sp.issparse(X) else X
+    if not hasattr(X, "__len__") and not hasattr(X, "shape"):
+        raise TypeError(f"X must be a table in memory, got {type(X).__name__}.")
+    if y is not None and len(y) != _n_rows(X):
+        raise ValueError("X and y have different numbers of rows.")
+    if groups is not None:
+        check_ids(groups)
+        if len(groups) != _n_rows(X):
+            raise ValueError("X and groups have different numbers of rows.")
+    return X, y
+
+
+def _n_rows(X) -> int:
+    return X.shape[0] if hasattr(X, "shape") else len(X)
+
+
+def _name_of(score: str | Callable) -> str:
+    return score if isinstance(score, str) else getattr(score, "__name__", type(score).__name__)
