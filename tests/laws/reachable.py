@@ -36,7 +36,7 @@ REPORT = {"plan", "unit", "released", "only_noise", "declared_public", "on_inval
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
-    "TopicPosterior": {"concentration", "word_scale", "average_scale", "step"},
+    "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step"},
     "NetworkPosterior": {

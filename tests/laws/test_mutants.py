@@ -166,11 +166,11 @@ def lda_norm_halved(patch):
     patch.setattr(lda_statistics.DocumentStatistics, "norms", lambda self, blocks: 0.5 * original(self, blocks))
 
 
-def lda_norm_without_the_word_scale(patch):
+def lda_norm_without_the_scales(patch):
     original = lda_statistics.infer_documents
 
-    def mutant(indptr, indices, counts, word_weights, word_scale, *rest):
-        original(indptr, indices, counts, word_weights, np.ones_like(word_scale), *rest)
+    def mutant(indptr, indices, counts, word_weights, scaled_weights, *rest):
+        original(indptr, indices, counts, word_weights, word_weights, *rest)
 
     patch.setattr(lda_statistics, "infer_documents", mutant)
 
@@ -376,13 +376,13 @@ MUTANTS = [
     (lda_norm_halved, "neighbours_stay_within_the_sensitivity", "lda", "moved the sum by more than C"),
     (lda_norm_halved, "norms_are_joint_and_never_too_small", "lda", "a norm is smaller than the record"),
     (
-        lda_norm_without_the_word_scale,
+        lda_norm_without_the_scales,
         "neighbours_stay_within_the_sensitivity",
         "lda",
         "moved the sum by more than C",
     ),
     (
-        lda_norm_without_the_word_scale,
+        lda_norm_without_the_scales,
         "norms_are_joint_and_never_too_small",
         "lda",
         "a norm is smaller than the record",

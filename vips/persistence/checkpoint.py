@@ -201,6 +201,8 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     ValueError
         If names or shapes differ from those of ``like``.
     """
+    if hasattr(like, "upgraded"):
+        arrays = like.upgraded(arrays)
     shapes, expected = ({n: a.shape for n, a in each.items()} for each in (arrays, posterior_arrays(like)))
     if shapes != expected:
         raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")

@@ -85,7 +85,7 @@ def test_topics_made_of_noise_are_not_real(truth):
 
 def test_deviations_of_pure_noise_are_standard():
     """Without a signal, no row is far from the frequencies, whatever its share of the words, and nothing of it is stable."""
-    rng, std = np.random.default_rng(0), np.linspace(1.0, 3.0, 5000)
+    rng, std = np.random.default_rng(0), np.linspace(1.0, 3.0, 5000) * np.array([[1.0], [2.0], [0.5]])
     exact = np.outer([0.9, 0.05, 0.05], np.full(5000, 1000.0))
     largest, stability = deviations(exact + std * rng.normal(size=exact.shape), std)
     assert (np.abs(largest - 3.7) < 1.0).all()  # the largest of 5,000 normal numbers
@@ -93,7 +93,7 @@ def test_deviations_of_pure_noise_are_standard():
 
 
 def test_stability_is_the_correlation_of_two_draws():
-    rng, std = np.random.default_rng(1), np.full(2000, 30.0)
+    rng, std = np.random.default_rng(1), np.full((4, 2000), 30.0)
     exact = rng.gamma(2.0, 100.0, (4, 2000))
     draws = [exact + std * rng.normal(size=exact.shape) for _ in range(2)]
     weight = 1.0 / np.sqrt(exact.sum(axis=0))

@@ -94,7 +94,7 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
     counts = sp.csr_array(dense)
     counts.data[7] = 0.0
     ratios, topic_weights = rng.random(counts.nnz), rng.random((30, n_topics))
-    word_weights, word_scale = rng.random((n_words, n_topics)), rng.random(n_words)
+    scaled_weights = rng.random((n_words, n_topics))
     weights = rng.random(30)
     weights[5] = 0.0
     topic_weights[5] = np.nan  # skipped, not multiplied
@@ -104,16 +104,16 @@ def test_sums_by_brute_force_however_words_are_divided(rounded):
         total = np.zeros((n_words, n_topics)) if rounded else np.full((n_topics, n_words), np.nan)
         for first, last in itertools.pairwise(cuts):
             if rounded:
-                sums.add_rounded(*parts, word_weights, word_scale, 1e-3, first, last, total)
+                sums.add_rounded(*parts, scaled_weights, 1e-3, first, last, total)
             else:
-                sums.sum_weighted(*parts, word_weights, word_scale, first, last, total)
+                sums.sum_weighted(*parts, scaled_weights, first, last, total)
         return total.T if rounded else total
 
     expected = np.zeros((n_topics, n_words))
     for d in np.flatnonzero(weights):
         row = slice(counts.indptr[d], counts.indptr[d + 1])
         words = counts.indices[row]
-        share = (weights[d] * ratios[row] * word_scale[words])[:, None] * word_weights[words] * topic_weights[d]
+        share = (weights[d] * ratios[row])[:, None] * scaled_weights[words] * topic_weights[d]
         expected[:, words] += (np.rint(share / 1e-3) if rounded else share).T
     found = summed([0, n_words])
     np.testing.assert_allclose(

@@ -8,7 +8,7 @@ from scipy.stats import norm
 
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.models.topics import denoising as lda_view
-from vips.models.topics.denoising import denoise_counts, scale_words
+from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
 from vips.models.topics.statistics import TopicPosterior
 
 
@@ -21,7 +21,7 @@ def test_posterior_mean_against_numerical_integration(monkeypatch):
     """With the shares held at 1/3 each, cell by cell."""
     monkeypatch.setattr(lda_view, "_EM_STEPS", 0)
     noisy = np.array([[-30.0, 0.0, 4.0, 55.0, 400.0]])
-    result = lda_view._posterior_mean(noisy, np.full(5, 10.0), np.ones(1), np.full(5, 20.0))
+    result = lda_view._posterior_mean(noisy, np.full((1, 5), 10.0), np.ones(1), np.full(5, 20.0))
     for c, value in zip(noisy[0], result[0], strict=True):
 
         def weight(mu, c=c):
@@ -59,7 +59,7 @@ def test_denoising_beats_clamping(noise):
     rng = np.random.default_rng(0)
     true = sparse_counts(rng)
     noisy = true + noise * rng.normal(size=true.shape)
-    counts, words = denoise_counts(noisy, np.full(500, noise))
+    counts, words = denoise_counts(noisy, np.full(noisy.shape, noise))
     clamped = np.maximum(noisy, 0.0)
     assert np.sum((counts - true) ** 2) < 0.9 * np.sum((clamped - true) ** 2)
     prior = 0.1
@@ -73,7 +73,7 @@ def test_denoising_beats_clamping(noise):
 def test_denoising_vanishes_with_the_noise():
     true = sparse_counts(np.random.default_rng(1)) + 1.0
     for noise in (1e-2, 1e-5, 1e-9):
-        counts, _ = denoise_counts(true, np.full(500, noise))
+        counts, _ = denoise_counts(true, np.full(true.shape, noise))
         np.testing.assert_allclose(counts, true, atol=2.0 * noise)
 
 
@@ -83,24 +83,27 @@ def test_anything_gives_valid_counts_without_a_warning(shape, noise):
     rng = np.random.default_rng(2)
     for noisy in (np.zeros(shape), np.full(shape, -1e3 * noise), noise * rng.normal(size=shape), np.full(shape, 1e12)):
         with np.errstate(all="raise", under="ignore"):
-            counts, words = denoise_counts(noisy, np.full(shape[1], noise))
-            scale = scale_words(words)
+            counts, words = denoise_counts(noisy, np.full(shape, noise))
+            scale = scale_cells(counts)
         for values in (counts, words, scale):
             assert np.isfinite(values).all()
             assert (values >= 0.0).all()
         assert (scale > 0.0).all()
 
 
-def test_word_scales_keep_the_meaning_of_the_clip_norm():
-    words = np.random.default_rng(3).gamma(0.2, 100.0, 1000)
-    scale = scale_words(words)
-    assert np.average(scale**2, weights=np.maximum(words / words.mean(), 0.1)) == pytest.approx(1.0)
-    order = np.argsort(words)
-    assert (np.diff(scale[order]) <= 1e-12).all()  # rarer words are never scaled down more
-    average = np.interp(words.mean(), words[order], scale[order])
-    assert scale.max() == pytest.approx(
-        10.0**0.25 * average, rel=0.01
-    )  # the rarest words count as a tenth of the average
+def test_scales_keep_the_meaning_of_the_clip_norm():
+    counts = np.random.default_rng(3).gamma(0.5, 100.0, (40, 2500))
+    scale = scale_cells(counts)
+    square = np.average(scale**2, weights=np.maximum(counts / counts.mean(), 0.01))
+    assert 0.99 < square <= 1.0  # a little less where the largest scale is reached
+    order = np.argsort(counts, axis=None)
+    assert (np.diff(scale.ravel()[order]) <= 1e-12).all()  # rarer cells are never scaled down more
+    average = np.interp(counts.mean(), counts.ravel()[order], scale.ravel()[order])
+    assert scale.max() == LARGEST_SCALE == 5.0
+    rare = counts < 0.01 * counts.mean()
+    np.testing.assert_allclose(
+        scale[~rare & (scale < 5.0)], average * (counts / counts.mean())[~rare & (scale < 5.0)] ** -0.35, rtol=0.01
+    )
 
 
 def test_scaled_totals_are_undone_exactly():
@@ -113,8 +116,8 @@ def test_scaled_totals_are_undone_exactly():
     posterior = model.to_posterior({"topic_word": average}, {"topic_word": 0.0}, None)
     scales = []
     for t in range(1, 13):
-        scales.append(posterior.word_scale)
-        average = (1 - model.step_size(t)) * average + model.step_size(t) * posterior.word_scale * true
+        scales.append(posterior.scale)
+        average = (1 - model.step_size(t)) * average + model.step_size(t) * posterior.scale * true
         posterior = model.to_posterior({"topic_word": average}, {"topic_word": 1e-4}, posterior)
     assert posterior.step == 12
     assert not np.allclose(scales[1], 1.0)
@@ -124,7 +127,7 @@ def test_scaled_totals_are_undone_exactly():
 def test_no_noise_means_no_scaling():
     model = LatentDirichletAllocation(3, privacy=PrivacyPlan.non_private(n_steps=3), random_state=0)
     model.fit(np.random.default_rng(0).poisson(1.0, (40, 20)))
-    np.testing.assert_array_equal(model.posterior_.word_scale, 1.0)
+    np.testing.assert_array_equal(model.posterior_.scale, 1.0)
     np.testing.assert_array_equal(model.posterior_.average_scale, 1.0)
 
 

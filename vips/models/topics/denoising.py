@@ -1,4 +1,4 @@
-"""How private LDA reduces the effect of noise: it denoises the counts, and scales words before the clip.
+"""How private LDA reduces the effect of noise: it denoises the counts, and scales them before the clip.
 
 Both use public numbers only: the noisy average, and the exact standard deviation of the noise in it. docs/lda.md shows how well
 they work, and how their constants were chosen.
@@ -17,7 +17,7 @@ from scipy.special import erfcx
 
 from vips._compute.threads import run_ranges
 
-__all__ = ["LARGEST_SCALE", "denoise_counts", "scale_words"]
+__all__ = ["LARGEST_SCALE", "denoise_counts", "scale_cells"]
 
 _MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
 _LEAST = 1e-3  # m is at least this many standard deviations of the noise
@@ -25,8 +25,8 @@ _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # number of cells on which the common shares are fitted
 _WORDS_AT_A_TIME = 128
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
-LARGEST_SCALE = 3.0  # public bound on c_v; words reach it only in vocabularies that are nearly all rare
-_RAREST = 0.1  # words below this share of the average frequency are scaled as if they had it
+LARGEST_SCALE = 5.0  # public bound on c_kv
+_POWER, _RAREST = -0.35, 0.01  # cells below this share of the average count are scaled as if they had it
 
 _MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 22  # of the approximation of Mills' ratio
 
@@ -55,7 +55,7 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
     Parameters
     ----------
     noisy : ndarray of shape (n_topics, n_words)
-    noise_std : ndarray of shape (n_words,)
+    noise_std : ndarray of shape (n_topics, n_words)
         Positive.
 
     Returns
@@ -65,25 +65,25 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
     words : ndarray of shape (n_words,)
         Denoised totals of the words.
     """
-    n_topics, n_words = noisy.shape
-    of_topic = np.sqrt(np.sum(noise_std**2))  # noise in the total of a topic
-    overall = max(noisy.sum(), of_topic * np.sqrt(n_topics))
+    noise = noise_std**2
+    of_topic, of_word = np.sqrt(noise.sum(axis=1)), np.sqrt(noise.sum(axis=0, keepdims=True))  # noise in totals
+    overall = max(noisy.sum(), np.sqrt(noise.sum()))
     words = _posterior_mean(
-        noisy.sum(axis=0, keepdims=True), noise_std * np.sqrt(n_topics), np.ones(1), np.full(n_words, overall / n_words)
+        noisy.sum(axis=0, keepdims=True), of_word, np.ones(1), np.full(noisy.shape[1], overall / noisy.shape[1])
     )[0]
     topics = np.maximum(noisy.sum(axis=1), of_topic)
     return _posterior_mean(noisy, noise_std, topics / topics.sum(), words, own_shares=True), words
 
 
-def scale_words(words: np.ndarray) -> np.ndarray:
-    """Scale c_v of each word's column in the sum, from denoised totals: frequency^(-¼).
+def scale_cells(counts: np.ndarray) -> np.ndarray:
+    """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.35).
 
-    A document's norm is dominated by its frequent words, which noise hardly hurts. Scaled down, they leave more of the
-    clip norm to the others. The mean of c², weighted by frequency, is 1, so that the clip norm keeps its meaning.
+    A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of the
+    clip norm to the others. The mean of c², weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
-    frequency = np.maximum(words / words.mean(), _RAREST)
-    scale = frequency**-0.25
-    return np.minimum(scale / np.sqrt(np.average(scale**2, weights=frequency)), LARGEST_SCALE)
+    counts = np.maximum(counts / max(counts.mean(), 1e-300), _RAREST)
+    scale = counts**_POWER
+    return np.minimum(scale / np.sqrt(np.average(scale**2, weights=counts)), LARGEST_SCALE)
 
 
 def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.ndarray:
@@ -95,7 +95,8 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
     n_words = noisy.shape[1]
     some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
     topic, word = np.divmod(some, n_words)
-    _, likelihood = _components(noisy[topic, word] / noise_std[word], topics[topic] * (words / noise_std)[word])
+    std = noise_std[topic, word]
+    _, likelihood = _components(noisy[topic, word] / std, topics[topic] * words[word] / std)
     common = np.full(len(_MEANS), 1.0 / len(_MEANS))
     for _ in range(_EM_STEPS):
         common = common * (likelihood / (common @ likelihood)).mean(axis=1)
@@ -104,8 +105,8 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
     def denoise(first: int, last: int) -> None:
         for start in range(first * _WORDS_AT_A_TIME, min(last * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             block = slice(start, start + _WORDS_AT_A_TIME)
-            std = noise_std[block]
-            components = _components(noisy[:, block] / std, np.outer(topics, words[block] / std))
+            std = noise_std[:, block]
+            components = _components(noisy[:, block] / std, np.outer(topics, words[block]) / std)
             _fill_means(*components, std, common, n_steps, start, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
@@ -184,4 +185,4 @@ def _fill_means(means, likelihood, noise_std, common, n_steps, start, result):
                 weight = shares[j, v] * likelihood[j, k, v]
                 total += weight
                 mean += weight * max(means[j, k, v], 0.0)
-            result[k, start + v] = noise_std[v] * mean / total
+            result[k, start + v] = noise_std[k, v] * mean / total

@@ -7,10 +7,10 @@ fit is repeated on generated documents, whose words are drawn independently from
 =========  ======================================================================================
 symbol     meaning
 =========  ======================================================================================
-N (K, V)   average of the noisy totals, noise of standard deviation s_v in word v
+N (K, V)   average of the noisy totals, noise of standard deviation s_kv in each cell
 π_k, W_v   share of topic k in N, total of word v
-z_kv       (N_kv - π_k W_v) / (s_v r_k): deviation from the frequencies of words, in standard deviations
-r_k²       (1 - π_k)² + (K - 1) π_k²: noise in row k of N - π W, in units of s_v²
+r_kv²      (1 - π_k)² s_kv² + π_k² Σ_{j≠k} s_jv²: noise in N_kv - π_k W_v
+z_kv       (N_kv - π_k W_v) / r_kv: deviation from the frequencies of words, in standard deviations
 =========  ======================================================================================
 
 A topic stands out by max_v z_kv. It is real if that is at least 1.3 times the largest value of all generated fits, and if more
@@ -103,18 +103,18 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     ----------
     noisy : ndarray of shape (n_topics, n_words)
         N.
-    noise_std : ndarray of shape (n_words,)
+    noise_std : ndarray of shape (n_topics, n_words)
         s, positive.
     """
     topics, words = np.maximum(noisy.sum(axis=1), 0.0), noisy.sum(axis=0)
     share = topics / max(topics.sum(), 1e-300)
-    difference = noisy - np.outer(share, words)
-    spread = (1.0 - share) ** 2 + (len(noisy) - 1) * share**2
+    noise, share = noise_std**2, share[:, None]
+    spread = (1.0 - share) ** 2 * noise + share**2 * (noise.sum(axis=0) - noise)
+    difference = noisy - share * words
     frequency = np.maximum(words, 0.0) / max(np.maximum(words, 0.0).sum(), 1e-300)
     weight = 1.0 / np.maximum(frequency, _RAREST)
     squares = difference**2 @ weight
-    largest = (difference / noise_std).max(axis=1) / np.sqrt(spread)
-    return largest, 1.0 - spread * (noise_std**2 @ weight) / np.maximum(squares, 1e-300)
+    return (difference / np.sqrt(spread)).max(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
 
 
 def _of_noise(model, noisy: np.ndarray, noise_std: np.ndarray, seed: int) -> np.ndarray:

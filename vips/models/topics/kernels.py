@@ -8,15 +8,15 @@ Notation (one document d; K topics, n distinct words)::
 symbol       name                        meaning
 ===========  ==========================  =====================================================
 n_v          ``counts``                  how often word v occurs in the document
-B_kv         ``word_weights[v, k]``      exp E log β_kv, each word divided by its largest entry
+B_kv         ``word_weights[v, k]``      exp E log β_kv or E β_kv, each word divided by its largest entry
 α            ``prior``                   doc-topic concentration
 γ_k          ``doc_topic[d, k]``         Dirichlet posterior of the document's topic shares
 θ̃_k          ``topic_weights[d, k]``     exp ψ(γ_k), without the constant exp ψ(Σγ)
 r_v          ``ratios``                  one number per stored count
-c_v          ``word_scale``              public scale of a word's column in the released sum
+c_kv B_kv    ``scaled_weights[v, k]``    with c_kv, a public scale of each cell in the released sum
 ===========  ==========================  =====================================================
 
-The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_v s_kv``; it is never stored.
+The topic-word statistic of the document is ``s_kv = θ̃_k r_v B_kv``, released as ``c_kv s_kv``; it is never stored.
 Dividing a word's weights by their maximum changes nothing (``r_v`` takes the factor back) and keeps float32 from underflowing.
 
 A document's words are handled in tiles of ``TILE``, stored topic by topic. A kernel loops over a list of the active topics, and
@@ -38,17 +38,17 @@ SMALLEST_WEIGHT = 1e-30
 
 
 @jit
-def fill_word_weights(concentration, totals, start, stop, word_weights, log_scale):
-    """exp E log β of the words ``start`` to ``stop``, each word divided by its largest entry; the log of that entry.
+def fill_word_weights(concentration, totals, mean, start, stop, word_weights, log_scale):
+    """exp E log β of the words ``start`` to ``stop``, or E β, each word divided by its largest entry; the log of that entry.
 
-    ``totals`` are ψ(Σ_v λ_kv).
+    ``totals`` are ψ(Σ_v λ_kv), or their logs.
     """
     n_topics = concentration.shape[0]
     logs = np.empty(n_topics)
     for v in range(start, stop):
         largest = -np.inf
         for k in range(n_topics):
-            logs[k] = digamma(concentration[k, v]) - totals[k]
+            logs[k] = (np.log(concentration[k, v]) if mean else digamma(concentration[k, v])) - totals[k]
             largest = max(largest, logs[k])
         log_scale[v] = largest
         for k in range(n_topics):
@@ -186,7 +186,7 @@ def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first,
 
 
 @inline
-def _finish(tiles, n, counts, words, word_scale, weights, ratios, some_ratios, some_squares):
+def _finish(tiles, n, counts, words, scaled_weights, weights, ratios, some_ratios):
     """Ratios of a document's words, and the square of the norm of its statistic.
 
     Both are computed from exactly the numbers that ``sum_weighted`` sums, the square in double precision.
@@ -195,23 +195,24 @@ def _finish(tiles, n, counts, words, word_scale, weights, ratios, some_ratios, s
     square = 0.0
     for first in range(0, n, len(some_ratios)):
         start = _place(first, n_topics)
-        mixture, squares, nothing = zeros(tiles, 4), zeros(some_squares, 4), zeros(some_squares, 4)
+        mixture = zeros(tiles, 4)
         for k in range(n_topics):
             part = load(tiles, start + TILE * k, mixture)
             mixture = multiply_add(spread(weights[k], mixture), part, mixture)
-            product = multiply_add(spread(weights[k], squares), widen(part), nothing)
-            squares = multiply_add(product, product, squares)
         store(some_ratios, 0, divide(load(counts, first, mixture), mixture))
-        store(some_squares, 0, squares)
         for j in range(min(len(some_ratios), n - first)):
             ratios[first + j] = some_ratios[j]
-            square += (word_scale[words[first + j]] * np.float64(some_ratios[j])) ** 2 * some_squares[j]
+            row, of_word = scaled_weights[words[first + j]], 0.0
+            for k in range(n_topics):
+                product = np.float64(weights[k]) * np.float64(row[k])
+                of_word += product * product
+            square += np.float64(some_ratios[j]) ** 2 * of_word
     return square
 
 
 @jit
 def infer_documents(
-    indptr, indices, counts, word_weights, word_scale, prior, tol, max_iter, start, stop,
+    indptr, indices, counts, word_weights, scaled_weights, prior, tol, max_iter, start, stop,
     doc_topic, topic_weights, ratios, norms,
 ):  # fmt: skip
     """E-step of the documents ``start`` to ``stop``; fills the last four arguments.
@@ -219,7 +220,7 @@ def infer_documents(
     Topics that a document no longer uses (γ_k - α below a tenth of ``tol``) are skipped while the others converge. A document
     has converged only after an update over all topics that moves γ by less than ``tol`` on average.
 
-    ``norms[d]`` is ``sqrt(Σ_v c_v² Σ_k s_kv²)`` with c = ``word_scale``.
+    ``norms[d]`` is ``sqrt(Σ_kv c_kv² s_kv²)``; ``scaled_weights`` are ``c_kv B_kv``.
     """
     n_topics, dtype = word_weights.shape[1], word_weights.dtype
     longest = 0
@@ -228,7 +229,7 @@ def infer_documents(
     padded_counts = np.empty((longest + TILE - 1) // TILE * TILE, dtype)
     tiles, eight = np.empty(n_topics * len(padded_counts), dtype), np.empty((n_topics, WIDTH), dtype)
     weights, shares = np.empty(n_topics, dtype), np.empty((n_topics, WIDTH), dtype)
-    some_ratios, some_squares = np.empty(4 * WIDTH, dtype), np.empty(4 * WIDTH)
+    some_ratios = np.empty(4 * WIDTH, dtype)
     gamma, middle, before = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
     work, more_work = np.empty(n_topics), np.empty(n_topics)
     active = np.arange(n_topics)
@@ -275,7 +276,7 @@ def infer_documents(
 
         document_ratios = ratios[indptr[d] : indptr[d + 1]]
         norms[d] = np.sqrt(
-            _finish(tiles, n, padded_counts, words, word_scale, weights, document_ratios, some_ratios, some_squares)
+            _finish(tiles, n, padded_counts, words, scaled_weights, weights, document_ratios, some_ratios)
         )
         for k in range(n_topics):
             doc_topic[d, k] = gamma[k]

@@ -35,7 +35,7 @@ from vips.expfam import Dirichlet, ScaledDirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
 from vips.models.topics.completion import alternate_words, split_words
-from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_words
+from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
@@ -266,29 +266,29 @@ class LatentDirichletAllocation(
         return valid_documents(records, self._n_words(), integers=self.is_private)
 
     def prepare(self, posterior: TopicPosterior) -> None:
-        posterior.word_weights(np.dtype(self.dtype))
+        posterior.word_weights(np.dtype(self.dtype), self.is_private)
 
     def expected_statistics(self, records, posterior: TopicPosterior) -> DocumentStatistics:
-        return self._infer(self._to_length(canonical(records)), posterior)
+        return self._infer(self._to_length(canonical(records)), posterior, mean=self.is_private)
 
     def to_posterior(self, average, noise_std, previous: TopicPosterior | None) -> TopicPosterior:
-        """λ = η + average. A noisy average is first denoised, and words are scaled for the next step: ``denoising.py``.
+        """λ = η + average. A noisy average is first denoised, and cells are scaled for the next step: ``denoising.py``.
 
-        Scales change from step to step. The average of ``c_v s_kv`` over steps is divided by the same average of c_v.
+        Scales change from step to step. The average of ``c_kv s_kv`` over steps is divided by the same average of c_kv.
         """
         counts, noise = average["topic_word"], noise_std["topic_word"]
-        step, average_scale = 0, np.ones(counts.shape[1])
+        step, average_scale = 0, np.ones_like(counts)
         if previous is not None:
             step = previous.step + 1
             rho = self.step_size(step)
-            average_scale = (1.0 - rho) * previous.average_scale + rho * previous.word_scale
+            average_scale = (1.0 - rho) * previous.average_scale + rho * previous.scale
         counts = counts / average_scale
         if noise == 0.0:
             np.maximum(counts, 0.0, out=counts)
             counts += self._topic_word_prior()
             return TopicPosterior(counts, None, average_scale, step)
-        counts, words = denoise_counts(counts, noise / average_scale)
-        return TopicPosterior(self._topic_word_prior() + counts, scale_words(words), average_scale, step)
+        counts, _ = denoise_counts(counts, noise / average_scale)
+        return TopicPosterior(self._topic_word_prior() + counts, scale_cells(counts), average_scale, step)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals: ``noise_aware.py``."""
@@ -405,10 +405,9 @@ class LatentDirichletAllocation(
     def _topic_word_prior(self) -> float:
         return 1.0 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior)
 
-    def _infer(self, documents: sp.csr_array, posterior: TopicPosterior) -> DocumentStatistics:
-        return DocumentStatistics(
-            documents, posterior, self._doc_topic_prior(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
-        )
+    def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
+        settings = self._doc_topic_prior(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
+        return DocumentStatistics(documents, posterior, *settings, mean)
 
     def _to_length(self, documents: sp.csr_array) -> sp.csr_array:
         """Documents of ``document_length`` words each; empty ones stay empty."""

@@ -3,7 +3,7 @@
 =========  ==================================================================================================
 symbol     meaning
 =========  ==================================================================================================
-ĉ          averaged noisy totals of expected counts, noise of known deviation s_v in word v
+ĉ          averaged noisy totals of expected counts, noise of known deviation s_kv
 c          the totals without noise
 φ_dvk      share of topic k in word v of document d, ∝ θ_dk β_kv
 I_v        Σ_d n_dv φ_dv φ_dvᵀ, K × K: information of the documents about log β_v when the topics of words are unknown
@@ -41,7 +41,7 @@ def noise_aware_topics(
     ----------
     noisy : ndarray of shape (n_topics, n_words)
         ĉ.
-    noise_std : ndarray of shape (n_words,)
+    noise_std : ndarray of shape (n_topics, n_words)
         s.
     counts : ndarray of shape (n_topics, n_words)
         Denoised ĉ, where C and φ are taken.

@@ -27,49 +27,66 @@ class TopicPosterior(Dirichlet):
     ----------
     concentration : array of shape (n_topics, n_words)
         λ.
-    word_scale : array of shape (n_words,), optional
-        c: the next E-step sums ``c_v s_kv`` instead of ``s_kv``. Default 1.
-    average_scale : array of shape (n_words,), optional
+    scale : array of shape (n_topics, n_words), optional
+        c: the next E-step sums ``c_kv s_kv`` instead of ``s_kv``. Default 1.
+    average_scale : array of shape (n_topics, n_words), optional
         The running average of the scales that were used so far. The running average of totals is divided by it.
     step : int
         Steps that this posterior has seen.
     """
 
-    def __init__(self, concentration, word_scale=None, average_scale=None, step: int = 0) -> None:
+    def __init__(self, concentration, scale=None, average_scale=None, step: int = 0) -> None:
         super().__init__(concentration)
-        ones = np.ones(self.concentration.shape[1])
-        self.word_scale = ones if word_scale is None else np.asarray(word_scale, dtype=np.float64)
-        self.average_scale = ones if average_scale is None else np.asarray(average_scale, dtype=np.float64)
+        self.scale, self.average_scale = (
+            np.ones_like(self.concentration) if given is None else np.asarray(given, dtype=np.float64)
+            for given in (scale, average_scale)
+        )
         self.step = step
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        scales = {"word_scale": self.word_scale, "average_scale": self.average_scale, "step": np.array(self.step)}
+        scales = {"scale": self.scale, "average_scale": self.average_scale, "step": np.array(self.step)}
         return super().to_arrays() | scales
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
-        return cls(arrays["concentration"], arrays["word_scale"], arrays["average_scale"], int(arrays["step"]))
+        return cls(arrays["concentration"], arrays["scale"], arrays["average_scale"], int(arrays["step"]))
 
-    def word_weights(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """exp E log β, each word divided by its largest entry, and the log of that entry.
+    @staticmethod
+    def upgraded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Arrays of a file of version 0.1, which had a scale for each word, as those of today."""
+        arrays = dict(arrays)
+        if "word_scale" in arrays:
+            arrays["scale"] = arrays.pop("word_scale")
+            for name in ("scale", "average_scale"):
+                arrays[name] = np.broadcast_to(arrays[name], arrays["concentration"].shape).copy()
+        return arrays
+
+    def word_weights(self, dtype: np.dtype, mean: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """exp E log β, or E β, each word divided by its largest entry.
 
         Returns
         -------
         weights : ndarray of shape (n_words, n_topics)
         log_scale : ndarray of shape (n_words,)
+            Logs of the entries by which words were divided.
+        scaled : ndarray of shape (n_words, n_topics)
+            ``weights`` times the scales of the released statistic.
         """
         cache = self.__dict__.setdefault("_word_weights", {})
-        if dtype not in cache:
+        if (dtype, mean) not in cache:
             n_topics, n_words = self.concentration.shape
             weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
-            totals = psi(self.concentration.sum(axis=1))
+            scaled = np.empty_like(weights)
+            totals = self.concentration.sum(axis=1)
+            totals = np.log(totals) if mean else psi(totals)
 
             def fill(start: int, stop: int) -> None:
-                fill_word_weights(self.concentration, totals, start, stop, weights, log_scale)
+                fill_word_weights(self.concentration, totals, mean, start, stop, weights, log_scale)
+                scaled[start:stop] = weights[start:stop] * self.scale[:, start:stop].T
 
             run_ranges(fill, np.arange(n_words + 1))
-            cache[dtype] = weights, log_scale
-        return cache[dtype]
+            cache[dtype, mean] = weights, log_scale, scaled
+        return cache[dtype, mean]
 
 
 def canonical(documents) -> sp.csr_array:
@@ -118,7 +135,7 @@ def _within(values: np.ndarray, end: float) -> bool:
 
 
 class DocumentStatistics(RecordStatistics):
-    """E-step of a chunk of documents; statistics ``c_v s_d[k, v]``, ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
+    """E-step of a chunk of documents; statistics ``c_kv s_d[k, v]``, ``s_d[k, v] = θ̃_dk r_dv B_kv``, never formed per document.
 
     Parameters
     ----------
@@ -128,6 +145,8 @@ class DocumentStatistics(RecordStatistics):
         Doc-topic concentration α; mean change of γ at which a document has converged; maximum number of updates of a document.
     dtype : float32 or float64
         Dtype of the iteration. Norms and sums are float64.
+    mean : bool
+        Whether B is E β, as in private fits, in place of exp E log β.
 
     Attributes
     ----------
@@ -137,7 +156,9 @@ class DocumentStatistics(RecordStatistics):
 
     sums_are_new = True
 
-    def __init__(self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype) -> None:
+    def __init__(
+        self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype, mean=False
+    ) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
         self._posterior, self._prior = posterior, prior
         self._indptr, self._indices, self._counts = without_zeros(
@@ -145,7 +166,7 @@ class DocumentStatistics(RecordStatistics):
             documents.indices.astype(np.int32, copy=False),
             documents.data.astype(dtype),
         )
-        self._word_weights, self._log_scale = posterior.word_weights(np.dtype(dtype))
+        self._word_weights, self._log_scale, self._scaled_weights = posterior.word_weights(np.dtype(dtype), mean)
         self.doc_topic = np.empty((n_documents, n_topics), dtype)
         self._topic_weights = np.empty((n_documents, n_topics), dtype)
         self._ratios = np.empty(len(self._counts), dtype)
@@ -153,7 +174,7 @@ class DocumentStatistics(RecordStatistics):
 
         def infer(start: int, stop: int) -> None:
             infer_documents(
-                self._indptr, self._indices, self._counts, self._word_weights, posterior.word_scale, prior, tol, max_iter,
+                self._indptr, self._indices, self._counts, self._word_weights, self._scaled_weights, prior, tol, max_iter,
                 start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
             )  # fmt: skip
 
@@ -167,8 +188,8 @@ class DocumentStatistics(RecordStatistics):
 
         def add(first_word: int, last_word: int) -> None:
             sums.sum_weighted(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
-                self._posterior.word_scale, first_word, last_word, total,
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
+                first_word, last_word, total,
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=4)
@@ -180,8 +201,8 @@ class DocumentStatistics(RecordStatistics):
 
         def add(first_word: int, last_word: int) -> None:
             sums.add_rounded(
-                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._word_weights,
-                self._posterior.word_scale, unit, first_word, last_word, total,
+                self._indptr, self._indices, self._ratios, self._topic_weights, weights, self._scaled_weights,
+                unit, first_word, last_word, total,
             )  # fmt: skip
 
         run_ranges(add, self._work_by_word(), parts_per_thread=4)

@@ -34,10 +34,8 @@ def _first_entries(indptr, indices, first_word):
 
 
 @jit
-def sum_weighted(
-    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, first_word, last_word, total
-):
-    """``total[k, v] = c_v B_kv Σ_d w_d r_dv θ̃_dk`` for the words ``first_word <= v < last_word``.
+def sum_weighted(indptr, indices, ratios, topic_weights, record_weights, scaled_weights, first_word, last_word, total):
+    """``total[k, v] = c_kv B_kv Σ_d w_d r_dv θ̃_dk`` for the words ``first_word <= v < last_word``.
 
     A record of weight 0 is skipped, not multiplied. Each entry is summed in the order of the documents, so that the
     result does not depend on how words are divided among threads and blocks that fit the cache.
@@ -61,14 +59,14 @@ def sum_weighted(
             entries[d] = j
         for k in range(n_topics):
             for v in range(start, stop):
-                total[k, v] = sums[v - start, k] * word_weights[v, k] * word_scale[v]
+                total[k, v] = sums[v - start, k] * scaled_weights[v, k]
 
 
 @jit
 def add_rounded(
-    indptr, indices, ratios, topic_weights, record_weights, word_weights, word_scale, unit, first_word, last_word, total
+    indptr, indices, ratios, topic_weights, record_weights, scaled_weights, unit, first_word, last_word, total
 ):
-    """``total[v, k] += Σ_d round(w_d c_v r_dv θ̃_dk B_kv / unit)`` in whole numbers: exact below 2⁵³, whatever the order."""
+    """``total[v, k] += Σ_d round(w_d r_dv θ̃_dk c_kv B_kv / unit)`` in whole numbers: exact below 2⁵³, whatever the order."""
     n_topics = topic_weights.shape[1]
     entries = _first_entries(indptr, indices, first_word)
     for d in range(len(record_weights)):
@@ -77,8 +75,8 @@ def add_rounded(
         weights, j = topic_weights[d], entries[d]
         while j < indptr[d + 1] and indices[j] < last_word:
             v = indices[j]
-            scale = record_weights[d] * np.float64(ratios[j]) * (word_scale[v] / unit)
-            words, row = word_weights[v], total[v]
+            scale = record_weights[d] * np.float64(ratios[j]) / unit
+            words, row = scaled_weights[v], total[v]
             for k in range(n_topics):
                 row[k] += np.rint(scale * np.float64(weights[k]) * np.float64(words[k]))
             j += 1
