@@ -17,7 +17,8 @@ from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PolynomialAveraging, PrivacyPlan, RobbinsMonro
-from vips.models.topics.statistics import TopicPosterior
+from vips.models.topics.denoising import LARGEST_SCALE
+from vips.models.topics.statistics import TopicPosterior, canonical
 
 DELTA = 1e-4
 
@@ -30,19 +31,42 @@ class Clamped(LatentDirichletAllocation):
 
 
 class Unscaled(LatentDirichletAllocation):
-    """Counts are denoised; words are not scaled before the clip."""
+    """Counts are denoised; nothing is scaled before the clip."""
 
     def to_posterior(self, average, noise_std, previous):
         posterior = super().to_posterior(average, noise_std, previous)
         return TopicPosterior(posterior.concentration, step=posterior.step)
 
 
+class ScaledByWord(LatentDirichletAllocation):
+    """One scale for all topics' counts of a word: frequency^(-1/4), the rarest words as if a tenth of the average."""
+
+    def to_posterior(self, average, noise_std, previous):
+        posterior = super().to_posterior(average, noise_std, previous)
+        if previous is None:
+            return posterior
+        words = (posterior.concentration - self._topic_word_prior()).sum(axis=0)
+        frequency = np.maximum(words / words.mean(), 0.1)
+        scale = frequency**-0.25 / np.sqrt(np.average(frequency**-0.5, weights=frequency))
+        scale = np.broadcast_to(np.minimum(scale, LARGEST_SCALE), posterior.concentration.shape)
+        return TopicPosterior(posterior.concentration, scale, posterior.average_scale, posterior.step)
+
+
+class ByLogs(LatentDirichletAllocation):
+    """The E-step uses exp E log β, as a fit without noise does, in place of E β."""
+
+    def expected_statistics(self, records, posterior):
+        return self._infer(self._to_length(canonical(records)), posterior)
+
+
 PRIVATE = [
     ("default", LatentDirichletAllocation, {}, None),
-    ("words not scaled", Unscaled, {}, None),
+    ("counts not scaled", Unscaled, {}, None),
+    ("a scale for each word", ScaledByWord, {}, None),
+    ("exp E log β in the E-step", ByLogs, {}, None),
     ("clamped", Clamped, {}, None),
-    ("clip norm 4", LatentDirichletAllocation, {}, 4.0),
-    ("clip norm 10", LatentDirichletAllocation, {}, 10.0),
+    ("clip norm 3.5", LatentDirichletAllocation, {}, 3.5),
+    ("clip norm 7", LatentDirichletAllocation, {}, 7.0),
     ("step (1 + t)^-0.7", LatentDirichletAllocation, {"schedule": RobbinsMonro(1.0, 0.7)}, None),
     ("step (1 + t)^-0.5", LatentDirichletAllocation, {"schedule": RobbinsMonro(1.0, 0.5)}, None),
     ("at most 100 updates a document", LatentDirichletAllocation, {"max_doc_update_iter": 100}, None),

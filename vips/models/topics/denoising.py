@@ -78,8 +78,8 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
 def scale_cells(counts: np.ndarray) -> np.ndarray:
     """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.35).
 
-    A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of the
-    clip norm to the others. The mean of c², weighted by counts, is 1, so that the clip norm keeps its meaning.
+    A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of
+    the clip norm to the others. The mean of c², weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
     counts = np.maximum(counts / max(counts.mean(), 1e-300), _RAREST)
     scale = counts**_POWER

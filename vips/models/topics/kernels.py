@@ -186,7 +186,7 @@ def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first,
 
 
 @inline
-def _finish(tiles, n, counts, words, scaled_weights, weights, ratios, some_ratios):
+def _finish(tiles, n, counts, words, scaled_weights, weights, ratios, some_ratios, double):
     """Ratios of a document's words, and the square of the norm of its statistic.
 
     Both are computed from exactly the numbers that ``sum_weighted`` sums, the square in double precision.
@@ -202,11 +202,26 @@ def _finish(tiles, n, counts, words, scaled_weights, weights, ratios, some_ratio
         store(some_ratios, 0, divide(load(counts, first, mixture), mixture))
         for j in range(min(len(some_ratios), n - first)):
             ratios[first + j] = some_ratios[j]
-            row, of_word = scaled_weights[words[first + j]], 0.0
-            for k in range(n_topics):
-                product = np.float64(weights[k]) * np.float64(row[k])
-                of_word += product * product
-            square += np.float64(some_ratios[j]) ** 2 * of_word
+            square += np.float64(some_ratios[j]) ** 2 * _square_of_word(
+                words[first + j], scaled_weights, weights, double
+            )
+    return square
+
+
+@inline
+def _square_of_word(word, scaled_weights, weights, double):
+    """Σ_k (θ̃_k c_kv B_kv)² in double precision."""
+    n_topics = len(weights)
+    squares, nothing = zeros(double, 1), zeros(double, 1)
+    n_whole = n_topics - n_topics % WIDTH
+    for k in range(0, n_whole, WIDTH):
+        part = widen(load(scaled_weights, word * n_topics + k, zeros(scaled_weights, 1)))
+        product = multiply_add(widen(load(weights, k, zeros(weights, 1))), part, nothing)
+        squares = multiply_add(product, product, squares)
+    square = total(squares)
+    for k in range(n_whole, n_topics):
+        product = np.float64(weights[k]) * np.float64(scaled_weights[word, k])
+        square += product * product
     return square
 
 
@@ -229,7 +244,7 @@ def infer_documents(
     padded_counts = np.empty((longest + TILE - 1) // TILE * TILE, dtype)
     tiles, eight = np.empty(n_topics * len(padded_counts), dtype), np.empty((n_topics, WIDTH), dtype)
     weights, shares = np.empty(n_topics, dtype), np.empty((n_topics, WIDTH), dtype)
-    some_ratios = np.empty(4 * WIDTH, dtype)
+    some_ratios, double = np.empty(4 * WIDTH, dtype), np.empty(WIDTH)
     gamma, middle, before = np.empty(n_topics), np.empty(n_topics), np.empty(n_topics)
     work, more_work = np.empty(n_topics), np.empty(n_topics)
     active = np.arange(n_topics)
@@ -276,7 +291,7 @@ def infer_documents(
 
         document_ratios = ratios[indptr[d] : indptr[d + 1]]
         norms[d] = np.sqrt(
-            _finish(tiles, n, padded_counts, words, scaled_weights, weights, document_ratios, some_ratios)
+            _finish(tiles, n, padded_counts, words, scaled_weights, weights, document_ratios, some_ratios, double)
         )
         for k in range(n_topics):
             doc_topic[d, k] = gamma[k]

@@ -314,7 +314,7 @@ class LatentDirichletAllocation(
 
     def default_clip(self) -> float:
         """Public constant; see docs/lda.md for how it was chosen."""
-        return 7.0
+        return 5.0
 
     def max_norm(self) -> float:
         """``document_length`` times the largest scale of a word in a private fit: the norm of a document that repeats one word
