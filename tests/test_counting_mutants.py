@@ -26,7 +26,7 @@ def zero_has_two_signs(patch):
     original = geometric.geometric_noise
 
     def noise(epsilon):
-        return original(epsilon) if secrets.randbelow(10) else 0
+        return original(epsilon) if secrets.randbelow(3) else 0
 
     patch.setattr(geometric, "geometric_noise", noise)
 
