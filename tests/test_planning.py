@@ -29,7 +29,7 @@ def test_more_topics_for_more_documents_and_a_larger_epsilon():
 
 def test_the_signal_to_noise_ratio_is_that_of_its_formula():
     advice = topics(20_000, document_length=400)
-    plan, clip = advice.plan, 7.0
+    plan, clip = advice.plan, 5.0
     by_step = np.array([1.0])
     for t in range(2, 21):
         rho = 3.0 / (t + 2.0)

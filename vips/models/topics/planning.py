@@ -2,8 +2,8 @@
 
 A document adds about m = min(C r, r²) counts to the topics, where C is the clip norm and r² the number of its different words.
 Spread evenly over V words, n documents give each word n m / V counts; noise of standard deviation s is on every topic's
-count of it. Their ratio y = n m / (V s) decides: below about 2.4, one topic (the frequencies of words) predicts best, and K
-topics make predictions worse by up to a tenth; above, about 1.5 y topics predict best (docs/texts.md has the measurements).
+count of it. Their ratio y = n m / (V s) decides: below about 2.1, one topic (the frequencies of words) predicts best; above,
+about 2.2 y topics do (docs/texts.md has the measurements).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from vips.statistics import Block
 
 __all__ = ["TopicsAdvice", "advise_topics", "std_of_average"]
 
-_LEAST_RATIO = 2.4
-_TOPICS_PER_RATIO = 1.5
+_LEAST_RATIO = 2.1
+_TOPICS_PER_RATIO = 2.2
 _MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
 # Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
 _RATIOS = np.array([2.4, 2.8, 4.4, 5.2, 9.0, 16.0, 30.0])
