@@ -86,7 +86,7 @@ def plan_for(
     >>> advice.settings
     {'n_components': 1}
     >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=100_000, epsilon=1.0, delta=1e-6).settings
-    {'n_components': 54}
+    {'n_components': 80}
     """
     if not isinstance(model, ConjugateExponentialModel):
         raise TypeError(f"`model` must be a model of vips, got {type(model).__name__}.")
