@@ -30,6 +30,7 @@ from vips.privacy.units import unit_of_group
 from vips.search.candidates import Candidate, as_candidates, calibrated
 from vips.search.one_trial import OneTrial, fit_prepaid
 from vips.search.report import SearchReport, within_a_search
+from vips.search.scores import half_width
 from vips.search.split import rows_of, split_rows
 from vips.search.trials import best_of
 
@@ -156,7 +157,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
         score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
-        plan = replace(score_plan, clip_norm=0.5 * (score_range[1] - score_range[0]))
+        plan = replace(score_plan, clip_norm=half_width(score_range))
         plans = dict.fromkeys([*(replace(each.plan, clip_norm=None) for each in candidates), score_plan])
         selection = Selection(trials, tuple(plans))
         charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)
