@@ -84,7 +84,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     -------
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: the attributes. Secret: the number of
     trials, and all but the best one; they leave no file, log, warning, count or error. A trial that fails has the lowest score.
-    Public: all arguments. Not covered: how long the search takes; what a score or a model of your own keeps or writes.
+    Public: all arguments. Not covered: how long the search takes, and counters of the process; what a score or a model
+    of your own keeps or writes.
 
     Examples
     --------
