@@ -20,6 +20,7 @@ from vips import (
     PrivacyPlan,
     SigmoidBeliefNetwork,
 )
+from vips.models import _likelihood
 from vips.privacy.mechanism.noise import Randomness
 from vips.search import scores
 from vips.search.scores import noisy_score, sum_over_persons, values_of_persons
@@ -102,6 +103,19 @@ def test_halves_of_a_document_do_not_depend_on_other_documents():
     assert observed[:3].tolist() == [[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]]
     for i in range(4):
         assert (alternate_words(documents[[i]])[0].toarray() == observed[i]).all()
+
+
+def test_a_document_has_the_same_score_to_the_last_bit_whatever_stands_before_it(monkeypatch):
+    model, X, _ = fitted_case("topics")
+    score_range = model.score_ranges()["log_likelihood"]
+
+    def values(documents):
+        return values_of_persons(model, documents, None, everyone(len(documents)), "log_likelihood", score_range)
+
+    monkeypatch.setattr(_likelihood, "_BLOCK", 7)
+    whole = values(X)
+    for first in range(1, 8):
+        assert values(X[first:]).tolist() == whole[first:].tolist()
 
 
 def hostile_rows():
