@@ -306,6 +306,19 @@ def test_text_in_parquet_may_be_missing_or_a_dictionary(tmp_path):
         ParquetTexts(tmp_path, "text", target="text")
 
 
+def test_a_dictionary_of_texts_is_not_written_out(tmp_path):
+    """Arrow raises above 2 GB, and how long the repeated documents are is private."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    texts = pa.DictionaryArray.from_arrays(
+        pa.array([0, 0, None, 1, 0], pa.int32()), pa.array(["again " * 1000, "once"])
+    )
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    documents = ParquetTexts(tmp_path, "text").partition(0).open().X
+    assert documents.tolist() == [b"again " * 1000, b"again " * 1000, None, b"once", b"again " * 1000]
+    assert documents[0] is documents[1]
+    assert documents[0] is documents[4]
+
+
 # -- temporary files, and the ledger --------------------------------------------------------------------------------------
 
 
