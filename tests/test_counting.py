@@ -160,6 +160,8 @@ def test_a_ledger_counts_it(tmp_path):
         ([], {"epsilon": 1.0, "ledger": 3}, "`ledger` must be"),
         (iter([]), {"epsilon": 1.0}, "X must be"),
         ("text", {"epsilon": 1.0}, "got str"),
+        ({"texts": ["a", "b", "c"]}, {"epsilon": 1.0}, "got dict"),
+        (np.array(3.0), {"epsilon": 1.0}, "got ndarray"),
         ([""], {"epsilon": 1.0, "groups": "a"}, "`groups` must hold"),
         (TextPartitions([]), {"epsilon": 1.0, "groups": [1]}, r"vips\.data\.regroup"),
     ],

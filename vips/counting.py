@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from vips._validation import check_level, check_number
@@ -123,7 +124,9 @@ def count_records(
         )
     X = from_arrow(X)
     source = as_source(X)
-    if isinstance(X, str | bytes) or (source is None and not (hasattr(X, "shape") or hasattr(X, "__len__"))):
+    # a dict has the length of its columns' names
+    is_no_table = isinstance(X, str | bytes | Mapping | Set) or getattr(X, "ndim", 1) == 0
+    if is_no_table or (source is None and not (hasattr(X, "shape") or hasattr(X, "__len__"))):
         raise TypeError(f"X must be a table, a list of texts or a data source, got {type(X).__name__}.")
     if groups is not None:
         if source is not None:

@@ -350,7 +350,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """The ledger to charge, if any, after a check that this fit can be charged."""
         if ledger is not None and not isinstance(ledger, PrivacyLedger):
             raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        if ledger is None and open_ledger.is_prepaid(self.privacy):
+        if ledger is None and open_ledger.takes_prepaid(self.privacy):
             return None  # a trial of a search, which was charged whole
         enclosing = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
         if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:

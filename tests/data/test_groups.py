@@ -29,7 +29,7 @@ from vips import (
     engine,
 )
 from vips.data import InMemoryData, NpySource
-from vips.data._groups import canonical_id, group_numbers
+from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
 from vips.preprocessing import PublicScaler, make_public_pipeline
@@ -195,6 +195,19 @@ def test_no_id_raises_or_warns():
         for kind in (np.int64, float, str, bytes, object):
             masked = np.ma.array(np.array([1, 1, 2]).astype(kind), mask=[0, 1, 0])
             assert group_numbers(masked, 3).tolist() == [0, -1, 1], kind
+
+
+def test_strings_that_python_cannot_hold_are_ids_of_nobody():
+    """NumPy holds any 32 bits as a character; Python raises where it reads one beyond Unicode."""
+    for order in "<>":
+        ids = np.array(["a", "b", "a", "c"]).astype(f"{order}U1")
+        ids.view(f"{order}u4")[1] = 0x7FFFFFFF
+        distinct, numbers = ids_and_numbers(ids, 4)
+        assert list(distinct) == [b"sa", b"sc"]
+        assert numbers.tolist() == [0, -1, 0, 1]
+        assert group_numbers(ids[::-1], 4).tolist() == [0, 1, -1, 1]
+    assert group_numbers(np.array(["", ""]), 2).tolist() == [0, 0]
+    assert group_numbers(np.zeros(3, "U0"), 3).tolist() == [0, 0, 0]
 
 
 def test_text_of_arrow_and_of_python_is_one():

@@ -184,6 +184,12 @@ def test_hostile_ids_are_those_in_memory(tmp_path):
     assert source.n_records == len(SAME)
 
 
+def test_an_id_that_python_cannot_read_is_left_out(tmp_path):
+    ids = np.array(["a", "b", "a"])
+    ids.view(np.uint32)[1] = 0x7FFFFFFF
+    assert persons_of(regroup(np.arange(3.0)[:, None], by=ids, to=tmp_path / "g")) == [[[0], [2]]]
+
+
 ID_TYPES = [
     pa.int64(), pa.int8(), pa.uint64(), pa.float64(), pa.string(), pa.large_string(), pa.string_view(), pa.binary(),
     pa.dictionary(pa.int32(), pa.string()), pa.dictionary(pa.int8(), pa.int64()), pa.binary(2),

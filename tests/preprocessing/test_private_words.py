@@ -296,7 +296,7 @@ def raises_for_some(text):
 def test_no_document_raises_or_warns(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = vectorizer(EXACT, 0.1, **settings).fit(COMMON + HOSTILE)
+        fitted = vectorizer(EXACT, 1e-9, **settings).fit(COMMON + HOSTILE)
         found = fitted.transform(COMMON[:3] + HOSTILE)
         for each in HOSTILE:
             vectorizer(**settings).fit([each])
@@ -306,7 +306,7 @@ def test_no_document_raises_or_warns(settings):
 
 def test_without_noise_it_counts_as_scikit_learn_does():
     settings = {"ngram_range": (1, 2), "stop_words": ["the"], "strip_accents": "unicode"}
-    fitted = vectorizer(EXACT, 0.1, **settings).fit(COMMON * 3)
+    fitted = vectorizer(EXACT, 1e-9, **settings).fit(COMMON * 3)
     other = CountVectorizer(**settings).fit(COMMON)
     assert fitted.get_feature_names_out().tolist() == other.get_feature_names_out().tolist()
     np.testing.assert_array_equal(fitted.transform(COMMON).toarray(), other.transform(COMMON).toarray())
@@ -318,8 +318,8 @@ def test_without_noise_it_counts_as_scikit_learn_does():
      lambda each: pd.Series(each, dtype="string"), lambda each: pd.Series(each, dtype="string[pyarrow]")],
 )  # fmt: skip
 def test_every_container_gives_the_same(container):
-    fitted = vectorizer(EXACT, 0.1).fit(container(COMMON))
-    assert fitted.vocabulary_ == vectorizer(EXACT, 0.1).fit(COMMON).vocabulary_
+    fitted = vectorizer(EXACT, 1e-9).fit(container(COMMON))
+    assert fitted.vocabulary_ == vectorizer(EXACT, 1e-9).fit(COMMON).vocabulary_
     assert isinstance(fitted.transform(container(COMMON)), sp.csr_array)
 
 
@@ -329,13 +329,13 @@ def test_text_in_arrow_need_not_be_valid():
     bad = pa.Array.from_buffers(pa.string(), 2, [validity, offsets, pa.py_buffer(b"sea \xff\xfe\xfe\xfethe sea")])
     assert "sea" in totals_of(bad)
     dictionary = pa.array(COMMON).dictionary_encode()
-    assert vectorizer(EXACT, 0.1).fit(dictionary).vocabulary_ == vectorizer(EXACT, 0.1).fit(COMMON).vocabulary_
+    assert vectorizer(EXACT, 1e-9).fit(dictionary).vocabulary_ == vectorizer(EXACT, 1e-9).fit(COMMON).vocabulary_
     with pytest.raises(TypeError, match="Arrow's type int64"):
         vectorizer().fit(pa.array([1, 2]))
 
 
 def test_the_largest_totals_are_kept():
-    fitted = vectorizer(EXACT, 0.1, max_features=2).fit(["sea ship"] * 9 + ["sea"] * 9 + ["ship storm"] * 2)
+    fitted = vectorizer(EXACT, 1e-9, max_features=2).fit(["sea ship"] * 9 + ["sea"] * 9 + ["ship storm"] * 2)
     assert list(fitted.vocabulary_) == ["sea", "ship"]
 
 
@@ -413,7 +413,7 @@ def nodes(text):
 
 
 def test_words_are_plain_strings_that_hold_no_document():
-    fitted = vectorizer(EXACT, 0.1, analyzer=nodes).fit(["Amalie owes a ship", *COMMON])
+    fitted = vectorizer(EXACT, 1e-9, analyzer=nodes).fit(["Amalie owes a ship", *COMMON])
     assert {type(word) for word in fitted.vocabulary_} == {str}
     assert b"owes" not in pickle.dumps(fitted.vocabulary_)
 
@@ -428,7 +428,7 @@ def exits_for_some(text):
 def test_functions_that_warn_or_exit_tell_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = vectorizer(EXACT, 0.1, tokenizer=exits_for_some, token_pattern=None).fit(COMMON)
+        fitted = vectorizer(EXACT, 1e-9, tokenizer=exits_for_some, token_pattern=None).fit(COMMON)
         assert "lost" not in fitted.vocabulary_
         assert fitted.transform(["lost at sea"]).sum() == 0
 
@@ -436,7 +436,7 @@ def test_functions_that_warn_or_exit_tell_nothing():
 def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
     pa = pytest.importorskip("pyarrow")
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9, None] * 50, pa.int32()), pa.array(["ship sea"]), safe=False)
-    assert vectorizer(EXACT, 0.1).fit(broken).transform(broken)[1].sum() == 0
+    assert vectorizer(EXACT, 1e-9).fit(broken).transform(broken)[1].sum() == 0
     ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6), []
     original = _documents._as_bytes
     with pytest.MonkeyPatch.context() as patch:
@@ -464,6 +464,6 @@ def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
 
 def test_totals_are_of_the_words_that_are_kept():
     documents = [" ".join(f"w{i}" for i in np.random.default_rng(j).choice(40, 10, replace=False)) for j in range(2000)]
-    few = vectorizer(EXACT, 0.1, max_features=4).fit(documents)
+    few = vectorizer(EXACT, 1e-9, max_features=4).fit(documents)
     assert 0.5 < few.known_words(2000, 10) < 2.0  # a quarter of ten words
-    assert vectorizer(EXACT, 0.1).fit(documents).known_words(2000, 10) == pytest.approx(10.0, rel=0.01)
+    assert vectorizer(EXACT, 1e-9).fit(documents).known_words(2000, 10) == pytest.approx(10.0, rel=0.01)

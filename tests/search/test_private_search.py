@@ -169,6 +169,12 @@ def test_hostile_records_raise_and_warn_of_nothing(case):
         assert PrivateSearch(estimator, candidates, **BUDGET).fit(table, labels, groups=ids).best_estimator_ is not None
 
 
+def test_an_id_that_python_cannot_read_does_not_stop_a_search():
+    ids = np.arange(len(VOTES)).astype(str)
+    ids.view(np.uint32)[0] = 0x7FFFFFFF
+    assert votes().fit(VOTES, groups=ids).best_estimator_ is not None
+
+
 class Fails(DirichletMultinomial):
     """Stops at the first record."""
 

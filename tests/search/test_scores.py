@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 
 from tests.mutants import check_notices
+from tests.search.cases import VOTES, votes
 from vips import (
     BayesianBinomialRegression,
     BayesianLogisticRegression,
@@ -19,6 +20,7 @@ from vips import (
     PrivacyPlan,
     SigmoidBeliefNetwork,
 )
+from vips.models import _likelihood
 from vips.privacy.mechanism.noise import Randomness
 from vips.search import scores
 from vips.search.scores import noisy_score, sum_over_persons, values_of_persons
@@ -101,6 +103,19 @@ def test_halves_of_a_document_do_not_depend_on_other_documents():
     assert observed[:3].tolist() == [[1, 0, 1, 1], [0, 0, 0, 0], [0, 1, 0, 1]]
     for i in range(4):
         assert (alternate_words(documents[[i]])[0].toarray() == observed[i]).all()
+
+
+def test_a_document_has_the_same_score_to_the_last_bit_whatever_stands_before_it(monkeypatch):
+    model, X, _ = fitted_case("topics")
+    score_range = model.score_ranges()["log_likelihood"]
+
+    def values(documents):
+        return values_of_persons(model, documents, None, everyone(len(documents)), "log_likelihood", score_range)
+
+    monkeypatch.setattr(_likelihood, "_BLOCK", 7)
+    whole = values(X)
+    for first in range(1, 8):
+        assert values(X[first:]).tolist() == whole[first:].tolist()
 
 
 def hostile_rows():
@@ -200,6 +215,44 @@ def test_what_a_score_writes_on_the_model_is_lost():
     assert not hasattr(model, "seen")
 
 
+def check_what_a_score_changes_in_the_model_is_lost():
+    """In place, too: arrays of the released model would hold a count of the persons who were scored."""
+    search = votes(score=counting, score_range=(0.0, 5.0), candidates={"prior": [1.0]})
+    seen.clear()
+    best = search.fit(VOTES).best_estimator_
+    assert set(seen) == {0}, "a score sees the one before"
+    assert not hasattr(best.privacy_.plan, "seen")
+    assert "seen" not in best.noisy_totals_.average, "the released model holds what a score wrote"
+
+
+seen = []
+
+
+def counting(model, X, y):
+    total = model.noisy_totals_.average.setdefault("seen", np.zeros(1))
+    seen.append(int(total[0]))
+    total += 1
+    return 0.0
+
+
+def test_what_a_score_changes_in_the_model_is_lost():
+    check_what_a_score_changes_in_the_model_is_lost()
+
+
+def test_a_score_that_changes_a_shallow_copy_is_noticed(monkeypatch):
+    monkeypatch.setattr(scores.copy, "deepcopy", scores.copy.copy)
+    with pytest.raises(AssertionError, match="a score sees the one before"):
+        check_what_a_score_changes_in_the_model_is_lost()
+
+
+@pytest.mark.parametrize("low", [0.0, 1e9, -1e9, 1e12 - 1.0])
+@pytest.mark.parametrize("width", [1e-3, 1e-6, 3e-7, 1.0])
+def test_a_person_moves_the_sum_by_half_of_a_range_far_from_zero(low, width):
+    score_range = (low, max(low + width, math.nextafter(low, math.inf)))
+    for value in (*score_range, math.nan, 0.5 * sum(score_range)):
+        assert abs(sum_over_persons(np.array([value]), score_range)) <= scores.half_width(score_range)
+
+
 def test_a_person_is_the_average_of_its_rows():
     model, X, _ = fitted_case("proportions")
     alone = values_of_persons(model, X, None, everyone(60), "log_likelihood", (-3.0, 0.0))
@@ -221,9 +274,11 @@ def test_noise_has_the_stated_size():
 
 
 def scores_are_not_clipped(patch):
-    patch.setattr(
-        scores, "_within", lambda values, score_range: np.nan_to_num(values, nan=-1e6, posinf=1e6, neginf=-1e6)
-    )
+    def finite(values, score_range):
+        return np.nan_to_num(values, nan=-1e6, posinf=1e6, neginf=-1e6)
+
+    patch.setattr(scores, "_within", finite)
+    patch.setattr(scores, "sum_over_persons", lambda values, score_range: finite(values, score_range).sum())
 
 
 def a_defective_row_stops_the_sum(patch):

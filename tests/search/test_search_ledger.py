@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import math
 import os
 import pickle
@@ -16,6 +17,7 @@ from tests.mutants import check_notices
 from tests.search.cases import VOTES, votes
 from vips import DirichletMultinomial, LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.other_events import pure_divergence
+from vips.privacy.ledger import open_ledger as open_ledger_module
 from vips.search import one_trial, private_search
 
 SPARE = PrivacyPlan(noise_multiplier=50.0, sampling="full", n_steps=1)
@@ -193,6 +195,43 @@ def test_only_the_trials_are_paid_for(tmp_path):
     check_only_the_trials_are_paid_for(tmp_path)
 
 
+class FitsAgain(DirichletMultinomial):
+    """Fits a model of its own with its own plan during a fit, and keeps the context."""
+
+    kept = []
+
+    def to_posterior(self, *arguments):
+        if not self.kept:
+            self.kept.append((contextvars.copy_context(), self.privacy))
+            DirichletMultinomial(privacy=self.privacy).fit(VOTES)
+        return super().to_posterior(*arguments)
+
+
+def check_a_trial_pays_for_one_fit(tmp_path):
+    ledger = open_ledger(tmp_path, epsilon=500.0)
+    FitsAgain.kept.clear()
+    with ledger:
+        votes(estimator=FitsAgain()).fit(VOTES)
+        assert len(ledger.runs()) == 2, "a fit inside of a trial's fit was not charged"
+        context, plan = FitsAgain.kept[0]
+        context.run(DirichletMultinomial(privacy=plan).fit, VOTES)
+        assert len(ledger.runs()) == 3, "a fit in the context of a trial was not charged"
+
+
+def test_a_trial_pays_for_one_fit(tmp_path):
+    check_a_trial_pays_for_one_fit(tmp_path)
+
+
+def test_a_charge_that_pays_for_every_fit_of_a_trial_is_noticed(monkeypatch, tmp_path):
+    def is_prepaid(plan):
+        unused = open_ledger_module._prepaid.get()
+        return bool(unused) and unused[0] is plan
+
+    monkeypatch.setattr(open_ledger_module, "takes_prepaid", is_prepaid)
+    with pytest.raises(AssertionError, match="inside of a trial's fit"):
+        check_a_trial_pays_for_one_fit(tmp_path)
+
+
 def test_a_search_that_was_sent_from_a_block_belongs_to_its_ledger(tmp_path):
     ledger = open_ledger(tmp_path)
     with ledger:
@@ -258,7 +297,7 @@ def whole_searches_are_prepaid(patch):
     def call(self):
         from vips.privacy.ledger import open_ledger
 
-        patch.setattr(open_ledger, "is_prepaid", lambda plan: True)
+        patch.setattr(open_ledger, "takes_prepaid", lambda plan: True)
         return original(self)
 
     patch.setattr(one_trial.OneTrial, "__call__", call)

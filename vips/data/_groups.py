@@ -7,6 +7,7 @@ private fit leaves such a row out. Containers whose type cannot hold ids are ref
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from numbers import Integral
@@ -220,6 +221,9 @@ def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]
     valid = np.ones(len(values), bool)
     if values.dtype.kind == "f":
         valid = (np.abs(values) <= _LARGEST_FLOAT) & (values == np.rint(values))
+    elif values.dtype.kind == "U" and values.dtype.itemsize:
+        code_points = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4").reshape(len(values), -1)
+        valid = (code_points <= sys.maxunicode).all(axis=1)  # others are no text: Python raises where it reads them
     different, first, inverse = np.unique(values[valid], return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     place = np.empty(len(first), np.int64)

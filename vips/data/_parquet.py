@@ -255,17 +255,25 @@ class TextGroup(Partition):
         return _name(self.file, self.group)
 
     def open(self) -> OpenPartition:
-        import pyarrow as pa
-
         table = _read(self.file, self.group, [self.column, *([self.target] if self.target else [])])
-        texts = table.column(self.column)
-        if pa.types.is_dictionary(texts.type):
-            texts = texts.cast(texts.type.value_type)
-        if str(texts.type) == "string_view":
-            texts = texts.cast(pa.large_string())
-        # as bytes: text in Arrow need not be valid
-        documents = np.array([*texts.cast(pa.large_binary()).to_pylist(), None], dtype=object)[:-1]
+        texts = [text for chunk in table.column(self.column).chunks for text in _texts(chunk)]
+        documents = np.array([*texts, None], dtype=object)[:-1]
         return OpenPartition(documents, _numbers(table.column(self.target)) if self.target else None)
+
+
+def _texts(values) -> list:
+    """Texts of an Arrow array as bytes, because they need not be valid; None for what is missing.
+
+    A dictionary is not written out: Arrow raises where that takes more than 2 GB, which depends on the documents.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(values.type):
+        texts = [*_texts(values.dictionary), None]
+        return [texts[-1 if i is None else i] for i in values.indices.to_pylist()]
+    if str(values.type) == "string_view":
+        values = values.cast(pa.large_string())
+    return values.cast(pa.large_binary()).to_pylist()
 
 
 def counts(lists, n_words: int) -> sp.csr_array:

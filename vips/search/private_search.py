@@ -30,6 +30,7 @@ from vips.privacy.units import unit_of_group
 from vips.search.candidates import Candidate, as_candidates, calibrated
 from vips.search.one_trial import OneTrial, fit_prepaid
 from vips.search.report import SearchReport, within_a_search
+from vips.search.scores import half_width
 from vips.search.split import rows_of, split_rows
 from vips.search.trials import best_of
 
@@ -83,7 +84,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     -------
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: the attributes. Secret: the number of
     trials, and all but the best one; they leave no file, log, warning, count or error. A trial that fails has the lowest score.
-    Public: all arguments. Not covered: how long the search takes; what a score or a model of your own keeps or writes.
+    Public: all arguments. Not covered: how long the search takes, and counters of the process; what a score or a model
+    of your own keeps or writes.
 
     Examples
     --------
@@ -156,7 +158,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
         score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
-        plan = replace(score_plan, clip_norm=0.5 * (score_range[1] - score_range[0]))
+        plan = replace(score_plan, clip_norm=half_width(score_range))
         plans = dict.fromkeys([*(replace(each.plan, clip_norm=None) for each in candidates), score_plan])
         selection = Selection(trials, tuple(plans))
         charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)

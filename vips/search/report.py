@@ -12,7 +12,8 @@ from vips.privacy.selection import Selection
 __all__ = ["SearchReport", "within_a_search"]
 
 _NOT_COVERED = (
-    "how long the search takes, and what memory it uses: both grow with the number of trials, which is secret",
+    "how long the search takes, what memory it uses, and what counters of its process show (of caches, say): all grow with the "
+    "number of trials, which is secret",
     "what a score or a model of your own keeps, writes or sends",
     "candidates that were chosen by looking at these records",
 )

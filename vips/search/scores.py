@@ -14,7 +14,7 @@ from vips.privacy import PrivacyPlan
 from vips.search.split import Split, rows_of
 from vips.statistics import Block
 
-__all__ = ["noisy_score", "sum_over_persons", "values_of_persons"]
+__all__ = ["half_width", "noisy_score", "sum_over_persons", "values_of_persons"]
 
 # Rows that a model scores at a time: always so many, because products of other numbers of rows are rounded differently.
 _CHUNK = 512
@@ -25,8 +25,8 @@ def values_of_persons(
 ) -> np.ndarray:
     """Score of each held-out person, within the range, shape (n_persons,). Raises for no record.
 
-    A callable gets the rows of one person at a time. A score of the model's own is the average over the person's rows. What
-    could not be computed is the low end.
+    A callable gets the rows of one person at a time, and a copy of the model that nobody else gets. A score of the model's own
+    is the average over the person's rows. What could not be computed is the low end.
     """
     n_persons = int(split.held_out_persons.max(initial=-1)) + 1
     if callable(score):
@@ -47,7 +47,14 @@ def sum_over_persons(values: np.ndarray, score_range: tuple[float, float]) -> fl
     - One person more or less moves it by at most half of the width of the range.
     - NaN counts as the low end.
     """
-    return math.fsum((_within(values, score_range) - 0.5 * (score_range[0] + score_range[1])).tolist())
+    half = half_width(score_range)
+    centred = np.where(np.isnan(values), -np.inf, values) - 0.5 * (score_range[0] + score_range[1])
+    return math.fsum(np.clip(centred, -half, half).tolist())  # not before: the middle is rounded
+
+
+def half_width(score_range: tuple[float, float]) -> float:
+    """By how much a person may move the sum: the clip norm of the score."""
+    return 0.5 * (score_range[1] - score_range[0])
 
 
 def noisy_score(values: np.ndarray, score_range: tuple[float, float], plan: PrivacyPlan) -> float:
@@ -62,7 +69,8 @@ def _within(values: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:
 
 def _called(score: Callable, fitted, X, y, rows: np.ndarray) -> float:
     try:
-        return float(score(copy.copy(fitted), rows_of(X, rows), rows_of(y, rows)))  # what it sets on the copy is lost
+        # what it changes in the copy, arrays included, reaches neither another person's score nor the released model
+        return float(score(copy.deepcopy(fitted), rows_of(X, rows), rows_of(y, rows)))
     except KeyboardInterrupt:
         raise
     except BaseException:  # also of `sys.exit`: whether it is called may depend on the person

@@ -1,6 +1,7 @@
 """Labels of topics: real ones match true topics, and documents without topics show none."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,9 +27,10 @@ def frequencies():
     return shares / shares.sum()
 
 
-def fitted(topics, n_components=6, n=4000, plan=PLAN):
+def fitted(topics, n_components=6, n=4000, plan=PLAN, **settings):
     documents = make_lda_corpus(n, topics=topics, document_length=60, random_state=0).counts
-    return LatentDirichletAllocation(n_components, vocabulary=N_WORDS, privacy=plan, random_state=0).fit(documents)
+    model = LatentDirichletAllocation(n_components, vocabulary=N_WORDS, privacy=plan, random_state=0, **settings)
+    return model.fit(documents)
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +76,30 @@ def test_real_topics_match_true_ones_and_others_do_not_stand_out(model, truth):
 def test_documents_without_topics_show_none():
     found = fitted(frequencies()[None, :]).evidence()
     assert "real" not in found.labels
+
+
+def test_resized_documents_show_topics_only_if_they_have_some(truth):
+    """Drawing the words of a document again makes topics, too, so the generated documents are resized like the others."""
+    without = fitted(frequencies()[None, :], n=2000, document_length=30).evidence()
+    assert "real" not in without.labels
+    assert fitted(truth, document_length=30).evidence().labels.count("real") >= 3
+
+
+def test_generated_documents_have_no_more_words_than_were_released():
+    rng = np.random.default_rng(0)
+    whole = evidence._lengths(1e9, None, rng)
+    assert len(whole) == evidence._N_DOCUMENTS
+    assert evidence._lengths(4000.0, None, rng).sum() <= 4000
+    assert len(evidence._lengths(1e9, 7, rng)) == len(whole)
+    assert len(evidence._lengths(700.0, 7, rng)) in (99, 100)
+    assert len(evidence._lengths(0.0, 7, rng)) == evidence._FEWEST_DOCUMENTS
+
+
+def test_noise_of_any_size_has_evidence():
+    for noise in (1e-9, 1e12):
+        assert (
+            len(fitted(frequencies()[None, :], n=40, plan=replace(PLAN, noise_multiplier=noise)).evidence().labels) == 6
+        )
 
 
 def test_topics_made_of_noise_are_not_real(truth):

@@ -3,6 +3,8 @@
 A private fit shows topics even where documents have none: the noise of a step changes the words of a topic, the next step
 assigns words to topics by them, and so the noise persists. The totals alone do not tell such a topic from a real one. So the
 fit is repeated on generated documents, whose words are drawn independently from the released frequencies, under as much noise.
+They have no more words together than were released, because chance alone makes topics of few words. And they are resized to
+``document_length``, if the fit did so: drawing the words of a document again makes topics, too.
 
 =========  ======================================================================================
 symbol     meaning
@@ -34,10 +36,12 @@ from vips.privacy import PrivacyPlan
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
 _N_FITS, _N_DOCUMENTS = 4, 1500
+_FEWEST_DOCUMENTS = 30
 _SHORTEST, _LONGEST = 8, 600  # words of a generated document; evenly spread on a logarithmic scale
 _MARGIN, _LEAST_STABILITY = 1.3, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
+_NOISE = (1e-12, 1e12)  # what a plan accepts
 
 
 @dataclass(frozen=True)
@@ -121,22 +125,31 @@ def _of_noise(model, noisy: np.ndarray, noise_std: np.ndarray, seed: int) -> np.
     """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text."""
     rng = np.random.default_rng(seed)
     words = denoise_counts(noisy, noise_std)[1]
-    documents = _documents(words / words.sum(), rng)
+    drawn = _lengths(words.sum(), model.document_length, rng)
+    fitted = drawn if model.document_length is None else np.full(len(drawn), model.document_length)
+    documents = _documents(words / words.sum(), drawn, rng)
     plan = model.privacy_.plan
     of_one_step = _std_of_one_step(model, plan, model.noisy_totals_.noise_std["topic_word"])
-    noise = of_one_step * documents.sum() / words.sum() / _NO_CLIP
+    with np.errstate(all="ignore"):
+        noise = float(np.clip(of_one_step * fitted.sum() / words.sum() / _NO_CLIP, *_NOISE))
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    stand_in = clone(model).set_params(privacy=plan, random_state=seed, document_length=None)
+    stand_in = clone(model).set_params(privacy=plan, random_state=seed)
     stand_in.n_features_in_, stand_in._fitting_plan = documents.shape[1], plan
     posterior, totals = engine.run(stand_in, InMemoryData(documents), plan, Journal())
     scale = posterior.average_scale
     return deviations(totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale)[0]
 
 
-def _documents(frequency: np.ndarray, rng: np.random.Generator) -> sp.csr_array:
+def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:
+    """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
     lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
+    seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
+    return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
+
+
+def _documents(frequency: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> sp.csr_array:
     columns = np.searchsorted(np.cumsum(frequency), rng.random(lengths.sum()))
     columns = np.minimum(columns, len(frequency) - 1)
     rows = np.repeat(np.arange(len(lengths)), lengths)
