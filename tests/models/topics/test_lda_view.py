@@ -84,7 +84,7 @@ def test_anything_gives_valid_counts_without_a_warning(shape, noise):
     for noisy in (np.zeros(shape), np.full(shape, -1e3 * noise), noise * rng.normal(size=shape), np.full(shape, 1e12)):
         with np.errstate(all="raise", under="ignore"):
             counts, words = denoise_counts(noisy, np.full(shape, noise))
-            scale = scale_cells(counts)
+            scale = scale_cells(counts, np.full(shape, noise))
         for values in (counts, words, scale):
             assert np.isfinite(values).all()
             assert (values >= 0.0).all()
@@ -93,7 +93,7 @@ def test_anything_gives_valid_counts_without_a_warning(shape, noise):
 
 def test_scales_keep_the_meaning_of_the_clip_norm():
     counts = np.random.default_rng(3).gamma(0.5, 100.0, (40, 2500))
-    scale = scale_cells(counts)
+    scale = scale_cells(counts, np.zeros(counts.shape))
     square = np.average(scale**2, weights=np.maximum(counts / counts.mean(), 0.01))
     assert 0.99 < square <= 1.0  # a little less where the largest scale is reached
     order = np.argsort(counts, axis=None)
@@ -138,3 +138,9 @@ def test_posterior_round_trip():
     again = TopicPosterior.from_arrays(arrays).to_arrays()
     for name, value in arrays.items():
         np.testing.assert_array_equal(value, again[name])
+
+
+def test_counts_below_their_noise_have_one_scale():
+    """Else noise would choose the scales, and a fit of few documents be worse than without them."""
+    counts, noise = np.random.default_rng(3).gamma(0.5, 100.0, (4, 250)), np.full((4, 250), 1e6)
+    np.testing.assert_allclose(scale_cells(counts, noise), 1.0)

@@ -26,7 +26,11 @@ _CELLS = 50_000  # number of cells on which the common shares are fitted
 _WORDS_AT_A_TIME = 128
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 5.0  # public bound on c_kv
-_POWER, _RAREST = -0.35, 0.01  # cells below this share of the average count are scaled as if they had it
+_POWER = -0.35
+_RAREST, _OF_NOISE = (
+    0.01,
+    0.5,
+)  # cells below this share of the average count, or of their noise, are scaled as if they had it
 
 _MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 22  # of the approximation of Mills' ratio
 
@@ -75,13 +79,16 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
     return _posterior_mean(noisy, noise_std, topics / topics.sum(), words, own_shares=True), words
 
 
-def scale_cells(counts: np.ndarray) -> np.ndarray:
+def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
     """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.35).
 
     A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of
-    the clip norm to the others. The mean of c², weighted by counts, is 1, so that the clip norm keeps its meaning.
+    the clip norm to the others. Counts below half of their noise are scaled alike, because noise
+    chose them. The mean of c²,
+    weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
-    counts = np.maximum(counts / max(counts.mean(), 1e-300), _RAREST)
+    mean = max(counts.mean(), 1e-300)
+    counts = np.maximum(np.maximum(counts, _OF_NOISE * noise_std) / mean, _RAREST)
     scale = counts**_POWER
     return np.minimum(scale / np.sqrt(np.average(scale**2, weights=counts)), LARGEST_SCALE)
 

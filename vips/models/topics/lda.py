@@ -287,8 +287,10 @@ class LatentDirichletAllocation(
             np.maximum(counts, 0.0, out=counts)
             counts += self._topic_word_prior()
             return TopicPosterior(counts, None, average_scale, step)
-        counts, _ = denoise_counts(counts, noise / average_scale)
-        return TopicPosterior(self._topic_word_prior() + counts, scale_cells(counts), average_scale, step)
+        noise_std = noise / average_scale
+        counts, _ = denoise_counts(counts, noise_std)
+        scale = scale_cells(counts, noise_std)
+        return TopicPosterior(self._topic_word_prior() + counts, scale, average_scale, step)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals: ``noise_aware.py``."""
