@@ -83,8 +83,7 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
     """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.35).
 
     A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of
-    the clip norm to the others. Counts below half of their noise are scaled alike, because noise
-    chose them. The mean of c²,
+    the clip norm to the others. Counts below half of their noise are scaled alike, because noise chose them. The mean of c²,
     weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
     mean = max(counts.mean(), 1e-300)
