@@ -30,7 +30,7 @@ OF_CLASS = {"BayesianLogisticRegression": {"classes_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
-REPORT = {"plan", "unit", "released", "only_noise", "declared_public", "on_invalid", "ledger", "repeated_steps",
+REPORT = {"plan", "unit", "released", "only_noise", "search", "declared_public", "on_invalid", "ledger", "repeated_steps",
           "preprocessing", "tuning", "not_covered", "versions"}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {

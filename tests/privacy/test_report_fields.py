@@ -51,7 +51,7 @@ def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
         place = place[key]
-    for name in set(place) - {"repeated_steps", "only_noise", "max_rows_per_group"}:  # older files lack these
+    for name in set(place) - {"repeated_steps", "only_noise", "search", "max_rows_per_group"}:  # older files lack these
         values = saved()
         inner = values
         for key in path:
@@ -70,6 +70,7 @@ ALLOWED = {
     "tuning": ["", REFRESH],
     "released": [[], [REFRESH]],
     "only_noise": [True],
+    "search": [None],
     "declared_public": [[], [REFRESH]],
     "not_covered": [[], [REFRESH]],
     "on_invalid": [],

@@ -198,7 +198,12 @@ def test_the_best_can_be_saved(tmp_path):
     again = load(tmp_path / "best.vips")
     assert np.array_equal(again.posterior_.mean, search.best_estimator_.posterior_.mean)
     assert "chosen among 3 candidates by vips.PrivateSearch" in again.privacy_.tuning
-    assert "the statement of the search counts everything" in again.privacy_.not_covered[0]
+    assert "how long the search takes" in again.privacy_.not_covered[0]
+    for report in (again.privacy_, search.best_estimator_.privacy_):  # the fit has the guarantee of the search only
+        assert report.epsilon() == report.epsilon(1e-3) == search.privacy_.epsilon()
+        assert report.epsilon(1e-7) == np.inf
+        assert report.gdp_mu() is None
+        assert "A search chose this fit" in str(report)
 
 
 def test_statements():
@@ -323,3 +328,13 @@ def test_replace_one():
     plain = votes(estimator=DirichletMultinomial(privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1)))
     ratio = search.best_estimator_.privacy.noise_multiplier / plain.fit(VOTES).best_estimator_.privacy.noise_multiplier
     assert ratio == pytest.approx(2.0, rel=1e-3)
+
+
+def test_the_certificate_states_the_search(tmp_path):
+    search = votes().fit(VOTES)
+    for number, report in enumerate((search.privacy_, search.best_estimator_.privacy_)):
+        report.to_html(path := tmp_path / f"{number}.html")
+        page = path.read_text(encoding="utf-8")
+        assert "ε = 2</strong>" in page or "ε = 2<" in page
+        own = search.best_estimator_.privacy_.charged_plan.epsilon(1e-6)
+        assert f"{own:.3g}" not in page

@@ -75,6 +75,8 @@ class PrivacyReport:
         the fit.
     only_noise : bool
         Whether nothing that was released can be told from noise alone (``vips/privacy/only_noise.py``).
+    search : dict or None
+        ``epsilon`` and ``delta`` of the search that chose this fit (``vips.PrivateSearch``). The fit has its guarantee only.
     preprocessing, tuning : str
         What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
         ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
@@ -88,6 +90,7 @@ class PrivacyReport:
     ledger: dict | None = None
     repeated_steps: int = 0
     only_noise: bool = False
+    search: dict | None = None
     preprocessing: str = (
         "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
     )
@@ -108,23 +111,31 @@ class PrivacyReport:
         return replace(self.plan, n_steps=self.plan.n_steps + self.repeated_steps)
 
     def charges(self) -> tuple[tuple[PrivacyPlan, ...], float]:
-        """Every plan that was charged, and the δ that was charged beside them."""
-        return (self.charged_plan,), 0.0
+        """Every plan that was charged, and the δ that was charged beside them; infinite for a fit that a search chose, whose
+        cost has no plans."""
+        return ((self.charged_plan,), 0.0) if self.search is None else ((), math.inf)
 
     def epsilon(
         self, delta: float | None = None, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
     ) -> float:
-        """ε of the whole fit at ``delta`` (default: the δ the plan was calibrated at); ``inf`` without a guarantee."""
+        """ε of the whole fit at ``delta`` (default: the δ the plan was calibrated at); ``inf`` without a guarantee. For a fit
+        that a search chose: ε of the search, and ``inf`` at a smaller δ than its own."""
         delta = self.plan.report_delta if delta is None else delta
         if delta is None:
             raise ValueError("Write a δ, e.g. privacy_.epsilon(1e-5): the plan was not calibrated at one.")
+        if self.search is not None:
+            return self.search["epsilon"] if self.has_guarantee and delta >= self.search["delta"] else math.inf
         epsilon = self.charged_plan.epsilon(delta, accountant, orders=orders)
         return epsilon if self.has_guarantee else math.inf
 
+    def gdp_mu(self) -> float | None:
+        """μ of Gaussian differential privacy, where it states everything; None elsewhere."""
+        return self.charged_plan.gdp_mu() if self.has_guarantee and self.search is None else None
+
     def event(self, accountant: str | None = None):
         """The fit as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
-        guarantee."""
-        plan = self.charged_plan if self.has_guarantee else PrivacyPlan.non_private()
+        guarantee, and for a fit that a search chose, whose cost no event of one fit can state."""
+        plan = self.charged_plan if self.has_guarantee and self.search is None else PrivacyPlan.non_private()
         return plan.event(accountant)
 
     def to_dict(self) -> dict:
@@ -136,7 +147,8 @@ class PrivacyReport:
             "relation": plan.relation,
             "epsilon": _finite(self.epsilon(delta)) if delta is not None else None,
             "delta": delta,
-            "gdp_mu": self.charged_plan.gdp_mu() if self.has_guarantee else None,
+            "gdp_mu": self.gdp_mu(),
+            "search": self.search,
             "accountant": plan.accountant,
             "assumptions": self._assumptions(),
             "noise": plan.noise,
@@ -344,8 +356,10 @@ class PrivacyReport:
         return sections
 
     def _statement(self) -> str:
-        delta, plan = self.plan.report_delta, self.charged_plan
-        mu = plan.gdp_mu()
+        delta, plan, mu = self.plan.report_delta, self.charged_plan, self.gdp_mu()
+        if self.search is not None:
+            stated = "ε = {epsilon:.4g} at δ = {delta:g}".format(**self.search)
+            return f"A search chose this fit. All that it released satisfies (ε, δ)-differential privacy with {stated}."
         also = "" if mu is None else f" It is exactly {mu:.4g}-Gaussian differentially private."
         if delta is None:
             return f"(ε, δ): call .epsilon(delta) with a δ of your choice.{also}"

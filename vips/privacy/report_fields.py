@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -62,7 +63,7 @@ def checked_fields(values: object) -> dict:
         range.
     """
     if isinstance(values, Mapping):
-        values = {"repeated_steps": 0, "only_noise": False, **values}  # older files lack these
+        values = {"repeated_steps": 0, "only_noise": False, "search": None, **values}  # older files lack these
     _check_names("a privacy report", values, _READERS)
     return {name: read(name, values[name]) for name, read in _READERS.items()}
 
@@ -111,6 +112,17 @@ def _ledger(name: str, value: object) -> dict | None:
     if type(steps) is not int or not 1 <= steps <= LARGEST_INTEGER:
         raise _error(f"{name}.charged_steps", "an integer ≥ 1", steps)
     return {key: _text(f"{name}.{key}", value[key]) for key in ("dataset", "run")} | {"charged_steps": steps}
+
+
+def _search(name: str, value: object) -> dict | None:
+    if value is None:
+        return None
+    _check_names(f"`{name}` of a privacy report", value, ("epsilon", "delta"))
+    for field, high in (("epsilon", math.inf), ("delta", 1.0)):
+        number = value[field]
+        if type(number) not in (float, int) or not 0.0 < number < high:
+            raise _error(f"{name}.{field}", f"a number above 0 and below {high:g}", number)
+    return {field: float(value[field]) for field in ("epsilon", "delta")}
 
 
 def _plan(name: str, value: object) -> PrivacyPlan:
@@ -162,6 +174,7 @@ _READERS: dict[str, Callable[[str, object], object]] = {
     "ledger": _ledger,
     "repeated_steps": _count,
     "only_noise": _flag,
+    "search": _search,
     "preprocessing": _text,
     "tuning": _text,
     "not_covered": _texts,

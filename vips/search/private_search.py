@@ -170,7 +170,9 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         report = None
         if self.best_estimator_ is not None:
             best = model_of(self.best_estimator_)
-            best.privacy_ = report = within_a_search(best.privacy_, unit, charge, len(candidates))
+            best.privacy_ = report = within_a_search(
+                best.privacy_, unit, charge, len(candidates), selection.epsilon(self.delta), self.delta
+            )
         self.privacy_ = SearchReport(
             selection=selection, delta=float(self.delta), unit=unit, score=_name_of(score), score_range=score_range,
             held_out=float(self.held_out), n_candidates=len(candidates), ledger=charge, fit=report,

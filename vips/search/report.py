@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 from vips._html import html_table
 from vips._printable import printable
 from vips.privacy import PrivacyReport
+from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.selection import Selection
 
 __all__ = ["SearchReport", "within_a_search"]
@@ -17,19 +19,21 @@ _NOT_COVERED = (
     "what a score or a model of your own keeps, writes or sends",
     "candidates that were chosen by looking at these records",
 )
-_OF_ONE_TRIAL = "the search that chose this fit: the statement of the search counts everything"
 
 
-def within_a_search(report: PrivacyReport, unit: str, ledger: dict | None, n_candidates: int) -> PrivacyReport:
-    """The statement of the chosen fit, read by itself: it says that its ε is not that of the search."""
+def within_a_search(
+    report: PrivacyReport, unit: str, ledger: dict | None, n_candidates: int, epsilon: float, delta: float
+) -> PrivacyReport:
+    """The statement of the chosen fit, with the ε of the search: a fit that was chosen has no other guarantee."""
     entry = None if ledger is None else ledger | {"charged_steps": report.plan.n_steps}
     return replace(
         report,
+        plan=replace(report.plan, report_delta=delta),
         unit=unit,
         ledger=entry,
-        tuning=f"chosen among {n_candidates} candidates by vips.PrivateSearch; ε here is that of one fit alone, and the "
-        "statement of the search counts all",
-        not_covered=(_OF_ONE_TRIAL, *report.not_covered),
+        search={"epsilon": float(epsilon), "delta": float(delta)},
+        tuning=f"chosen among {n_candidates} candidates by vips.PrivateSearch; ε counts all trials",
+        not_covered=(*_NOT_COVERED, *report.not_covered),
     )
 
 
@@ -95,6 +99,20 @@ class SearchReport:
             "not_covered": list(_NOT_COVERED),
             "fit": None if self.fit is None else self.fit.to_dict(),
         }
+
+    def to_html(self, path: str | os.PathLike, *, ledger: PrivacyLedger | None = None, **declared: str) -> None:
+        """Write the certificate of the chosen fit, with the ε of the search; see :meth:`PrivacyReport.to_html`.
+
+        Raises
+        ------
+        ValueError
+            If nothing was found, or an argument is out of range.
+        """
+        if self.fit is None:
+            raise ValueError(
+                "Nothing was found, so that there is no fit to certify. The search was charged all the same."
+            )
+        self.fit.to_html(path, ledger=ledger, **declared)
 
     def __str__(self) -> str:
         return "\n".join(f"{name}: {text}" for name, text in self.sections())

@@ -61,7 +61,7 @@ def meaning_view(report: PrivacyReport) -> dict | None:
     delta = report.plan.report_delta
     if not report.has_guarantee or delta is None:
         return None
-    epsilon, mu = report.epsilon(delta), report.charged_plan.gdp_mu()
+    epsilon, mu = report.epsilon(delta), report.gdp_mu()
     added = report.plan.relation == "add_or_remove"
     return {
         "unit": report.unit,
@@ -81,7 +81,7 @@ def meaning_view(report: PrivacyReport) -> dict | None:
 
 def deltas_view(report: PrivacyReport) -> list[tuple[str, float]]:
     """ε at some other δ; nothing without a guarantee."""
-    if not report.has_guarantee:
+    if not report.has_guarantee or report.search is not None:
         return []
     return [(f"{delta:.0e}", report.epsilon(float(delta))) for delta in DELTAS[::IN_TABLE]]
 
