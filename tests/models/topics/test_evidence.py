@@ -15,13 +15,6 @@ N_WORDS = 200
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=20, reproducible_noise=True)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def few_documents():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evidence, "_N_DOCUMENTS", 300)
-        yield
-
-
 def frequencies():
     shares = 1.0 / np.arange(1.0, N_WORDS + 1.0)
     return shares / shares.sum()
