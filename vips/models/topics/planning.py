@@ -23,8 +23,8 @@ _LEAST_RATIO = 2.1
 _TOPICS_PER_RATIO = 2.2
 _MOST_TOPICS, _WORDS_OF_A_TOPIC = 100, 5  # at most so many topics, and at least so many words for each
 # Held-out perplexity of the best number of topics over that of one topic, by y; measured on Wikipedia.
-_RATIOS = np.array([2.4, 2.8, 4.4, 5.2, 9.0, 16.0, 30.0])
-_PERPLEXITIES = np.array([1.0, 0.965, 0.88, 0.85, 0.785, 0.72, 0.65])
+_RATIOS = np.array([2.1, 2.7, 4.2, 5.0, 8.0, 15.0, 28.0, 50.0])
+_PERPLEXITIES = np.array([0.95, 0.92, 0.85, 0.825, 0.75, 0.665, 0.6, 0.55])
 
 
 @dataclass(frozen=True)
