@@ -306,7 +306,9 @@ def test_other_and_missing_values_have_indicators():
 
 
 def test_learnt_columns_are_a_declaration(monkeypatch):
-    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda self, total, *_: dict(total))  # noise adds indicators now and then
+    monkeypatch.setattr(
+        PrivacyPlan, "add_noise", lambda self, total, *_: dict(total)
+    )  # noise adds indicators now and then
     X = table(3000)
     fitted = encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(X)
     np.testing.assert_array_equal(fitted.transform(X), TableEncoder(fitted.columns_).fit_transform(X))
