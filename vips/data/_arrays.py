@@ -11,13 +11,43 @@ from vips.data._groups import runs_of_rows
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
 
-__all__ = ["PARTITION_SIZE", "InMemoryData"]
+__all__ = ["PARTITION_SIZE", "InMemoryData", "RangesOfRecords"]
 
 # Rows of a partition. It bounds the memory of a sample and is a worker's unit of work.
 PARTITION_SIZE = 16_384
 
 
-class InMemoryData(DataSource):
+class RangesOfRecords(DataSource):
+    """What rows and texts in memory share: partitions of equally many records, each a row or a run of rows.
+
+    A subclass sets ``_starts``, where each record begins and the last one ends (None: every row is a record), and
+    ``_partition_size``; and it gives ``_n_records``.
+    """
+
+    @property
+    def has_groups(self) -> bool:
+        return self._starts is not None
+
+    @property
+    def n_partitions(self) -> int:
+        return -(-self._n_records // self._partition_size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        n, size = self._n_records, self._partition_size
+        return tuple(min(size, n - start) for start in range(0, n, size))
+
+    def _range(self, i: int) -> tuple[slice, np.ndarray | None]:
+        """Rows of partition i, and where its records begin among them."""
+        first = i * self._partition_size
+        last = min(first + self._partition_size, self._n_records)
+        if self._starts is None:
+            return slice(first, last), None
+        starts = self._starts[first : last + 1]
+        return slice(starts[0], starts[-1]), starts - starts[0]
+
+
+class InMemoryData(RangesOfRecords):
     """Rows of an array, a memory-mapped array or a CSR matrix, with optional labels, in ranges of records.
 
     Parameters
@@ -43,15 +73,6 @@ class InMemoryData(DataSource):
         return self._X.shape[0] if self._starts is None else len(self._starts) - 1
 
     @property
-    def n_partitions(self) -> int:
-        return -(-self._n_records // self._partition_size)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        n, size = self._n_records, self._partition_size
-        return tuple(min(size, n - start) for start in range(0, n, size))
-
-    @property
     def arrays(self) -> tuple:
         """X and y."""
         return self._X, self._y
@@ -59,10 +80,6 @@ class InMemoryData(DataSource):
     def divided_like(self, other: InMemoryData) -> InMemoryData:
         """The same rows, in partitions of the size that ``other`` has."""
         return InMemoryData(self._X, self._y, other._partition_size)
-
-    @property
-    def has_groups(self) -> bool:
-        return self._starts is not None
 
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryData:
         """The rows as records of several rows, for ``fit``, which states the unit.
@@ -84,12 +101,7 @@ class InMemoryData(DataSource):
         return data
 
     def partition(self, i: int) -> Partition:
-        first = i * self._partition_size
-        last, starts = min(first + self._partition_size, self._n_records), None
-        rows = slice(first, last)
-        if self._starts is not None:
-            starts = self._starts[first : last + 1]
-            rows, starts = slice(starts[0], starts[-1]), starts - starts[0]
+        rows, starts = self._range(i)
         X = row_range(self._X, rows) if sp.issparse(self._X) else self._X[rows]
         return ArrayPartition(f"partition {i}", X, None if self._y is None else self._y[rows], starts)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vips._validation import check_integer
-from vips.data._arrays import PARTITION_SIZE
+from vips.data._arrays import PARTITION_SIZE, RangesOfRecords
 from vips.data._groups import runs_of_rows
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
@@ -38,7 +38,7 @@ class TextSource(DataSource):
     n_features = 1
 
 
-class InMemoryTexts(TextSource):
+class InMemoryTexts(RangesOfRecords, TextSource):
     """A list of documents, in ranges of records.
 
     Parameters
@@ -69,22 +69,9 @@ class InMemoryTexts(TextSource):
         return len(self._documents) if self._starts is None else len(self._starts) - 1
 
     @property
-    def has_groups(self) -> bool:
-        return self._starts is not None
-
-    @property
     def n_rows(self) -> int:
         """Number of documents: private."""
         return len(self._documents)
-
-    @property
-    def n_partitions(self) -> int:
-        return -(-self._n_records // self._partition_size)
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        n, size = self._n_records, self._partition_size
-        return tuple(min(size, n - start) for start in range(0, n, size))
 
     def grouped(self, numbers: np.ndarray, name: str | None = None) -> InMemoryTexts:
         """The documents as records of several: all with one number are one record, and those with -1 are left out."""
@@ -97,12 +84,7 @@ class InMemoryTexts(TextSource):
         return source
 
     def partition(self, i: int) -> Partition:
-        first = i * self._partition_size
-        last, starts = min(first + self._partition_size, self._n_records), None
-        rows = slice(first, last)
-        if self._starts is not None:
-            starts = self._starts[first : last + 1]
-            rows, starts = slice(starts[0], starts[-1]), starts - starts[0]
+        rows, starts = self._range(i)
         return DocumentsInMemory(f"partition {i}", self._documents[rows], starts)
 
 
