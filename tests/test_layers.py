@@ -24,6 +24,7 @@ LAYERS = [
         "_html",
         "_pipelines",
         "_printable",
+        "_no_warnings",
         "_random_state",
         "_unquoted",
         "_validation",

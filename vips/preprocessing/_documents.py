@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import pairwise
 
@@ -13,12 +10,13 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
+from vips._no_warnings import no_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
 from vips.data._texts import bytes_of
 
-__all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "no_warnings", "text_of"]
+__all__ = ["Analyser", "as_documents", "chunks_of_records", "counts_of_words", "text_of"]
 
 _CHUNK = 1024  # records
 
@@ -187,28 +185,3 @@ def counts_of_words(settings: dict, vocabulary: Mapping[str, int], documents: Se
     counter = CountVectorizer(analyzer=list, vocabulary=vocabulary)
     with no_warnings():
         return sp.csr_array(counter.transform(map(Analyser(settings), documents)))
-
-
-_silent, _n_silent, _filters = threading.Lock(), 0, None
-
-
-@contextmanager
-def no_warnings() -> Iterator[None]:
-    """Suppress warnings, which could depend on a document: of functions among the settings, say.
-
-    Filters of warnings belong to the process. So the first of several threads suppresses them, and the last one restores them.
-    """
-    global _n_silent, _filters
-    with _silent:
-        _n_silent += 1
-        if _n_silent == 1:
-            _filters = warnings.catch_warnings()
-            _filters.__enter__()
-            warnings.simplefilter("ignore")
-    try:
-        yield
-    finally:
-        with _silent:
-            _n_silent -= 1
-            if not _n_silent:
-                _filters.__exit__(None, None, None)

@@ -13,11 +13,12 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from vips._no_warnings import no_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
 from vips.preprocessing._counted_texts import CountedTexts
-from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words, no_warnings
+from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds

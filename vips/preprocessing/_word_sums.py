@@ -17,11 +17,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._no_warnings import no_warnings
 from vips.data import Partition, TextSource
 from vips.execution.base import Executor
 from vips.execution.partitions import PartitionTask
 from vips.execution.tree import Totals
-from vips.preprocessing._documents import chunks_of_records, no_warnings
+from vips.preprocessing._documents import chunks_of_records
 from vips.preprocessing._set_union import Union, count_weight, plans_of_rounds, released, thresholds, weighted_words
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.privacy import PrivacyPlan

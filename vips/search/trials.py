@@ -8,12 +8,12 @@ import math
 import random
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 
 import numpy as np
 
+from vips._no_warnings import no_warnings
 from vips.privacy.selection import TrialCount
 
 __all__ = ["best_of", "in_silence"]
@@ -87,8 +87,7 @@ class _Silence:
             undo.callback(np.random.set_state, np.random.get_state())  # noqa: NPY002
             undo.enter_context(redirect_stdout(_Nowhere()))
             undo.enter_context(redirect_stderr(_Nowhere()))
-            undo.enter_context(warnings.catch_warnings())
-            warnings.simplefilter("ignore")
+            undo.enter_context(no_warnings())  # whose filters texts share
             logging.disable(sys.maxsize)
 
     def end(self) -> None:
