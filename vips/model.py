@@ -37,7 +37,8 @@ from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger import open_ledger
-from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.charge import ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
@@ -348,16 +349,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """The ledger to charge, if any, after a check that this fit can be charged."""
-        if ledger is not None and not isinstance(ledger, PrivacyLedger):
-            raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
         if ledger is None and open_ledger.takes_prepaid(self.privacy):
             return None  # a trial of a search, which was charged whole
-        enclosing = current_ledger(self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
-        if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
-            raise LedgerError(
-                f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
-            )
-        ledger = ledger or enclosing
+        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(
                 "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "

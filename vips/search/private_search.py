@@ -20,10 +20,10 @@ from vips.data import as_source
 from vips.data._checks import checked_csr
 from vips.data._groups import check_ids, name_of
 from vips.data._tables import from_arrow
-from vips.exceptions import LedgerError
 from vips.privacy import PrivacyPlan
 from vips.privacy.accounting.other_events import pure_divergence
-from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
+from vips.privacy.ledger.charge import ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.selection import Selection, TrialCount, plans_of_trial
 from vips.privacy.units import unit_of_group
@@ -192,16 +192,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
         """The ledger to charge, if any."""
-        if ledger is not None and not isinstance(ledger, PrivacyLedger):
-            raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-        model = model_of(self.estimator)
-        origins = [each.__dict__.get("_sent_from") for each in (self, model)]
-        enclosing = current_ledger(*origins, *(each.plan.sent_from for each in candidates))
-        if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
-            raise LedgerError(
-                f"`ledger` is {ledger.path}, but the search belongs to a block `with` {enclosing.path}: charge one of them."
-            )
-        return ledger or enclosing
+        origins = [each.__dict__.get("_sent_from") for each in (self, model_of(self.estimator))]
+        return ledger_to_charge(ledger, *origins, *(each.plan.sent_from for each in candidates))
 
     def _range(self, fitted: list) -> tuple[float, float]:
         """The range of the score, from the arguments or from what the models know."""
