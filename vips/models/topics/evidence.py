@@ -21,7 +21,7 @@ than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,7 @@ from sklearn.base import clone
 from vips import engine
 from vips.data import InMemoryData
 from vips.models.topics.denoising import denoise_counts
+from vips.models.topics.planning import std_of_average
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan
 
@@ -92,7 +93,8 @@ def topic_evidence(model) -> TopicEvidence:
     noisy = model.noisy_totals_.average["topic_word"] / scale
     noise_std = model.noisy_totals_.noise_std["topic_word"] / scale
     deviation, stability = deviations(noisy, noise_std)
-    found = np.concatenate([_of_noise(model, noisy, noise_std, seed) for seed in range(_N_FITS)])
+    words = denoise_counts(noisy, noise_std)[1]
+    found = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
     largest = found.max()
     p_value = (1 + np.sum(found >= deviation[:, None], axis=1)) / (1 + len(found))
     is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)
@@ -121,15 +123,15 @@ def deviations(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np
     return (difference / np.sqrt(spread)).max(axis=1), 1.0 - (spread @ weight) / np.maximum(squares, 1e-300)
 
 
-def _of_noise(model, noisy: np.ndarray, noise_std: np.ndarray, seed: int) -> np.ndarray:
-    """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text."""
+def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
+    """Deviations of the topics of a fit to generated documents without topics, with as much noise for each word of text;
+    ``words`` are denoised totals, shape (n_words,)."""
     rng = np.random.default_rng(seed)
-    words = denoise_counts(noisy, noise_std)[1]
     drawn = _lengths(words.sum(), model.document_length, rng)
     fitted = drawn if model.document_length is None else np.full(len(drawn), model.document_length)
     documents = _documents(words / words.sum(), drawn, rng)
     plan = model.privacy_.plan
-    of_one_step = _std_of_one_step(model, plan, model.noisy_totals_.noise_std["topic_word"])
+    of_one_step = std_of_average(replace(plan, n_steps=1), lambda t: 1.0)
     with np.errstate(all="ignore"):
         noise = float(np.clip(of_one_step * fitted.sum() / words.sum() / _NO_CLIP, *_NOISE))
     plan = PrivacyPlan(
@@ -157,12 +159,3 @@ def _documents(frequency: np.ndarray, lengths: np.ndarray, rng: np.random.Genera
     documents = sp.csr_array((np.ones(len(rows), dtype=np.int64), (rows, columns)), shape=shape)
     documents.sum_duplicates()
     return documents
-
-
-def _std_of_one_step(model, plan: PrivacyPlan, std_of_average: float) -> float:
-    """Noise that one step adds to the estimate of the total, from that in the average of all steps."""
-    remaining = 0.0
-    for t in range(1, plan.n_steps + 1):
-        rho = model.step_size(t)
-        remaining = (1.0 - rho) ** 2 * remaining + rho**2
-    return std_of_average / float(np.sqrt(remaining))
