@@ -609,7 +609,7 @@ def test_changed_files_of_persons_are_refused(tmp_path):
     source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
     path = source._files[0]["indptr"].path
     indptr = np.load(path)
-    indptr[1], indptr[2] = indptr[2], indptr[1]
+    indptr[1], indptr[-1] = indptr[-1], indptr[1]
     np.save(path, indptr)
     with pytest.raises(SourceError, match="Regroup the data again"):
         vectorizer().fit(GroupedTexts(tmp_path / "by_writer"))
