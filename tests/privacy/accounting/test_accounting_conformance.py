@@ -15,7 +15,7 @@ from scipy.stats import norm
 from tests.mutants import check_notices
 from vips import PrivacyPlan
 from vips.privacy import accounting
-from vips.privacy.accounting import ACCOUNTANTS, gaussian, pld, stepwise
+from vips.privacy.accounting import ACCOUNTANTS, convolution, gaussian, pld, stepwise
 from vips.privacy.accounting.events import library, neighbours
 from vips.privacy.accounting.losses import one_step_losses
 
@@ -222,20 +222,81 @@ def test_without_sampling_the_gaussian_is_exact(relation, steps):
 
 @pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
 @pytest.mark.parametrize("rate", [1e-6, 0.01, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("sigma", [0.3, 1.0, 5.0, 300.0])
-def test_losses_of_a_step_are_those_of_dp_accounting(sigma, rate, relation):
-    """On a coarse grid, on which the two must agree as well."""
-    interval = 1e-3 / min(1.0, sigma) ** 2
-    ours = one_step_losses(sigma, rate, relation, interval)
-    theirs = library().pld.privacy_loss_distribution.from_gaussian_mechanism(
-        sigma, value_discretization_interval=interval, sampling_prob=rate, neighboring_relation=neighbours(relation)
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0, 5.0, 300.0])
+def test_losses_of_a_step_are_exact_on_the_grid_and_never_too_small_beside_it(sigma, rate, relation):
+    """Against the exact δ(ε) of every pair of neighbours, which dp_accounting has in closed form.
+
+    Sampling bounds the loss of one record in a sample on one side, where δ between two points may be much too large.
+    """
+    mechanism = library().pld.privacy_loss_mechanism
+    kinds_of = mechanism.AdjacencyType
+    kinds = (
+        [kinds_of.REMOVE, kinds_of.ADD][: 2 if rate < 1.0 else 1] if relation == "add_or_remove" else [kinds_of.REPLACE]
     )
-    for epsilon in (0.0, 0.01, 0.3, 2.0, 9.0):
-        assert ours.get_delta_for_epsilon(epsilon) == pytest.approx(
-            theirs.get_delta_for_epsilon(epsilon), rel=1e-9, abs=1e-14
+    spacing = pld._spacing(((sigma, rate, 1),), relation)
+    for kind, losses in zip(kinds, pld._one_step(sigma, rate, relation, spacing), strict=True):
+        exact = mechanism.GaussianPrivacyLoss(sigma, sampling_prob=rate, adjacency_type=kind).get_delta_for_epsilon
+        assert losses.probabilities.sum() + losses.at_infinity == pytest.approx(1.0, abs=1e-11)
+        values = losses.places * spacing
+        for i in np.linspace(0, len(values) - 2, 40).astype(int):
+            for share, allowed in ((0.0, 1e-6), (0.4, 0.03)):
+                epsilon = values[i] + share * (values[i + 1] - values[i])
+                terms = -np.expm1(epsilon - values[i + 1 :]) * losses.probabilities[i + 1 :]
+                delta, truth = losses.at_infinity + math.fsum(terms), exact(epsilon)
+                slack = 1e-6 * truth + 1e-15  # dp_accounting's own rounding
+                assert delta >= truth - slack
+                if share == 0.0 or (epsilon > 0.0 and kind != kinds_of.ADD):
+                    assert delta <= truth * (1.0 + allowed) + slack
+
+
+COMPOSED = [(0.5, 0.01, 50), (1.0, 0.3, 20), (2.0, 1e-3, 2_000), (20.0, 0.05, 500)]
+
+
+def check_composition_against_dp_accounting(row, relation):
+    """Neither accountant is below the truth, and on a fine grid both are near it."""
+    sigma, rate, steps = row
+    spacing = 0.02 * rate * math.sqrt(math.expm1(1.0 / sigma**2))
+    theirs = (
+        library()
+        .pld.privacy_loss_distribution.from_gaussian_mechanism(
+            sigma, value_discretization_interval=spacing, sampling_prob=rate, neighboring_relation=neighbours(relation)
         )
-    for delta in (0.1, 1e-4, 1e-9):
-        assert ours.get_epsilon_for_delta(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-8)
+        .self_compose(steps)
+    )
+    plan = PrivacyPlan(noise_multiplier=sigma, sampling_rate=rate, n_steps=steps, relation=relation)
+    for delta in (1e-2, 1e-5, 1e-9):
+        assert plan.epsilon(delta) == pytest.approx(theirs.get_epsilon_for_delta(delta), rel=1e-3)
+
+
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+@pytest.mark.parametrize("row", COMPOSED)
+def test_composition_against_dp_accounting(row, relation):
+    check_composition_against_dp_accounting(row, relation)
+
+
+def check_the_total_loss_is_never_below_a_direct_sum(outside):
+    """Also if much of the sum is outside of the window, which then counts as infinite, or wraps around."""
+    spacing = 0.05
+    for losses in one_step_losses(1.2, 0.4, "add_or_remove", spacing):
+        dense = np.zeros(np.ptp(losses.places) + 1)
+        dense[losses.places - losses.places[0]] = losses.probabilities
+        direct = dense
+        for _ in range(4):
+            direct = np.convolve(direct, dense)
+        values, steps = (np.arange(len(direct)) + 5 * losses.places[0]) * spacing, [(losses, 2), (losses, 3)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(convolution, "_OUTSIDE", outside)
+            total = convolution.TotalLoss(steps, spacing, *convolution.window(steps))
+        for epsilon in np.linspace(0.0, 15.0, 61):
+            exact = np.maximum(-np.expm1(epsilon - values), 0.0) @ direct
+            assert exact - 1e-15 <= total.delta(epsilon) <= exact + 2.0 * outside + 1e-15
+            within = exact + 2.0 * outside + 1e-12
+            assert total.delta(total.epsilon(within)) <= within * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("outside", [1e-15, 1e-3])
+def test_the_total_loss_is_never_below_a_direct_sum(outside):
+    check_the_total_loss_is_never_below_a_direct_sum(outside)
 
 
 def test_exact_gaussian_against_dp_accounting():
@@ -450,6 +511,30 @@ def noise_doubled_in_the_losses(patch):
     patch.setattr(pld, "_one_step", lambda noise_multiplier, *more: original(2.0 * noise_multiplier, *more))
 
 
+def one_order_of_the_neighbours_only(patch):
+    original = pld._one_step
+    patch.setattr(pld, "_one_step", lambda *arguments: original(*arguments)[-1:])
+
+
+def losses_rounded_down(patch):
+    original = pld._one_step
+    patch.setattr(
+        pld,
+        "_one_step",
+        lambda *arguments: tuple(each._replace(places=each.places - 1) for each in original(*arguments)),
+    )
+
+
+def what_is_outside_is_forgotten(patch):
+    original = convolution.TotalLoss.__init__
+
+    def mutant(self, *arguments):
+        original(self, *arguments)
+        self._at_infinity = 0.0
+
+    patch.setattr(convolution.TotalLoss, "__init__", mutant)
+
+
 def rate_squared_in_the_step(patch):
     original = stepwise.StepwiseAccountant._step
     patch.setattr(
@@ -470,6 +555,15 @@ def rate_squared_in_the_step(patch):
         (strong_composition_without_its_slack, lambda: test_one_step_against_integration("poisson", 0.4)),
         (noise_doubled_in_the_losses, lambda: test_one_step_against_integration("poisson", 0.4)),
         (noise_doubled_in_the_losses, lambda: test_one_step_against_integration("poisson, replace one", 0.4)),
+        (one_order_of_the_neighbours_only, lambda: test_one_step_against_integration("poisson", 0.4)),
+        (
+            losses_rounded_down,
+            lambda: test_losses_of_a_step_are_exact_on_the_grid_and_never_too_small_beside_it(
+                1.0, 0.5, "add_or_remove"
+            ),
+        ),
+        (losses_rounded_down, lambda: check_composition_against_dp_accounting(COMPOSED[1], "replace_one")),
+        (what_is_outside_is_forgotten, lambda: check_the_total_loss_is_never_below_a_direct_sum(1e-3)),
         (rate_squared_in_the_step, lambda: test_one_step_against_integration("poisson", 0.05)),
     ],
 )

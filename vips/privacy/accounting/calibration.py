@@ -17,7 +17,7 @@ __all__ = ["calibrate_noise", "largest_n_steps"]
 SMALLEST_SAMPLED_NOISE = 0.05  # where the search for a noise multiplier under sampling stops
 LARGEST_NOISE = 1e6
 MOST_STEPS = 10**7
-_LONGEST_STEP, _MOST_SECANTS = 2.4, 12
+_LONGEST_STEP, _MOST_SECANTS, _STEEPEST = 2.4, 12, 100.0
 
 
 @lru_cache(maxsize=256)
@@ -37,7 +37,8 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
     least, most = math.log(smallest), math.log(LARGEST_NOISE)
     too_little, enough, close = -math.inf, math.inf, 0.4 * tol
     log_sigma = min(max(_guess(plan, epsilon, delta), least), most)
-    slope, gap = -1.5, excess(log_sigma)  # ε falls about like a power of σ between 1 and 2
+    squared = math.exp(-2.0 * log_sigma)  # 1/σ²
+    slope, gap = squared / math.expm1(-squared), excess(log_sigma)  # of log μ against log σ in the central limit
     for i in itertools.count():
         if gap > 0.0:
             too_little = log_sigma
@@ -63,7 +64,7 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
         before, last, log_sigma = gap, log_sigma, place
         gap = excess(log_sigma)
         if math.isfinite(gap) and math.isfinite(before):
-            slope = min(max((gap - before) / (log_sigma - last), -8.0), -0.5)
+            slope = min(max((gap - before) / (log_sigma - last), -_STEEPEST), -0.5)
 
 
 def _guess(plan, epsilon: float, delta: float) -> float:

@@ -50,9 +50,9 @@ def log_moments(sampling_rate: float, noise_multiplier: float, orders: tuple[flo
 
 def log_ratio(q: float, log_r: np.ndarray) -> np.ndarray:
     """log(1 - q + q e^log_r), accurate for small q and for large ``log_r``."""
-    small = np.log1p(q * np.expm1(np.minimum(log_r, 30.0)))
     if q == 1.0:
         return log_r
+    small = np.log1p(q * np.expm1(np.minimum(log_r, 30.0)))
     return np.where(log_r < 30.0, small, np.logaddexp(np.log1p(-q), np.log(q) + log_r))
 
 

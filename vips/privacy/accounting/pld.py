@@ -1,18 +1,22 @@
-"""Privacy loss distributions, by dp_accounting: the tightest accountant of Gaussian noise on Poisson samples."""
+"""Privacy loss distributions: the tightest accountant of Gaussian noise on Poisson samples."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 
 from vips.privacy.accounting.base import NEARLY_ALL, Accountant
+from vips.privacy.accounting.convolution import TotalLoss, window
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.accounting.losses import one_step_losses
 
 __all__ = ["PLDAccountant", "composed_epsilon"]
+
+_OF_LOSS = 0.02
+_MOST_PLACES = 2**19  # of a sum of losses
 
 
 class PLDAccountant(Accountant):
@@ -32,7 +36,8 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        return min(1.0, float(_compose(*_loss_parameters([plan])).get_delta_for_epsilon(epsilon)) + _rounding([plan]))
+        delta = max(total.delta(epsilon) for total in _compose(*_loss_parameters([plan])))
+        return min(1.0, delta + _rounding([plan]))
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -44,31 +49,39 @@ def composed_epsilon(plans: Sequence, delta: float) -> float:
     return _epsilon_of(plans, delta)
 
 
-def _interval(plan) -> float:
-    """Spacing of the loss's grid.
-
-    The loss of a step is of the order of 1/σ², and of q/σ where the sampling rate is small. A grid in proportion keeps the
-    cost bounded, and the error, which is towards larger ε, below about one percent.
-    """
-    sigma = plan.noise_multiplier
-    return max(
-        1e-5 / sigma**2, min(1e-4, 0.02 * plan.sampling_rate * math.sqrt(math.expm1(min(1.0 / sigma**2, 50.0)))), 1e-7
-    )
-
-
 _one_step = lru_cache(maxsize=8)(one_step_losses)
+Fits = tuple[tuple[float, float, int], ...]  # noise multiplier, rate and number of steps of each
+
+
+def _spacing(fits: Fits, relation: str) -> float:
+    """Spacing of the losses' grid: a fiftieth of the size of a step's loss.
+
+    With spacing h, chords add about h²/12 to the mean loss of a step. The loss's size is here √(2 mean): rare large losses may
+    dominate its variance.
+    """
+    largest = min(min(1.0 / sigma, rate * math.sqrt(math.expm1(min(1.0 / sigma**2, 50.0)))) for sigma, rate, _ in fits)
+    spacing, mean = _OF_LOSS * largest, 0.0
+    for sigma, rate, n_steps in fits:
+        losses = _one_step(sigma, rate, relation, spacing)
+        mean += n_steps * min(float(each.places @ each.probabilities) for each in losses) * spacing
+    return min(spacing, _OF_LOSS * math.sqrt(2.0 * mean / sum(n_steps for *_, n_steps in fits)))
 
 
 @lru_cache(maxsize=8)
-def _compose(fits: tuple[tuple[float, float, int], ...], relation: str, interval: float):
-    """The losses of several fits: noise multiplier, rate and number of steps of each."""
-    losses = []
-    for noise_multiplier, rate, n_steps in fits:
-        if rate == 1.0:  # T Gaussians on the same records equal a single one
-            losses.append(_one_step(noise_multiplier / math.sqrt(n_steps), 1.0, relation, interval))
-        else:
-            losses.append(_one_step(noise_multiplier, rate, relation, interval).self_compose(n_steps))
-    return reduce(lambda one, other: one.compose(other), losses)
+def _compose(fits: Fits, relation: str) -> tuple[TotalLoss, ...]:
+    """The total loss for every order of the two neighbours."""
+    # T Gaussians on the same records equal a single one
+    fits = tuple((sigma / math.sqrt(n), rate, 1) if rate == 1.0 else (sigma, rate, n) for sigma, rate, n in fits)
+    spacing = _spacing(fits, relation)
+    while True:
+        steps = [(_one_step(sigma, rate, relation, spacing), n) for sigma, rate, n in fits]
+        n_orders = max(len(losses) for losses, _ in steps)
+        by_order = [[(losses[i % len(losses)], n) for losses, n in steps] for i in range(n_orders)]
+        windows = [window(each) for each in by_order]
+        n_places = max(high - low for low, high in windows)
+        if n_places <= _MOST_PLACES:
+            return tuple(TotalLoss(each, spacing, *ends) for each, ends in zip(by_order, windows, strict=True))
+        spacing *= 1.05 * n_places / _MOST_PLACES
 
 
 def _gaussian_mu(plan) -> float:
@@ -84,16 +97,15 @@ def _rounding(plans: Sequence) -> float:
 def _epsilon_of(plans: Sequence, delta: float) -> float:
     """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
     remaining = delta - _rounding(plans)
-    return max(0.0, _smallest_epsilon(*_loss_parameters(plans), remaining)) if remaining > 0.0 else math.inf
+    return _smallest_epsilon(*_loss_parameters(plans), remaining) if remaining > 0.0 else math.inf
 
 
 @lru_cache(maxsize=256)
-def _smallest_epsilon(fits: tuple, relation: str, interval: float, delta: float) -> float:
+def _smallest_epsilon(fits: Fits, relation: str, delta: float) -> float:
     """Cached, because a report computes the same ε many times."""
-    return float(_compose(fits, relation, interval).get_epsilon_for_delta(delta))
+    return max(total.epsilon(delta) for total in _compose(fits, relation))
 
 
-def _loss_parameters(plans: Sequence) -> tuple:
-    """What the losses depend on: each plan's numbers, their common relation, and the spacing of the grid."""
-    fits = tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans)
-    return fits, plans[0].relation, min(_interval(plan) for plan in plans)
+def _loss_parameters(plans: Sequence) -> tuple[Fits, str]:
+    """What the losses depend on: each plan's numbers, and their common relation."""
+    return tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans), plans[0].relation

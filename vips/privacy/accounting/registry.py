@@ -1,7 +1,7 @@
 """From a plan to (ε, δ): one class per accountant, one registry. Each refuses what it cannot analyse.
 
 ============  ==========================================================================================================
-``"pld"``     privacy loss distributions (dp_accounting); without sampling, the exact Gaussian
+``"pld"``     privacy loss distributions; without sampling, the exact Gaussian
 ``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise; fixed-size batches
 ``"moments"`` the paper's: valid, never the smallest, kept to reproduce its numbers
 ``"strong"``  exact Gaussian per step, amplified by sampling, then theorem 3.20 of Dwork and Roth (2014)
