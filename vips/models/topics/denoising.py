@@ -32,25 +32,38 @@ _RAREST, _OF_NOISE = (
     0.5,
 )  # cells below this share of the average count, or of their noise, are scaled as if they had it
 
-_MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 22  # of the approximation of Mills' ratio
+_MIDDLE, _NEAR, _DEGREE = 5.0, 1.25, 14  # of the approximation of Mills' ratio
 
-_jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract"})
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy", fastmath={"contract", "reassoc"})
 
 
-def _mills_polynomial() -> np.ndarray:
-    """Mills' ratio M(u) = (1 - Φ(u))/φ(u), u ≥ 0, is (1.25 + u)⁻¹ times this polynomial of (u - 5)/(u + 5), to 1e-14.
+def _polynomials() -> tuple[np.ndarray, np.ndarray]:
+    """Mills' ratio M(u) = (1 - Φ(u))/φ(u), u ≥ 0, and 1/M(u) - u are 1/(1.25 + u) times polynomials of (u - 5)/(u + 5).
 
-    Highest power first. A step needs millions of values: this is vectorised, whereas SciPy calls ``erfcx`` for each number.
+    To 1e-8, highest power first. A step needs millions of values: all but z and the result is in single precision.
     """
 
-    def smooth(t):
+    def mills(t):
         u = _MIDDLE * (1.0 + t) / (1.0 - t)
-        return (u + _NEAR) * np.sqrt(np.pi / 2.0) * erfcx(u / np.sqrt(2.0))
+        return u, np.sqrt(np.pi / 2.0) * erfcx(u / np.sqrt(2.0))
 
-    return chebyshev.cheb2poly(chebyshev.chebinterpolate(smooth, _DEGREE))[::-1].copy()
+    def smooth_mills(t):
+        u, ratio = mills(t)
+        return (u + _NEAR) * ratio
+
+    def smooth_excess(t):
+        u, ratio = mills(t)
+        return (u + _NEAR) * (1.0 / ratio - u)
+
+    of_mills, of_excess = (
+        chebyshev.cheb2poly(chebyshev.chebinterpolate(each, _DEGREE))[::-1].astype(np.float32)
+        for each in (smooth_mills, smooth_excess)
+    )
+    return of_mills, of_excess
 
 
-_MILLS, _ROOT = _mills_polynomial(), np.sqrt(2.0 * np.pi)
+(_MILLS, _EXCESS), _ROOT = _polynomials(), np.float32(np.sqrt(2.0 * np.pi))
+_RATES = 1.0 / _MEANS
 
 
 def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -87,9 +100,13 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
     weighted by counts, is 1, so that the clip norm keeps its meaning.
     """
     mean = max(counts.mean(), 1e-300)
-    counts = np.maximum(np.maximum(counts, _OF_NOISE * noise_std) / mean, _RAREST)
+    counts = np.maximum(counts, _OF_NOISE * noise_std)
+    counts *= 1.0 / mean
+    np.maximum(counts, _RAREST, out=counts)
     scale = counts**_POWER
-    return np.minimum(scale / np.sqrt(np.average(scale**2, weights=counts)), LARGEST_SCALE)
+    of_mean = np.sqrt(np.vdot(counts, np.square(scale)) / counts.sum())
+    scale *= 1.0 / of_mean
+    return np.minimum(scale, LARGEST_SCALE, out=scale)
 
 
 def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.ndarray:
@@ -98,97 +115,139 @@ def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.nda
     The shares of the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for
     each word. Words are handled in blocks, so that memory stays small, and in threads.
     """
-    n_words = noisy.shape[1]
+    n_topics, n_words = noisy.shape
     some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
     topic, word = np.divmod(some, n_words)
-    std = noise_std[topic, word]
-    _, likelihood = _components(noisy[topic, word] / std, topics[topic] * words[word] / std)
+    cells = (noisy.take(some)[None], noise_std.take(some)[None], np.ones(1), topics[topic] * words[word])
+    _, _, likelihood = _components(*cells, np.empty(8 * len(some)))
     common = np.full(len(_MEANS), 1.0 / len(_MEANS))
     for _ in range(_EM_STEPS):
-        common = common * (likelihood / (common @ likelihood)).mean(axis=1)
+        common = common * _mean_ratios(common, likelihood[:, 0])
     result, n_steps = np.empty_like(noisy), _EM_STEPS_PER_WORD if own_shares else 0
 
     def denoise(first: int, last: int) -> None:
+        work = np.empty(8 * n_topics * _WORDS_AT_A_TIME)
         for start in range(first * _WORDS_AT_A_TIME, min(last * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             block = slice(start, start + _WORDS_AT_A_TIME)
-            std = noise_std[:, block]
-            components = _components(noisy[:, block] / std, np.outer(topics, words[block]) / std)
-            _fill_means(*components, std, common, n_steps, start, result)
+            components = _components(noisy[:, block], noise_std[:, block], topics, words[block], work)
+            _fill_means(*components, noise_std[:, block], common, n_steps, start, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
 
 
-def _components(noisy, prior_mean) -> tuple[np.ndarray, np.ndarray]:
-    """Posterior mean under each exponential, and the likelihood of c under it, up to a factor common to all.
+def _components(noisy, noise_std, topics, words, work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """z and the excess over max(0, z) of the posterior mean under each exponential, and the likelihood up to a common factor.
 
     Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
     μ ≥ 0, with z = c - 1/m. Its mean is z + φ(z)/Φ(z), and the likelihood of c is Φ(z)/φ(z)/m up to a factor that does not
-    depend on m.
+    depend on m. Results are in ``work``, which has room for eight numbers of each cell.
     """
-    z, decay, share = np.empty((3, len(_MEANS), noisy.size))
-    _fill_exponents(noisy.ravel(), prior_mean.ravel(), z, decay, share)
+    size, shape = 3 * noisy.size, (3, *noisy.shape)
+    z, single = work[:size].reshape(3, -1), work[size:].view(np.float32)[: 3 * size].reshape(3, 3, -1)
+    excess, decay, share = single
+    _fill_exponents(noisy, noise_std, topics, words, z, excess, decay, share)
     np.exp(decay, out=decay)
-    np.exp(share, out=share)
-    _fill_components(z, decay, share)
-    return z.reshape(-1, *noisy.shape), share.reshape(-1, *noisy.shape)
+    np.exp(share[:-1], out=share[:-1])
+    _fill_components(excess, decay, share)
+    return z.reshape(shape), excess.reshape(shape), share.reshape(shape)
 
 
 @_jit
-def _fill_exponents(noisy, prior_mean, z, decay, share):
-    """z, the exponent of √(2π) φ(z) for positive z, and that of its inverse, minus the largest one."""
-    for i in range(len(noisy)):
-        largest = 0.0
-        for j in range(len(_MEANS)):
-            z[j, i] = noisy[i] - 1.0 / (_MEANS[j] * max(prior_mean[i], _LEAST))
-            largest = max(largest, z[j, i])
-        for j in range(len(_MEANS)):
-            positive = max(z[j, i], 0.0)
-            decay[j, i] = -0.5 * positive * positive
-            share[j, i] = 0.5 * (positive - largest) * (positive + largest)
+def _fill_exponents(noisy, noise_std, topics, words, z, rounded, decay, share):
+    """z, also rounded, the exponent of √(2π) φ(z) for positive z, and that of its inverse, minus the largest one.
+
+    That is the last one's, whose share is e⁰ itself.
+    """
+    last, n_words = len(_MEANS) - 1, noisy.shape[1]
+    count, inverse, largest = np.empty((3, n_words))
+    for k in range(noisy.shape[0]):
+        row, std = noisy[k], noise_std[k]
+        for v in range(n_words):
+            precision = 1.0 / std[v]
+            count[v], inverse[v] = row[v] * precision, 1.0 / max(topics[k] * words[v] * precision, _LEAST)
+            largest[v] = max(count[v] - inverse[v] * _RATES[last], 0.0)
+        for j in range(len(_MEANS)):  # few arrays in a loop: else the compiler does not vectorise it
+            cells = slice(k * n_words, (k + 1) * n_words)
+            of_z, of_decay, of_share = z[j, cells], decay[j, cells], share[j, cells]
+            for v in range(n_words):
+                of_z[v] = count[v] - inverse[v] * _RATES[j]
+                positive = max(of_z[v], 0.0)
+                of_decay[v] = -0.5 * positive * positive
+                of_share[v] = 0.5 * (positive - largest[v]) * (positive + largest[v])
+    share[last] = 1.0
+    rounded[:] = z
 
 
 @_jit
 def _fill_components(z, decay, share):
-    """Means in place of z, likelihoods in place of shares.
+    """Excesses in place of z, likelihoods in place of shares.
 
     √(2π) Φ(z) is e^{-z²/2} M(-z) below 0, and √(2π) - e^{-z²/2} M(z) above.
     """
+    near, middle, one = np.float32(_NEAR), np.float32(_MIDDLE), np.float32(1.0)
     for j in range(len(_MEANS)):
-        for i in range(z.shape[1]):
-            u = abs(z[j, i])
-            t, mills = (u - _MIDDLE) / (u + _MIDDLE), _MILLS[0]
+        rate, of_z, of_decay, of_share = np.float32(_RATES[j]), z[j], decay[j], share[j]
+        for i in range(len(of_z)):
+            u = abs(of_z[i])
+            t, inverse = (u - middle) / (u + middle), one / (u + near)
+            mills, excess = _MILLS[0], _EXCESS[0]
             for power in range(1, _DEGREE + 1):
-                mills = mills * t + _MILLS[power]
-            mills /= u + _NEAR
-            ratio = mills if z[j, i] < 0.0 else _ROOT - decay[j, i] * mills
-            z[j, i] += decay[j, i] / ratio
-            share[j, i] *= ratio / _MEANS[j]
+                mills, excess = mills * t + _MILLS[power], excess * t + _EXCESS[power]
+            mills, excess = mills * inverse, excess * inverse
+            above = _ROOT - of_decay[i] * mills
+            is_below = of_z[i] < np.float32(0.0)
+            of_z[i] = excess if is_below else of_decay[i] / above
+            of_share[i] *= (mills if is_below else above) * rate
 
 
 @_jit
-def _fill_means(means, likelihood, noise_std, common, n_steps, start, result):
+def _mean_ratios(shares, likelihood):
+    """Mean over the cells of each component's likelihood ÷ that of the mixture."""
+    first, second, third = likelihood
+    of_first, of_second, of_third = 0.0, 0.0, 0.0
+    for i in range(len(first)):
+        inverse = 1.0 / (shares[0] * first[i] + shares[1] * second[i] + shares[2] * third[i])
+        of_first += first[i] * inverse
+        of_second += second[i] * inverse
+        of_third += third[i] * inverse
+    return np.array([of_first, of_second, of_third]) / len(first)
+
+
+@_jit
+def _fill_means(z, excess, likelihood, noise_std, common, n_steps, start, result):
     """E[μ | c] of a block of words from ``start`` on, with shares that ``n_steps`` of EM fit to each word."""
-    n_components, (_, n_topics, n_words) = len(_MEANS), means.shape
-    shares, counts = np.empty((n_components, n_words)), np.empty((n_components, n_words))
-    for j in range(n_components):
+    (_, n_topics, n_words), prior = z.shape, _COMMON_WEIGHT * common
+    shares, ratios = np.empty((2, 3, n_words), np.float32)
+    inverse, weights = np.empty((2, n_words), np.float32)
+    for j in range(3):
         shares[j] = common[j]
     for _ in range(n_steps):
-        for j in range(n_components):
-            counts[j] = _COMMON_WEIGHT * common[j]
+        ratios[:] = 0.0
         for k in range(n_topics):
-            for v in range(n_words):
-                total = 0.0
-                for j in range(n_components):
-                    total += shares[j, v] * likelihood[j, k, v]
-                for j in range(n_components):
-                    counts[j, v] += shares[j, v] * likelihood[j, k, v] / total
-        shares[:] = counts / (n_topics + _COMMON_WEIGHT)
+            _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, inverse)
+            for j in range(3):
+                of_component, added = likelihood[j, k], ratios[j]
+                for v in range(n_words):
+                    added[v] += of_component[v] * inverse[v]
+        for j in range(3):
+            shares[j] = (prior[j] + shares[j] * ratios[j]) / (n_topics + _COMMON_WEIGHT)
     for k in range(n_topics):
+        _fill_inverse(likelihood[0, k], likelihood[1, k], likelihood[2, k], shares, inverse)
+        row, std = result[k, start : start + n_words], noise_std[k]
+        row[:] = 0.0
+        for j in range(3):
+            of_z, of_excess, of_component, share = z[j, k], excess[j, k], likelihood[j, k], shares[j]
+            for v in range(n_words):
+                weights[v] = share[v] * of_component[v] * inverse[v]
+            for v in range(n_words):
+                row[v] += weights[v] * (max(of_z[v], 0.0) + of_excess[v])
         for v in range(n_words):
-            total, mean = 0.0, 0.0
-            for j in range(n_components):
-                weight = shares[j, v] * likelihood[j, k, v]
-                total += weight
-                mean += weight * max(means[j, k, v], 0.0)
-            result[k, start + v] = noise_std[k, v] * mean / total
+            row[v] *= std[v]
+
+
+@_jit
+def _fill_inverse(first, second, third, shares, inverse):
+    """1 ÷ the likelihood of the mixture."""
+    for v in range(len(inverse)):
+        inverse[v] = np.float32(1.0) / (shares[0, v] * first[v] + shares[1, v] * second[v] + shares[2, v] * third[v])

@@ -41,18 +41,18 @@ SMALLEST_WEIGHT = 1e-30
 def fill_word_weights(concentration, totals, mean, start, stop, word_weights, log_scale):
     """exp E log β of the words ``start`` to ``stop``, or E β, each word divided by its largest entry; the log of that entry.
 
-    ``totals`` are ψ(Σ_v λ_kv), or their logs.
+    ``totals`` are ψ(Σ_v λ_kv), or Σ_v λ_kv for E β.
     """
     n_topics = concentration.shape[0]
-    logs = np.empty(n_topics)
+    values = np.empty(n_topics)
     for v in range(start, stop):
         largest = -np.inf
         for k in range(n_topics):
-            logs[k] = (np.log(concentration[k, v]) if mean else digamma(concentration[k, v])) - totals[k]
-            largest = max(largest, logs[k])
-        log_scale[v] = largest
+            values[k] = concentration[k, v] / totals[k] if mean else digamma(concentration[k, v]) - totals[k]
+            largest = max(largest, values[k])
+        log_scale[v] = np.log(largest) if mean else largest
         for k in range(n_topics):
-            word_weights[v, k] = np.exp(logs[k] - largest)
+            word_weights[v, k] = values[k] / largest if mean else np.exp(values[k] - largest)
 
 
 @inline

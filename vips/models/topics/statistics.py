@@ -78,7 +78,7 @@ class TopicPosterior(Dirichlet):
             weights, log_scale = np.empty((n_words, n_topics), dtype), np.empty(n_words)
             scaled = np.empty_like(weights)
             totals = self.concentration.sum(axis=1)
-            totals = np.log(totals) if mean else psi(totals)
+            totals = totals if mean else psi(totals)
 
             def fill(start: int, stop: int) -> None:
                 fill_word_weights(self.concentration, totals, mean, start, stop, weights, log_scale)
