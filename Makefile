@@ -29,6 +29,7 @@ lint: $(VENV)/lint.stamp
 bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise against NumPy's
 	$(BIN)/python -m experiments.benchmarks.lda
 	$(BIN)/python -m experiments.benchmarks.noise
+	$(BIN)/python -m experiments.benchmarks.private
 	$(BIN)/python -m experiments.benchmarks.logistic
 	$(BIN)/python -m experiments.benchmarks.sbn
 	$(BIN)/python -m experiments.benchmarks.scaling

@@ -344,6 +344,17 @@ def _(printed, folder):
     assert (folder / "noise.txt").read_text(encoding="utf-8") in printed
 
 
+@check("benchmarks.private")
+def _(printed, folder):
+    saved = read_json(folder / "private.json")
+    assert saved["steps"]["non-private"][1] < saved["steps"]["private"][1]  # drawing noise
+    assert len(saved["plans"]) == 8
+    for row in saved["plans"]:
+        assert row["found"] < row["noise"]
+        assert row["found"] == pytest.approx(row["noise"], rel=0.03)
+    assert "A step, private / non-private:" in printed
+
+
 @check("benchmarks.sbn")
 def _(printed, folder):
     private, plain = read_json(folder / "sbn.json")["rows"]

@@ -115,23 +115,28 @@ def test_what_fails_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def write_again_and_again(path, number, times):
-    for _ in range(times):
-        write_archive(path, "model", {"writer": number}, {"a": np.full(1000, number)})
+WRITE_AGAIN_AND_AGAIN = """
+import sys
+import numpy as np
+from vips.persistence.archive import write_archive
+path, number, times = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+for _ in range(times):
+    write_archive(path, "model", {"writer": number}, {"a": np.full(1000, number)})
+"""
 
 
 def test_several_writers_of_one_path_all_succeed(tmp_path):
     """A reader meanwhile sees the whole file of one of them."""
     path = tmp_path / "m.vips"
-    write_again_and_again(path, 0, 1)
-    code = "from tests.persistence.test_files import *; write_again_and_again(sys.argv[1], int(sys.argv[2]), 50)"
-    writers = [subprocess.Popen([sys.executable, "-c", code, str(path), str(number)], cwd=ROOT) for number in (1, 2)]
+    write_archive(path, "model", {"writer": 0}, {"a": np.zeros(1000)})
+    command = [sys.executable, "-c", WRITE_AGAIN_AND_AGAIN, str(path)]
+    writers = [subprocess.Popen([*command, str(number), "50"], cwd=ROOT) for number in (1, 2)]
     seen = set()
     while any(writer.poll() is None for writer in writers):
         header, arrays = read_archive(path, "model")
         assert (arrays["a"] == header["writer"]).all()
         seen.add(header["writer"])
-        time.sleep(0.001)
+        time.sleep(0.005)
     assert [writer.returncode for writer in writers] == [0, 0]
     assert seen >= {1, 2}
     assert list(tmp_path.iterdir()) == [path]
