@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -10,7 +9,6 @@ import threading
 import time
 import traceback
 from dataclasses import replace
-from pathlib import Path
 
 import dask
 import dask.array as da
@@ -22,6 +20,7 @@ import threadpoolctl
 from distributed import Client, LocalCluster
 
 from tests import ROOT
+from tests.execution.dying import Dies
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
 from vips._compute import threads
@@ -188,23 +187,6 @@ def test_floating_point_warnings_are_off_in_workers(executor):
 
 
 # -- losses ---------------------------------------------------------------------------------------------------------------
-
-
-class Dies(BetaBernoulli):
-    """Kills the process of its E-step, once for each file in a folder."""
-
-    def __init__(self, folder=None, privacy=None, random_state=None):
-        super().__init__(privacy, random_state)
-        self.folder = folder
-
-    def expected_statistics(self, records, posterior):
-        for file in Path(self.folder).glob("die*"):
-            try:
-                file.unlink()
-            except FileNotFoundError:  # another process took it
-                continue
-            os.kill(os.getpid(), signal.SIGKILL)
-        return super().expected_statistics(records, posterior)
 
 
 @pytest.mark.parametrize(
