@@ -240,8 +240,10 @@ CASES = [
         3.0,
     ),
     Case(
-        "lda resampled",
-        lambda **arguments: _lda(document_length=20, **arguments),
+        "lda resampled, public documents",
+        lambda **arguments: _lda(
+            document_length=20, public_documents=_documents(30, np.random.default_rng(7)), **arguments
+        ),
         _documents,
         _hostile(N_WORDS),
         np.eye(1, N_WORDS)[0] * 50,

@@ -25,8 +25,8 @@ from vips import (
 from vips.data import InMemoryData, check_data
 
 BY_NAME = {case.name: case for case in CASES}
-NAMES = ["lda", "lda float32, long documents, sparse topics", "lda resampled", "proportions sparse", "logistic sparse",
-         "logistic sparse diagonal", "network sparse, normal prior"]  # fmt: skip
+NAMES = ["lda", "lda float32, long documents, sparse topics", "lda resampled, public documents", "proportions sparse",
+         "logistic sparse", "logistic sparse diagonal", "network sparse, normal prior"]  # fmt: skip
 FAR = 50_000_000  # beyond any array of these tests by more than a page of memory
 
 

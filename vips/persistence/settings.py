@@ -1,4 +1,4 @@
-"""Public settings of a model as JSON and back: numbers, words, types, plans and step sizes. Nothing is executed."""
+"""Public settings of a model as JSON and back: numbers, words, arrays, types, plans and step sizes. Nothing is executed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 from dataclasses import Field, fields
 
 import numpy as np
+import scipy.sparse as sp
 
 from vips.privacy import PrivacyPlan
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -34,6 +35,10 @@ def encode(value: object) -> object:
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
+    if sp.issparse(value) and value.ndim == 2:
+        rows = sp.csr_array(value)
+        parts = {name: encode(getattr(rows, name)) for name in ("data", "indices", "indptr")}
+        return {_TAG: "csr", "n_columns": rows.shape[1], "value": parts}
     if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS:
         return {_TAG: "array", "dtype": value.dtype.str, "value": encode(value.tolist())}
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
@@ -62,6 +67,12 @@ def decode(value: object) -> object:
         return items if kind == "list" else tuple(items)
     if kind == "array":
         return _array(decode(content), np.dtype(value["dtype"]))
+    if kind == "csr":
+        parts = {name: decode(part) for name, part in content.items()}
+        shape = (len(parts["indptr"]) - 1, int(value["n_columns"]))
+        rows = sp.csr_array((parts["data"], parts["indices"], parts["indptr"]), shape=shape)
+        rows.check_format()
+        return rows
     if kind == "dtype":
         return np.dtype(content).type
     if kind in _CLASSES:

@@ -21,7 +21,7 @@ def test_posterior_mean_against_numerical_integration(monkeypatch):
     """With the shares held at 1/3 each, cell by cell."""
     monkeypatch.setattr(lda_view, "_EM_STEPS", 0)
     noisy = np.array([[-30.0, 0.0, 4.0, 55.0, 400.0]])
-    result = lda_view._posterior_mean(noisy, np.full((1, 5), 10.0), np.ones(1), np.full(5, 20.0))
+    result = lda_view.posterior_mean(noisy, np.full((1, 5), 10.0), np.full((1, 5), 20.0))
     for c, value in zip(noisy[0], result[0], strict=True):
 
         def weight(mu, c=c):
@@ -39,9 +39,9 @@ def test_components_against_scipy():
     """Means and likelihoods of truncated normal distributions, from nearly all cut off to nearly nothing."""
     rng = np.random.default_rng(5)
     noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
-    found = lda_view._components(noisy[None], np.ones((1, 2000)), np.ones(1), prior_mean, np.empty(8 * 2000))
+    found = lda_view._components(noisy[None], np.ones((1, 2000)), prior_mean[None], np.empty(8 * 2000))
     found_z, excess, likelihood = (array[:, 0] for array in found)
-    component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-3))
+    component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-6))
     z = noisy - 1.0 / component_mean
     ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, 35.0) / -np.sqrt(2.0))
     np.testing.assert_allclose(found_z, z, rtol=1e-12)

@@ -17,13 +17,14 @@ from scipy.special import erfcx
 
 from vips._compute.threads import run_ranges
 
-__all__ = ["LARGEST_SCALE", "denoise_counts", "scale_cells"]
+__all__ = ["LARGEST_SCALE", "MEANS", "denoise_counts", "posterior_mean", "scale_cells"]
 
-_MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
-_LEAST = 1e-3  # m is at least this many standard deviations of the noise
+MEANS = np.array([0.1, 1.0, 10.0])  # of the three exponentials, in units of m
+_LEAST = 1e-6  # m is at least this many standard deviations of the noise
 _EM_STEPS, _EM_STEPS_PER_WORD = 20, 3
 _CELLS = 50_000  # number of cells on which the common shares are fitted
 _WORDS_AT_A_TIME = 128
+_GUESS_WEIGHT = 0.02  # of a guess of the common shares, for each cell
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 5.0  # public bound on c_kv
 _POWER = -0.35
@@ -63,7 +64,7 @@ def _polynomials() -> tuple[np.ndarray, np.ndarray]:
 
 
 (_MILLS, _EXCESS), _ROOT = _polynomials(), np.float32(np.sqrt(2.0 * np.pi))
-_RATES = 1.0 / _MEANS
+_RATES = 1.0 / MEANS
 
 
 def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,11 +86,10 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
     noise = noise_std**2
     of_topic, of_word = np.sqrt(noise.sum(axis=1)), np.sqrt(noise.sum(axis=0, keepdims=True))  # noise in totals
     overall = max(noisy.sum(), np.sqrt(noise.sum()))
-    words = _posterior_mean(
-        noisy.sum(axis=0, keepdims=True), of_word, np.ones(1), np.full(noisy.shape[1], overall / noisy.shape[1])
-    )[0]
+    uniform = np.full((1, noisy.shape[1]), overall / noisy.shape[1])
+    words = posterior_mean(noisy.sum(axis=0, keepdims=True), of_word, uniform)[0]
     topics = np.maximum(noisy.sum(axis=1), of_topic)
-    return _posterior_mean(noisy, noise_std, topics / topics.sum(), words, own_shares=True), words
+    return posterior_mean(noisy, noise_std, np.outer(topics / topics.sum(), words), own_shares=True), words
 
 
 def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
@@ -109,34 +109,34 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
     return np.minimum(scale, LARGEST_SCALE, out=scale)
 
 
-def _posterior_mean(noisy, noise_std, topics, words, own_shares=False) -> np.ndarray:
-    """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``_MEANS × topics ⊗ words``.
+def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None) -> np.ndarray:
+    """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``MEANS × m``; m is ``prior_mean``.
 
     The shares of the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for
     each word. Words are handled in blocks, so that memory stays small, and in threads.
     """
     n_topics, n_words = noisy.shape
     some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
-    topic, word = np.divmod(some, n_words)
-    cells = (noisy.take(some)[None], noise_std.take(some)[None], np.ones(1), topics[topic] * words[word])
+    cells = (each.take(some)[None] for each in (noisy, noise_std, prior_mean))
     _, _, likelihood = _components(*cells, np.empty(8 * len(some)))
-    common = np.full(len(_MEANS), 1.0 / len(_MEANS))
+    guess, weight = (np.full(3, 1.0 / 3.0), 0.0) if shares is None else (shares, _GUESS_WEIGHT)
+    common = guess
     for _ in range(_EM_STEPS):
-        common = common * _mean_ratios(common, likelihood[:, 0])
+        common = (common * _mean_ratios(common, likelihood[:, 0]) + weight * guess) / (1.0 + weight)
     result, n_steps = np.empty_like(noisy), _EM_STEPS_PER_WORD if own_shares else 0
 
     def denoise(first: int, last: int) -> None:
         work = np.empty(8 * n_topics * _WORDS_AT_A_TIME)
         for start in range(first * _WORDS_AT_A_TIME, min(last * _WORDS_AT_A_TIME, n_words), _WORDS_AT_A_TIME):
             block = slice(start, start + _WORDS_AT_A_TIME)
-            components = _components(noisy[:, block], noise_std[:, block], topics, words[block], work)
+            components = _components(noisy[:, block], noise_std[:, block], prior_mean[:, block], work)
             _fill_means(*components, noise_std[:, block], common, n_steps, start, result)
 
     run_ranges(denoise, np.arange(-(-n_words // _WORDS_AT_A_TIME) + 1), parts_per_thread=4)
     return result
 
 
-def _components(noisy, noise_std, topics, words, work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _components(noisy, noise_std, prior_mean, work) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """z and the excess over max(0, z) of the posterior mean under each exponential, and the likelihood up to a common factor.
 
     Everything is in standard deviations of the noise. Given the component of mean m, the posterior is N(z, 1) truncated to
@@ -146,7 +146,7 @@ def _components(noisy, noise_std, topics, words, work) -> tuple[np.ndarray, np.n
     size, shape = 3 * noisy.size, (3, *noisy.shape)
     z, single = work[:size].reshape(3, -1), work[size:].view(np.float32)[: 3 * size].reshape(3, 3, -1)
     excess, decay, share = single
-    _fill_exponents(noisy, noise_std, topics, words, z, excess, decay, share)
+    _fill_exponents(noisy, noise_std, prior_mean, z, excess, decay, share)
     np.exp(decay, out=decay)
     np.exp(share[:-1], out=share[:-1])
     _fill_components(excess, decay, share)
@@ -154,20 +154,20 @@ def _components(noisy, noise_std, topics, words, work) -> tuple[np.ndarray, np.n
 
 
 @_jit
-def _fill_exponents(noisy, noise_std, topics, words, z, rounded, decay, share):
+def _fill_exponents(noisy, noise_std, prior_mean, z, rounded, decay, share):
     """z, also rounded, the exponent of √(2π) φ(z) for positive z, and that of its inverse, minus the largest one.
 
     That is the last one's, whose share is e⁰ itself.
     """
-    last, n_words = len(_MEANS) - 1, noisy.shape[1]
+    last, n_words = 2, noisy.shape[1]
     count, inverse, largest = np.empty((3, n_words))
     for k in range(noisy.shape[0]):
-        row, std = noisy[k], noise_std[k]
+        row, std, mean = noisy[k], noise_std[k], prior_mean[k]
         for v in range(n_words):
             precision = 1.0 / std[v]
-            count[v], inverse[v] = row[v] * precision, 1.0 / max(topics[k] * words[v] * precision, _LEAST)
+            count[v], inverse[v] = row[v] * precision, 1.0 / max(mean[v] * precision, _LEAST)
             largest[v] = max(count[v] - inverse[v] * _RATES[last], 0.0)
-        for j in range(len(_MEANS)):  # few arrays in a loop: else the compiler does not vectorise it
+        for j in range(3):  # few arrays in a loop: else the compiler does not vectorise it
             cells = slice(k * n_words, (k + 1) * n_words)
             of_z, of_decay, of_share = z[j, cells], decay[j, cells], share[j, cells]
             for v in range(n_words):
@@ -186,7 +186,7 @@ def _fill_components(z, decay, share):
     √(2π) Φ(z) is e^{-z²/2} M(-z) below 0, and √(2π) - e^{-z²/2} M(z) above.
     """
     near, middle, one = np.float32(_NEAR), np.float32(_MIDDLE), np.float32(1.0)
-    for j in range(len(_MEANS)):
+    for j in range(3):
         rate, of_z, of_decay, of_share = np.float32(_RATES[j]), z[j], decay[j], share[j]
         for i in range(len(of_z)):
             u = abs(of_z[i])

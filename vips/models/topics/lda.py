@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from vips._random_state import as_generator
@@ -39,6 +39,7 @@ from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_ce
 from vips.models.topics.noise_aware import noise_aware_topics
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
+from vips.models.topics.public_prior import check_public, denoise_with_public
 from vips.models.topics.reading import ReadableTopics
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
@@ -70,6 +71,10 @@ class LatentDirichletAllocation(
         None is a non-private fit: full batch for at most 4,096 documents, else about four stochastic passes.
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
+    public_documents : CSR matrix or array of shape (n_public, n_words) or None
+        Counts of documents of the same kind that are public. The fit starts from their topics, adds their counts, and denoises
+        private counts towards theirs, as far as these agree. That costs no budget. Where noise hides the private documents,
+        the model of the public ones is what remains.
     document_length : int or None
         If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}
@@ -120,6 +125,7 @@ class LatentDirichletAllocation(
     unit = "one document"
     ignores_labels = True
     exact_rows = True
+    settings_of_older_files = {"public_documents": None}
 
     def __init__(
         self,
@@ -129,6 +135,7 @@ class LatentDirichletAllocation(
         topic_word_prior: float | None = None,
         vocabulary: Sequence[str] | int | None = None,
         privacy: PrivacyPlan | None = None,
+        public_documents: object = None,
         schedule: Callable[[int], float] | None = None,
         document_length: int | None = None,
         length_method: str = "resample",
@@ -143,6 +150,7 @@ class LatentDirichletAllocation(
         self.topic_word_prior = topic_word_prior
         self.vocabulary = vocabulary
         self.privacy = privacy
+        self.public_documents = public_documents
         self.schedule = schedule
         self.document_length = document_length
         self.length_method = length_method
@@ -176,6 +184,7 @@ class LatentDirichletAllocation(
                 "`vocabulary` is required for a private fit: reading it from the documents would reveal rare words. "
                 "Pass a public word list, e.g. LatentDirichletAllocation(vocabulary=words, ...), or its length."
             )
+        check_public(self.public_documents, None if self.vocabulary is None else _vocabulary_size(self.vocabulary))
 
     def _private_data(self, X, y) -> InMemoryData:
         data = super()._private_data(X, y)
@@ -209,10 +218,11 @@ class LatentDirichletAllocation(
 
     def describe(self) -> dict:
         words = "number of words" if isinstance(self.vocabulary, int | np.integer) else "vocabulary"
+        public = () if self.public_documents is None else (f"{np.shape(self.public_documents)[0]:,} public documents",)
         return {
             "unit": self.unit,
             "released": ("noisy topic-word totals of every step", "hence the posterior of the topics"),
-            "declared_public": (f"the {words}", "n_components", "priors and all other constructor arguments"),
+            "declared_public": (f"the {words}", "n_components", "priors and all other constructor arguments", *public),
         }
 
     def column_names(self) -> list[str]:
@@ -259,8 +269,12 @@ class LatentDirichletAllocation(
         return {"topic_word": Block((self.n_components, self._n_words()))}
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code."""
-        return {"topic_word": rng.gamma(100.0, 0.01, (self.n_components, self._n_words()))}
+        """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code; or the counts of public documents, fitted alone."""
+        start = self._random_topics if self.public_documents is None else self._fitted_to_public
+        return {"topic_word": start(rng)}
+
+    def _random_topics(self, rng: np.random.Generator) -> np.ndarray:
+        return rng.gamma(100.0, 0.01, (self.n_components, self._n_words()))
 
     def valid_records(self, records) -> np.ndarray:
         return valid_documents(records, self._n_words(), integers=self.is_private)
@@ -283,14 +297,38 @@ class LatentDirichletAllocation(
             rho = self.step_size(step)
             average_scale = (1.0 - rho) * previous.average_scale + rho * previous.scale
         counts = counts / average_scale
+        prior = self._topic_word_prior()
+        public = None if self.public_documents is None or previous is None else self._public_counts(previous)
         if noise == 0.0:
-            np.maximum(counts, 0.0, out=counts)
-            counts += self._topic_word_prior()
-            return TopicPosterior(counts, None, average_scale, step)
+            known = prior if public is None else prior + public
+            return TopicPosterior(known + np.maximum(counts, 0.0), None, average_scale, step)
         noise_std = noise / average_scale
-        counts, _ = denoise_counts(counts, noise_std)
-        scale = scale_cells(counts, noise_std)
-        return TopicPosterior(self._topic_word_prior() + counts, scale, average_scale, step)
+        if public is None:
+            counts, _ = denoise_counts(counts, noise_std)
+        else:
+            counts, weight = denoise_with_public(counts, noise_std, public)
+            prior = prior + weight * public
+            if step == 1 and weight == 0.0:  # the public documents are of another kind: so were the topics of this step
+                return TopicPosterior(
+                    prior + self._random_topics(as_generator(self.random_state)), None, average_scale, 1
+                )
+        return TopicPosterior(prior + counts, scale_cells(counts, noise_std), average_scale, step)
+
+    def _fitted_to_public(self, rng: np.random.Generator) -> np.ndarray:
+        """Topic-word counts of a fit to the public documents alone, shape (n_components, n_words)."""
+        alone = clone(self).set_params(privacy=None, public_documents=None, schedule=None, random_state=rng)
+        return alone.fit(self.public_documents).components_ - self._topic_word_prior()
+
+    def _public_counts(self, posterior: TopicPosterior) -> np.ndarray:
+        """Topic-word counts of the public documents after an E-step, shape (n_components, n_words)."""
+        posterior, size = TopicPosterior(posterior.concentration), self.default_chunk_size()
+        documents = self._to_length(canonical(self.public_documents))
+        return sum(
+            self._infer(documents[start : start + size], posterior, self.is_private).weighted_sum(
+                np.ones(min(size, documents.shape[0] - start))
+            )["topic_word"]
+            for start in range(0, documents.shape[0], size)
+        )
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals: ``noise_aware.py``."""
