@@ -33,7 +33,8 @@ from vips.statistics import Block
 
 __all__ = ["PrivateClassifier"]
 
-_ROW_NORM = 1.5  # longest row of features in units of the root of its mean square, under independent columns
+# Longest row of features, in units of the root of the log odds' mean square under independent columns.
+_ROW_NORM = 1.5 * math.sqrt(2.0)
 
 
 class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
@@ -64,6 +65,9 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     classes_ : ndarray of shape (n_classes,)
     class_counts_ : ndarray of shape (n_classes,)
         Noisy numbers of records.
+    n_classes_ : int
+    table_std_ : float
+        Standard deviation of the noise on every count.
     tables_ : dict
         A :class:`ClassTable` of noisy counts for each column.
     log_odds_ : dict
@@ -147,7 +151,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         PrivacyBudgetError, LedgerError
             If the ledger has no room. Nothing is charged then.
         """
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+        for name in [name for name in vars(self) if name.endswith("_") or name in ("_scale", "_statement")]:
             delattr(self, name)
         self._check_parameters()
         X = as_table(X)
@@ -240,9 +244,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         outputs = [1] if self.n_classes_ == 2 else range(self.n_classes_)
         tables = self.tables_.items()
         self.log_odds_ = {name: np.array([self._log_odds(table, k) for k in outputs]) for name, table in tables}
-        squares = sum(
-            float((shares(table) * self.log_odds_[name] ** 2).sum()) for name, table in tables
-        )
+        squares = sum(float((shares(table) * self.log_odds_[name] ** 2).sum()) for name, table in tables)
         self._scale = 1.0 / (_ROW_NORM * math.sqrt(squares)) if squares > 0.0 else 1.0
 
     def _log_odds(self, table: ClassTable, k: int) -> np.ndarray:
@@ -260,9 +262,12 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         return np.clip(found - (found * shares(table)).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS) * known
 
     def _features(self, X) -> np.ndarray:
-        """Log odds of each row's cells, scaled: shape (n_rows, n_outputs · n_columns). A row of features depends on its row alone."""
-        columns = [self.log_odds_[name][:, table.cells.codes(column(X, name))].T for name, table in self.tables_.items()]
-        return self._scale * np.hstack(columns)
+        """Features from each row alone. Each is that of its column plus the average over the columns: stretched in this direction,
+        the regression's prior expects about equal weights, as in naive Bayes, unless the noise leaves evidence of others."""
+        by_column = [self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()]
+        by_output = np.stack(by_column, axis=-1)  # (n_outputs, n_rows, n_columns)
+        by_output += by_output.mean(axis=-1, keepdims=True)
+        return self._scale * np.hstack(list(by_output))
 
     def _stated(self, stated: Mapping, budget: Budget | None, unit: str, entry: dict | None):
         """The statement, and that of the regression alone."""
@@ -289,7 +294,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     # -- after fit ------------------------------------------------------------------------------------------------
 
     def features(self, X) -> np.ndarray:
-        """What the regression sees of each row: scaled log odds, shape (n_rows, n_outputs · n_columns)."""
+        """What the regression sees of each row: shape (n_rows, n_outputs · n_columns)."""
         check_is_fitted(self, "model_")
         X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
