@@ -254,12 +254,15 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         stds = (std, std * math.sqrt(self.n_classes_ - 1))
         rest_of_all = float(np.delete(self.class_counts_, k).sum())
         total, n = total_log_odds(self.class_counts_[k], rest_of_all, std), max(1.0, float(self.class_counts_.sum()))
-        is_ordered = table.cells.kind != "category"
-        found, known = np.zeros(len(own)), np.isfinite(own)
-        parts = (slice(0, -1), slice(-1, None)) if is_ordered else (known,)
-        for part in parts:
-            found[part] = posterior_log_odds(own[part], rest[part], stds, total, n, is_ordered)
-        return np.clip(found - (found * shares(table)).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS) * known
+        found, share = np.zeros(len(own)), shares(table)
+        if table.cells.kind == "category":
+            parts = [(np.isfinite(own), None)]
+        else:
+            parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
+        for part, positions in parts:
+            found[part] = posterior_log_odds(own[part], rest[part], stds, total, n, positions)
+        centred = np.clip(found - (found * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+        return np.where(np.isfinite(own), centred, 0.0)
 
     def _features(self, X) -> np.ndarray:
         """Features from each row alone. Each is that of its column plus the average over the columns: stretched in this direction,

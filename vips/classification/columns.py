@@ -64,6 +64,22 @@ class ColumnCells:
         places = np.clip(np.searchsorted(self.edges, numbers, side="right") - 1, 0, self.n_cells - 1)
         return np.where(np.isnan(numbers), self.n_cells, places)
 
+    def positions(self, shares: np.ndarray) -> np.ndarray:
+        """Where the cells of numbers are, by value and by rank, less the average: shape (2, n_cells), within [-2, 2].
+
+        Parameters
+        ----------
+        shares : ndarray of shape (n_cells,)
+            Of the records, ≥ 0.
+        """
+        edges = np.array(self.edges)
+        middles = 0.5 * edges[1:] + 0.5 * edges[:-1]
+        half = 0.5 * edges[-1] - 0.5 * edges[0]
+        weights = shares / max(shares.sum(), 1e-300)
+        ranks = np.cumsum(weights) - 0.5 * weights
+        found = np.array([middles / half, 2.0 * ranks])
+        return np.clip(found - (found @ weights)[:, None], -2.0, 2.0)
+
 
 def bounded(low: float, high: float, kind: str = "number") -> ColumnCells:
     """Cells of a column between two public bounds."""

@@ -6,10 +6,11 @@ added, and that of a sample. The unknowns are
     T_c      a size, with a prior that is flat in log T (a mixture of exponential laws)
     δ_c      logit p_c minus the logit over all cells; its prior is N(0, τ²) on a grid
     chain    in a column of numbers δ moves from cell to cell by small steps, or jumps to a fresh draw; in categories all are fresh
+    trend    or, in a column of numbers, δ is N(slope · position, τ²), where the position is the value, or its rank
 
-T is integrated out in closed form, δ by the forward-backward algorithm. τ, the size of steps and the frequency of jumps are averaged
-over a public list, weighted by their likelihood. So cells which noise hides are shrunk to 0, and neighbours help each other as far as
-the counts say. All of it is post-processing.
+T is integrated out in closed form, δ by sums over the grid (for chains, the forward-backward algorithm). τ, steps, jumps and slopes
+are averaged over public lists, weighted by their likelihood. So cells which noise hides are shrunk to 0 or to a trend, and neighbours
+help each other as far as the counts say. All of it is post-processing.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _STATES = np.linspace(-6.0, 6.0, 49)
 _TAUS = (0.1, 0.3, 0.6, 1.0, 2.0)
 _FRESH = ((1.0, 1.0),)  # probability of a fresh draw, size of a step
 _CHAINS = (*_FRESH, (0.02, 0.1), (0.02, 0.3), (0.1, 0.3), (0.3, 0.3))
+_SLOPES = (0.15, 0.3, 0.6, 1.2, 2.4)  # of δ between the middle and the end of the positions; of both signs
+_AROUND_TREND = (0.1, 0.3)  # τ
 _SIZES = 12  # exponential laws, of means between 1 and all records
 
 
@@ -36,7 +39,12 @@ def total_log_odds(own: float, rest: float, std: float) -> float:
 
 
 def posterior_log_odds(
-    own: np.ndarray, rest: np.ndarray, std: tuple[float, float], total: float, n_records: float, is_ordered: bool
+    own: np.ndarray,
+    rest: np.ndarray,
+    std: tuple[float, float],
+    total: float,
+    n_records: float,
+    positions: np.ndarray | None = None,
 ) -> np.ndarray:
     """Posterior means of δ in each cell.
 
@@ -50,8 +58,8 @@ def posterior_log_odds(
         Log odds over all records.
     n_records : float
         About how many there are.
-    is_ordered : bool
-        Whether neighbours are alike.
+    positions : ndarray of shape (n_kinds, n_cells), optional
+        In a column of numbers: where the cells are, in [-2, 2].
 
     Returns
     -------
@@ -60,8 +68,12 @@ def posterior_log_odds(
     """
     log_likelihood = _log_likelihood(own, rest, std, total, n_records)
     likelihood = np.exp(log_likelihood - log_likelihood.max(axis=1, keepdims=True))
-    priors, steps = _chains(is_ordered)
-    means, evidence = _forward_backward(likelihood, priors, steps) if is_ordered else _independent(likelihood, priors)
+    if positions is None:
+        means, evidence = _independent(likelihood, _chains(False)[0][:, None])
+    else:
+        chains, trends = _forward_backward(likelihood, *_chains(True)), _independent(likelihood, _trends(positions))
+        means = np.concatenate([chains[0], trends[0]])
+        evidence = np.concatenate([chains[1] - np.log(len(chains[1])), trends[1] - np.log(len(trends[1]))])
     weights = np.exp(evidence - evidence.max())
     return weights @ means / weights.sum()
 
@@ -86,9 +98,20 @@ def _log_likelihood(own, rest, std, total: float, n_records: float) -> np.ndarra
 
 
 def _independent(likelihood: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means of δ, shape (n_priors, n_cells), and the log evidence of each prior."""
-    evidence = likelihood @ priors.T
-    return ((likelihood @ (priors * _STATES).T) / evidence).T, np.log(evidence).sum(axis=0)
+    """Means of δ, shape (n_priors, n_cells), and the log evidence of each prior; of cells, given shape (n_priors, n_cells or 1,
+    n_states)."""
+    weights = likelihood * priors
+    size = weights.sum(axis=2)
+    return weights @ _STATES / size, np.log(size).sum(axis=1)
+
+
+def _trends(positions: np.ndarray) -> np.ndarray:
+    """Priors along every trend, shape (n_trends, n_cells, n_states)."""
+    slopes = np.array([sign * slope for slope in _SLOPES for sign in (-1.0, 1.0)])
+    centres = (slopes[:, None, None] * positions).reshape(-1, positions.shape[1])
+    log_priors = [-0.5 * ((_STATES - centres[:, :, None]) / tau) ** 2 for tau in _AROUND_TREND]
+    log_priors = np.concatenate(log_priors)
+    return np.exp(log_priors - logsumexp(log_priors, axis=2, keepdims=True))
 
 
 def _forward_backward(likelihood: np.ndarray, priors: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
