@@ -88,11 +88,11 @@ def generated(quick: bool) -> Bunch:
     import pandas as pd
 
     X, y = make_classification(
-        60_000, 20, n_informative=8, n_redundant=4, weights=[0.7], flip_y=0.1, class_sep=0.7, random_state=1
+        60_000, 20, n_informative=8, n_redundant=4, weights=[0.7], flip_y=0.1, class_sep=0.7, random_state=2
     )
     table = pd.DataFrame({f"x{j}": np.clip(X[:, j], -6.0, 6.0) for j in range(20)})
     columns = dict.fromkeys(table.columns, (-6.0, 6.0))
-    rng = np.random.default_rng(1)
+    rng = np.random.default_rng(2)
     for j in range(0, 20, 5):  # cut into categories whose names have no order
         for name, n_parts in ((f"x{j}", 5), (f"x{j + 1}", 12)):
             names = rng.permutation([f"c{i}" for i in range(n_parts)])
