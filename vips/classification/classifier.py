@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.classification.columns import ColumnCells, as_table, columns_stated
 from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
+from vips.classification.saved import restored_classifier, save_classifier
 from vips.classification.tables import ClassTable, class_counts, release_table
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
@@ -82,9 +83,9 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
 
     Privacy
     -------
-    Unit: one row of X with its label; with ``groups``, all rows of one id. Released: ``class_counts_``, ``tables_`` and the noisy
-    totals of the regression; everything else follows from these. A table shows the categories that are declared or stand above
-    a threshold. Public: names and dtypes of columns, and all arguments. docs/guarantee.md has the proof.
+    Unit: one row of X with its label; with ``groups``, all rows of one id. Released: ``class_counts_``, ``tables_`` and the
+    noisy totals of the regression; everything else follows from these. A table shows the categories that are declared or
+    stand above a threshold. Public: names and dtypes of columns, and all arguments. docs/guarantee.md has the proof.
 
     Guarantees
     ----------
@@ -158,9 +159,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         stated = columns_stated(self.columns, X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         budget = self._budget(stated)
-        model = BayesianLogisticRegression(
-            privacy=None if budget is None else budget.fit, feature_norm=1.0, classes=self.classes
-        )
+        norm, plan = (None, None) if budget is None else (1.0, budget.fit)
+        model = BayesianLogisticRegression(privacy=plan, feature_norm=norm, classes=self.classes)
         ledger = self._ledger(ledger)
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)
@@ -265,9 +265,11 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         return np.where(np.isfinite(own), centred, 0.0)
 
     def _features(self, X) -> np.ndarray:
-        """Features from each row alone. Each is that of its column plus the average over the columns: stretched in this direction,
-        the regression's prior expects about equal weights, as in naive Bayes, unless the noise leaves evidence of others."""
-        by_column = [self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()]
+        """Features from each row alone: the log odds of its cells, each plus their average over the columns. Stretched like
+        this, the regression's prior expects about equal weights, as in naive Bayes, unless there is evidence of others."""
+        by_column = [
+            self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()
+        ]
         by_output = np.stack(by_column, axis=-1)  # (n_outputs, n_rows, n_columns)
         by_output += by_output.mean(axis=-1, keepdims=True)
         return self._scale * np.hstack(list(by_output))
@@ -278,7 +280,10 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
             return None
         names = shortened([str(name) for name in stated])
         declared = [f"{name}: {_in_words(each)}" for name, each in stated.items() if isinstance(each, ColumnCells)]
-        released = ("numbers of records of each class", f"numbers of each class by cells of {len(stated)} columns ({names})")
+        released = (
+            "numbers of records of each class",
+            f"numbers of each class by cells of {len(stated)} columns ({names})",
+        )
         if "category" in stated.values():
             released = (*released, "their frequent categories")
         report = beside_an_encoder(self.model_.privacy_, ())
@@ -325,10 +330,13 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted classifier to a file of arrays and JSON, without pickle; ``vips.load`` reads it."""
-        from vips.classification.saved import save_classifier
-
         check_is_fitted(self, "model_")
         save_classifier(self, path)
+
+    @classmethod
+    def _of_file(cls, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> Self:
+        """The classifier that :meth:`save` wrote; ``known`` classes of models, by name."""
+        return restored_classifier(cls, header, arrays, known)
 
     def __sklearn_is_fitted__(self) -> bool:
         return "model_" in self.__dict__

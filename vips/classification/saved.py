@@ -1,4 +1,4 @@
-"""A fitted :class:`PrivateClassifier` as a file of arrays and JSON, and back. What is read is checked: it may be forged."""
+"""A fitted ``PrivateClassifier`` as a file of arrays and JSON, and back. What is read is checked: it may be forged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.classification.classifier import PrivateClassifier
 from vips.classification.columns import ColumnCells
 from vips.classification.tables import ClassTable
 from vips.persistence.archive import write_archive
@@ -21,7 +20,7 @@ __all__ = ["restored_classifier", "save_classifier"]
 _COUNTS = "tables/"
 
 
-def save_classifier(classifier: PrivateClassifier, path: str | os.PathLike) -> None:
+def save_classifier(classifier, path: str | os.PathLike) -> None:
     """Write a fitted classifier."""
     header, arrays = contents(classifier.model_)
     parameters = classifier.get_params(deep=False)
@@ -43,12 +42,12 @@ def save_classifier(classifier: PrivateClassifier, path: str | os.PathLike) -> N
     write_archive(path, "classifier", header, arrays | {"class_counts": classifier.class_counts_})
 
 
-def restored_classifier(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> PrivateClassifier:
-    """The classifier of a file's header and arrays; ``known`` classes of models, by name."""
+def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
+    """The classifier, of class ``kind``, of a file's header and arrays; ``known`` classes of models, by name."""
     columns = header["parameters"].pop("columns")
     columns = dict(decode(columns["items"])) if isinstance(columns, dict) and "items" in columns else decode(columns)
     parameters = {name: decode(value) for name, value in header["parameters"].items()}
-    classifier = PrivateClassifier(columns, **parameters)
+    classifier = kind(columns, **parameters)
     classifier._check_parameters()
     counts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_COUNTS) or name == "class_counts"}
     classifier.class_counts_ = counts.pop("class_counts")
@@ -73,7 +72,7 @@ def restored_classifier(header: dict, arrays: dict[str, np.ndarray], known: Mapp
     return classifier
 
 
-def _statement(classifier: PrivateClassifier, saved: dict | None) -> EncoderReport | None:
+def _statement(classifier, saved: dict | None) -> EncoderReport | None:
     """The statement of the tables; ValueError unless it is that of the settings."""
     if (saved is None) != (classifier.epsilon is None):
         raise ValueError("its statement is not that of its settings")

@@ -1,8 +1,8 @@
 """Tables of classes by cells, one for each column, released together with noise.
 
-A record adds 1 to the cell of its class and value in every column, and 1 to the count of its class. A person with c rows in the
-cells of one column adds c/‖c‖. So a record's vector over all tables of d columns has norm at most √(d + 1), whatever the number of
-classes, and all tables are one release of a Gaussian mechanism.
+A record adds 1 to the cell of its class and value in every column, and 1 to the count of its class. A person with c_i rows in
+cell i of a column adds c_i/‖c‖. So a record's vector over the tables of d columns has norm at most √(d + 1), whatever the
+number of classes, and all tables are one release of a Gaussian mechanism.
 """
 
 from __future__ import annotations
@@ -81,9 +81,7 @@ def release_table(
     grid = DAYS if stated == "date" else NUMBERS
     codes = grid.cells(as_numbers(values, stated))
     noisy = add_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))
-    low, high = bounds_from_counts(
-        noisy[:, :-1].sum(axis=0), std * np.sqrt(n_classes), grid, (0.0, 1.0), n_columns
-    )
+    low, high = bounds_from_counts(noisy[:, :-1].sum(axis=0), std * np.sqrt(n_classes), grid, (0.0, 1.0), n_columns)
     first, last = np.searchsorted(grid.shown, low), np.searchsorted(grid.shown, high, side="right") - 1
     edges = grid.edges[first : last + 1]
     return ClassTable(ColumnCells(stated, tuple(edges.tolist())), np.hstack([noisy[:, first:last], noisy[:, -1:]]))
