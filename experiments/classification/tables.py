@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.utils import Bunch
 
-from experiments.stand_ins import adult, generated_adult
+from experiments.stand_ins import adult
 from vips.datasets._home import find_files
 
 __all__ = ["TABLES"]
@@ -101,8 +101,4 @@ def generated(quick: bool) -> Bunch:
     return Bunch(data=table, target=y.astype(bool), columns=columns)
 
 
-def _adult(quick: bool) -> Bunch:
-    return generated_adult() if quick else adult(quick)
-
-
-TABLES = {"adult": _adult, "readmissions": readmissions, "flights": flights, "generated": generated}
+TABLES = {"adult": adult, "readmissions": readmissions, "flights": flights, "generated": generated}

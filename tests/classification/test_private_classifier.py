@@ -406,7 +406,7 @@ def test_forged_files_raise_value_errors(tmp_path, forge):
         ({"columns": {"age": (1, 0)}}, None, None, "above the lower"),
         ({"columns": [(0, 1)]}, None, None, "one entry for each of the 4"),
         ({"classes": [1]}, None, None, "at least two labels"),
-        ({}, [[1.0]], None, "pandas data frame, an Arrow table or a NumPy array"),
+        ({}, [[1.0]], None, "data frame or a NumPy array, got list"),
         ({}, np.zeros(3), None, "Expected 2D array"),
         ({"columns": None}, pd.DataFrame({"a": [1j] * 400}), None, "convert it to numbers"),
         ({"columns": {"a": "number"}}, pd.DataFrame({"a": [pd.Timestamp(0)] * 400}), None, 'write "date"'),

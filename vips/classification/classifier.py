@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
-from vips.classification.columns import ColumnCells, as_table, columns_stated
+from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
 from vips.classification.saved import restored_classifier, save_classifier
 from vips.classification.tables import ClassTable, class_counts, release_table
@@ -155,7 +155,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         for name in [name for name in vars(self) if name.endswith("_") or name in ("_scale", "_statement")]:
             delattr(self, name)
         self._check_parameters()
-        X = as_table(X)
+        X = as_frame(X)
         stated = columns_stated(self.columns, X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         budget = self._budget(stated)
@@ -304,7 +304,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     def features(self, X) -> np.ndarray:
         """What the regression sees of each row: shape (n_rows, n_outputs · n_columns)."""
         check_is_fitted(self, "model_")
-        X = as_table(X)
+        X = as_frame(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         columns_of(X, self.tables_)
         return self._features(X)

@@ -21,11 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips._validation import check_number
-from vips.data._tables import from_arrow
+from vips.data import as_source
 from vips.preprocessing._cell_values import as_categories, as_numbers, kind_of
-from vips.preprocessing._declared import column, columns_of, is_frame
+from vips.preprocessing._declared import as_table, column, columns_of, is_frame
 
-__all__ = ["ColumnCells", "as_table", "bounded", "columns_stated", "listed"]
+__all__ = ["ColumnCells", "as_frame", "bounded", "columns_stated", "listed"]
 
 _WORDS = ("number", "date", "category")
 _N_CELLS, _FINEST = 32, 2.0**-10  # of declared bounds; the finest cell near 0 in units of the others
@@ -97,29 +97,24 @@ def listed(categories: Sequence) -> ColumnCells:
     return ColumnCells("category", (), tuple(dict.fromkeys(each for each in known if each is not None)))
 
 
-def as_table(X):
-    """A data frame. The columns of an array are named 0, 1, 2, …
+def as_frame(X):
+    """A data frame of pandas. The columns of an array are named 0, 1, 2, …
 
     Raises
     ------
     TypeError, ValueError
         From the container, its dtype and shape.
     """
-    X = from_arrow(X)
-    if is_frame(X) and hasattr(X, "iloc"):
+    X = as_table(X)
+    if as_source(X) is not None or (is_frame(X) and not hasattr(X, "iloc")):
+        raise TypeError(f"PrivateClassifier needs a table in memory, got {type(X).__name__}.")
+    if is_frame(X):
         return X
-    if not isinstance(X, np.ndarray) or X.dtype.kind not in "biufOUT":
-        raise TypeError(
-            f"X must be a pandas data frame, an Arrow table or a NumPy array of numbers or objects, got {type(X).__name__}: "
-            "the dtype of anything else would depend on its values."
-        )
-    if X.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
-        )
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported.")
     import pandas as pd
 
-    return pd.DataFrame(np.asarray(X), columns=range(X.shape[1]), copy=False)
+    return pd.DataFrame(X, columns=range(X.shape[1]), copy=False)
 
 
 def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, ColumnCells | str]:
