@@ -75,6 +75,16 @@ def the_scale_is_that_of_the_rows(patch):
     patch.setattr(PrivateClassifier, "_features", features)
 
 
+def the_number_of_rows_is_kept(patch):
+    original = PrivateClassifier._checked
+
+    def checked(self, model, X, *rest):
+        self.class_counts_seen_ = len(X)
+        return original(self, model, X, *rest)
+
+    patch.setattr(PrivateClassifier, "_checked", checked)
+
+
 def labels_that_are_no_class_are_counted(patch):
     original = tables.class_counts
 
@@ -133,6 +143,7 @@ def only_the_tables_are_charged(patch):
         (log_odds_are_those_of_exact_tables, tests.check_all_else_is_a_function_of_noisy_numbers, "more than noisy counts"),
         (log_odds_are_those_of_exact_tables, tests.check_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise"),
         (the_scale_is_that_of_the_rows, tests.check_all_else_is_a_function_of_noisy_numbers, "features look at more"),
+        (the_number_of_rows_is_kept, tests.check_all_else_is_a_function_of_noisy_numbers, "an attribute looks at more"),
         (labels_that_are_no_class_are_counted, tests.check_a_record_moves_the_tables_by_at_most_one_clip, "of no class moves"),
         (rows_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_tables_by_at_most_one_clip, "a person moves"),
         (classes_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_tables_by_at_most_one_clip,
