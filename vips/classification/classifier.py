@@ -13,19 +13,19 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
-from vips.classification.columns import ColumnCells, as_frame, columns_stated
+from vips.classification.columns import as_frame, columns_stated
 from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
 from vips.classification.saved import restored_classifier, save_classifier
+from vips.classification.statement import as_one, statement_of_regression, statement_of_tables
 from vips.classification.tables import ClassTable, class_counts, release_table
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._declared import column, columns_of, shortened
-from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._declared import column, columns_of
 from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
-from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.preprocessing._pipeline_report import PipelineReport
+from vips.privacy import PrivacyReport
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.open_ledger import prepaid
@@ -165,14 +165,16 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)
         what = f"{type(self).__name__}: tables of {len(stated)} columns, and a regression on them"
-        cost = {} if budget is None else {"event": _as_one(budget), "delta": budget.threshold_delta or 0.0}
+        cost = {} if budget is None else {"event": as_one(budget), "delta": budget.threshold_delta or 0.0}
         with charged(ledger, what, unit, self.relation, **cost) as charge:
             self._release(X, labels, stated, budget, persons, groups is not None, charge.release)
             self._weigh()
             with prepaid(model.privacy):
                 self.model_ = model.fit(self._features(X), y, groups=groups)
         self.classes_ = self.model_.classes_
-        self._statement = self._stated(stated, budget, unit, charge.entry)
+        self._statement = None if budget is None else statement_of_tables(stated, budget, unit, charge.entry)
+        if budget is not None:
+            self.model_.privacy_ = statement_of_regression(self.model_.privacy_, charge.entry)
         return self
 
     def _check_parameters(self) -> None:
@@ -274,24 +276,6 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         by_output += by_output.mean(axis=-1, keepdims=True)
         return self._scale * np.hstack(list(by_output))
 
-    def _stated(self, stated: Mapping, budget: Budget | None, unit: str, entry: dict | None):
-        """The statement, and that of the regression alone."""
-        if budget is None:
-            return None
-        names = shortened([str(name) for name in stated])
-        declared = [f"{name}: {_in_words(each)}" for name, each in stated.items() if isinstance(each, ColumnCells)]
-        released = (
-            "numbers of records of each class",
-            f"numbers of each class by cells of {len(stated)} columns ({names})",
-        )
-        if "category" in stated.values():
-            released = (*released, "their frequent categories")
-        report = beside_an_encoder(self.model_.privacy_, ())
-        if entry is not None:
-            report = replace(report, ledger=entry | {"charged_steps": report.plan.n_steps})
-        self.model_.privacy_ = report
-        return EncoderReport(budget.encoder, budget.threshold_delta or 0.0, unit, released, tuple(declared), entry)
-
     @property
     def privacy_(self) -> PipelineReport | PrivacyReport:
         """The statement of tables and regression together; of a fit without noise, that of the regression."""
@@ -352,15 +336,3 @@ def shares(table: ClassTable) -> np.ndarray:
     """Shares of the records in each cell, from noisy counts."""
     counts = np.maximum(np.nan_to_num(table.counts.sum(axis=0)), 0.0)
     return counts / max(counts.sum(), 1e-300)
-
-
-def _as_one(budget: Budget) -> PrivacyPlan:
-    """Tables and regression as one release of a Gaussian mechanism: 1/σ² adds up."""
-    per_step = [plan.n_steps / plan.noise_multiplier**2 for plan in (budget.encoder, budget.fit)]
-    return replace(budget.encoder, noise_multiplier=1.0 / math.sqrt(sum(per_step)), clip_norm=None)
-
-
-def _in_words(cells: ColumnCells) -> str:
-    if cells.kind == "category":
-        return f"categories {shortened([str(each) for each in cells.categories])}"
-    return f"[{cells.edges[0]:g}, {cells.edges[-1]:g}]"
