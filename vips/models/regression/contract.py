@@ -18,14 +18,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
+from sklearn.base import clone
+from sklearn.utils.validation import column_or_1d
+
+from vips import engine
 
 from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
-from vips.data import Records, rows_without
+from vips.data import InMemoryData, Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.model import ConjugateExponentialModel
 from vips.models.regression.denoising import (
@@ -35,8 +40,10 @@ from vips.models.regression.denoising import (
     positive_definite,
     precision_view,
 )
+from vips.models.regression.known_steps import WEIGHTS, Known, known_step
 from vips.models.regression.parts import coefficient_parts
-from vips.models.regression.posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
+from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
 from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
     PartedStatistics,
@@ -46,6 +53,7 @@ from vips.models.regression.statistics import (
     design_rows,
 )
 from vips.parts import Part
+from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -154,6 +162,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+        self._learn_from_public()
 
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self._n_outputs == 1 else (self._n_outputs,)
@@ -177,6 +186,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._is_textbook():
             return initial
         prior = self._coefficient_prior()
+        if prior.known is not None:
+            return initial
         wanting = np.maximum(self._ball() ** 2 - prior.precision(prior.initial_alpha(1)[0]) / self._units() ** 2, 0.0)
         initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
         return initial
@@ -235,21 +246,26 @@ class AugmentedRegression(ConjugateExponentialModel):
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
-        alpha, step = prior.initial_alpha(self._n_outputs), 0
+        prior, start = self._coefficient_prior(), self._start()
+        alpha, old, step = start.alpha_shape / start.alpha_rate, np.atleast_2d(start.mean) * scale, 0
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
             step = previous.step + 1
-        steps = []
+        steps, weights = [], np.ones(self._n_outputs)
         for j in range(self._n_outputs):
             averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
             averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-            steps.append(
-                self._step(averages, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step)
-            )
+            if previous is None or prior.known is None:
+                natural = prior.natural(j, alpha[j])
+                natural = natural[0] / scale, natural[1] / (scale**2 if natural[1].ndim == 1 else np.outer(scale, scale))
+                steps.append(self._step(averages, noise, natural, alpha[j] / ball**2, old[j], step))
+            else:
+                *moved, weights[j] = self._known_step(averages, noise, prior, alpha[j], old[j], previous, j)
+                steps.append((*moved, np.ones(len(scale)), np.zeros(len(scale))))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
+        posterior.public_weight = weights if hasattr(self, "public_posterior_") else None
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
@@ -260,13 +276,36 @@ class AugmentedRegression(ConjugateExponentialModel):
             )
         return posterior
 
+    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: float, old: np.ndarray, previous, j: int):
+        """For one output, under a prior that knows something: mean, precision, and the weight of public records."""
+        scale = self._units() * self._ball()
+        start, is_public = np.atleast_2d(self._start().mean)[j] * scale, hasattr(self, "public_posterior_")
+        known = Known(
+            prior.known.linear[j] / scale,
+            prior.known.precision[j] / np.outer(scale, scale),
+            prior.precision(alpha) / scale**2,
+            start,
+            WEIGHTS if is_public else (1.0,),
+        )
+        moved, left, t = np.zeros(len(scale)), 1.0, previous.step + 1
+        path = [np.atleast_2d(previous.mean)[j] * self._units(), *previous.path[j][::-1]]
+        for i, at in enumerate(path[:t]):
+            rho = self.step_size(t - i)
+            rho = rho["linear"] if isinstance(rho, dict) else rho
+            moved += left * rho * (at * self._ball() - start)
+            left *= 1.0 - rho
+        of_noise = noise["linear"], noise["precision"]
+        return known_step(known, averages["linear"], averages["precision"], of_noise, old, moved)
+
     def _step(
-        self, averages, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int
+        self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int
     ) -> tuple[np.ndarray, ...]:
         """For one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
+        linear, law = natural
+        prior = law if law.ndim == 1 else np.diagonal(law)
         if self.covariance == "full":
             view = precision_view(averages["precision"], noise["precision"], noise["linear"], alpha)
-            precision = positive_definite(view + np.diag(prior))
+            precision = positive_definite(view + (np.diag(law) if law.ndim == 1 else law))
             released, viewed = np.diagonal(averages["precision"]), np.diagonal(precision)
         else:
             precision = prior + diagonal_view(averages["precision"], noise["linear"], alpha)
@@ -274,8 +313,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         share, variance = noise_aware_moments(released, prior, noise["linear"])
         unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
         if self.statistics == "paper":
-            return _solve(precision, averages["linear"]), precision, share, unknown
-        gradient = averages["linear"] - prior * old
+            return _solve(precision, averages["linear"] + linear), precision, share, unknown
+        gradient = averages["linear"] + linear - (law * old if law.ndim == 1 else law @ old)
         if self.covariance == "full":
             step = _solve(precision, gradient)
         else:
@@ -409,7 +448,61 @@ class AugmentedRegression(ConjugateExponentialModel):
         return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
 
     def _coefficient_prior(self) -> CoefficientPrior:
-        return CoefficientPrior(self.prior, self.n_features_in_, bool(self.fit_intercept))
+        settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
+        given = None if isinstance(self.prior, tuple | float | int | np.number) else self.prior
+        alpha = self.prior if given is None else None
+        public = getattr(self, "public_posterior_", None)
+        if given is None and public is None:
+            return CoefficientPrior(alpha, *settings)
+        known = KnownCoefficients.of(public or given, diagonal=diagonal)
+        if public is not None:  # their likelihood alone
+            own = CoefficientPrior(alpha, *settings)
+            base = np.stack([own.precision(each) for each in public.alpha_shape / public.alpha_rate])
+            base = base if diagonal else base[:, :, None] * np.eye(base.shape[1])
+            known = KnownCoefficients(known.linear, known.precision - base)
+        return CoefficientPrior(alpha, *settings, known)
+
+    def _checked_public(self, X, y):
+        """The public records of a fit, or None; raises if they cannot be used."""
+        if (X is None) != (y is None):
+            raise ValueError("`public_X` and `public_y` go together: public records with their labels.")
+        if X is None:
+            return None
+        if not self.is_private:
+            raise ValueError("`public_X` is for private fits: without noise, append the public records to X and y.")
+        if self.statistics == "paper":
+            raise ValueError('`public_X` needs statistics="centred".')
+        if not isinstance(self.prior, tuple | float | int | np.number):
+            raise ValueError("`public_X` makes a prior of its own: leave `prior` at its default, or leave `public_X` out.")
+        return X, y
+
+    def _learn_from_public(self) -> None:
+        """Fit the public records without noise, if there are any: no ledger is charged, and no private record is read."""
+        records = self.__dict__.pop("_public", None)
+        if records is None:
+            return
+        public = clone(self).set_params(privacy=None, schedule=None, **self._settings_of_public())
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(public, name, getattr(self, name))
+        X, y = public._validated(*records, reset=False)
+        public.check_values(X, y)
+        plan = public._complete(public.default_plan(len(y)))
+        self.public_posterior_, _ = engine.run(public, InMemoryData(X, column_or_1d(y)), plan, Journal())
+
+    def _settings_of_public(self) -> dict:
+        """Settings of the fit to public records that differ from the model's own."""
+        return {}
+
+    def _start(self):
+        """Where a fit starts: the posterior of public records, a given prior, or the mean 0."""
+        public = getattr(self, "public_posterior_", None)
+        if public is not None:
+            return public
+        prior = self._coefficient_prior()
+        mean = np.zeros((self._n_outputs, self._n_coefficients())) if prior.known is None else self.prior.mean
+        alpha = prior.initial_alpha(self._n_outputs)
+        return SimpleNamespace(mean=mean, alpha_shape=alpha, alpha_rate=np.ones(len(alpha)))
 
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""

@@ -60,6 +60,8 @@ class PolyaGammaRegression(AugmentedRegression):
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        public_X=None,
+        public_y=None,
     ) -> Self:
         """Fit to a table.
 
@@ -69,16 +71,27 @@ class PolyaGammaRegression(AugmentedRegression):
         y : array of shape (n_records,), unless a source holds the labels
         ledger, checkpoint, executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`.
+        public_X, public_y : optional
+            Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
+            their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
+            cost nothing, and nothing protects them.
 
         Returns
         -------
         self
         """
+        self._public = self._checked_public(public_X, public_y)
+        try:
+            return self._fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        finally:
+            self.__dict__.pop("_public", None)
+
+    def _fit(self, X, y, **arguments) -> Self:
         X, y = from_arrow(X), from_arrow(y)
         source = as_source(X, y)
         if (y is None) if source is None else not source.has_labels:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        super().fit(X, y, **arguments)
         if not self.is_private:
             if source is None:
                 X, y = self._validated(X, y, reset=False)
@@ -126,7 +139,7 @@ class PolyaGammaRegression(AugmentedRegression):
             raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self._n_outputs):
             alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
-            precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
+            precision[j] += self._coefficient_prior().laplace_precision(j, natural[j], *alpha)
         precision = precision[0] if self._n_outputs == 1 else precision
         return CoefficientPosterior(
             self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate

@@ -287,6 +287,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         """Probabilities of the classes."""
         return self.predict_proba(X)
 
+    def _settings_of_public(self) -> dict:
+        return {"classes": self._labels().tolist()}
+
     def _declared(self) -> tuple[str, ...]:
         default = " (none were declared)" if self.classes is None else ""
         return (f"classes: {', '.join(str(label) for label in self._labels())}{default}",)
