@@ -40,7 +40,7 @@ from vips.models.regression.denoising import (
     positive_definite,
     precision_view,
 )
-from vips.models.regression.known_steps import WEIGHTS, Known, known_step
+from vips.models.regression.known_steps import WEIGHTS, Denoised, Known, Released, best_weight, known_step
 from vips.models.regression.parts import coefficient_parts
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
@@ -251,21 +251,25 @@ class AugmentedRegression(ConjugateExponentialModel):
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
             step = previous.step + 1
-        steps, weights = [], np.ones(self._n_outputs)
+        steps = []
+        public = np.tile([[1.0], [0.0]], self._n_outputs)  # weight of public records, and the step before which it fell
+        if getattr(previous, "public", None) is not None:
+            public = previous.public.copy()
         for j in range(self._n_outputs):
             averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
             averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-            if previous is None or prior.known is None:
-                natural = prior.natural(j, alpha[j])
-                natural = natural[0] / scale, natural[1] / (scale**2 if natural[1].ndim == 1 else np.outer(scale, scale))
-                steps.append(self._step(averages, noise, natural, alpha[j] / ball**2, old[j], step))
-            else:
-                *moved, weights[j] = self._known_step(averages, noise, prior, alpha[j], old[j], previous, j)
-                steps.append((*moved, np.ones(len(scale)), np.zeros(len(scale))))
+            if previous is not None and prior.known is not None:
+                done, old[j] = self._known_step(averages, noise, prior, alpha[j], old[j], previous, public, j)
+                if done is not None:
+                    steps.append((*done, np.ones(len(scale)), np.zeros(len(scale))))
+                    continue
+            natural = prior.natural(j, alpha[j], public[0, j])
+            natural = natural[0] / scale, natural[1] / (scale**2 if natural[1].ndim == 1 else np.outer(scale, scale))
+            steps.append(self._step(averages, noise, natural, alpha[j] / ball**2, old[j], step))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
-        posterior.public_weight = weights if hasattr(self, "public_posterior_") else None
+        posterior.public = public if hasattr(self, "public_posterior_") else None
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
@@ -276,10 +280,10 @@ class AugmentedRegression(ConjugateExponentialModel):
             )
         return posterior
 
-    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: float, old: np.ndarray, previous, j: int):
+    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: float, old, previous, public, j: int):
         """For one output, under a prior that knows something: mean, precision, and the weight of public records."""
-        scale = self._units() * self._ball()
-        start, is_public = np.atleast_2d(self._start().mean)[j] * scale, hasattr(self, "public_posterior_")
+        ball, scale, is_public = self._ball(), self._units() * self._ball(), hasattr(self, "public_posterior_")
+        start = np.atleast_2d(self._start().mean)[j] * scale
         known = Known(
             prior.known.linear[j] / scale,
             prior.known.precision[j] / np.outer(scale, scale),
@@ -287,15 +291,31 @@ class AugmentedRegression(ConjugateExponentialModel):
             start,
             WEIGHTS if is_public else (1.0,),
         )
-        moved, left, t = np.zeros(len(scale)), 1.0, previous.step + 1
-        path = [np.atleast_2d(previous.mean)[j] * self._units(), *previous.path[j][::-1]]
-        for i, at in enumerate(path[:t]):
+        released = Released(averages["linear"], averages["precision"], noise["linear"], noise["precision"])
+        denoised = Denoised(released, known)
+        t = previous.step + 1
+        path = np.array([np.atleast_2d(previous.mean)[j] * self._units(), *previous.path[j][::-1]])[:t] * ball
+        shares, left = np.zeros(len(path)), 1.0
+        for i in range(len(path)):
             rho = self.step_size(t - i)
             rho = rho["linear"] if isinstance(rho, dict) else rho
-            moved += left * rho * (at * self._ball() - start)
-            left *= 1.0 - rho
-        of_noise = noise["linear"], noise["precision"]
-        return known_step(known, averages["linear"], averages["precision"], of_noise, old, moved)
+            shares[i], left = left * rho, left * (1.0 - rho)
+        if is_public:
+            last, weight = public[0, j], best_weight(known, denoised, released.residual, shares @ (path - start))
+            public[0, j] = weight
+            if weight < 0.2 * last:
+                public[1, j] = t
+                old = np.linalg.solve(known.prior(weight), weight * known.linear)
+        r = int(public[1, j])  # residuals up to this step were summed elsewhere
+        residual = released.residual
+        if r:
+            there = old if r == t else path[t - r - 1]
+            before = slice(t - r, None)
+            residual = residual + denoised.times(denoised.values, shares[before] @ (path[before] - there))
+            averages["linear"] = residual
+        if public[0, j] == 0.0:
+            return None, old
+        return known_step(known, public[0, j], released, denoised, residual, old, alpha / ball**2), old
 
     def _step(
         self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int

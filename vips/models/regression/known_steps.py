@@ -29,10 +29,12 @@ from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky, eigh
 
-__all__ = ["WEIGHTS", "Known", "known_step"]
+from vips.models.regression.denoising import positive_definite, precision_view
+
+__all__ = ["WEIGHTS", "Denoised", "Known", "Released", "best_weight", "known_step"]
 
 # Weights of public records among which a fit chooses.
-WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.003, 0.001, 0.0)
+WEIGHTS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 # A smaller weight must be more probable by this, in natural logarithms, than the best larger one.
 _LEAST_GAIN = 2.0
 
@@ -64,45 +66,65 @@ class Known:
         return np.diag(self.base) + weight * self.precision
 
 
-def known_step(known: Known, residual, precision, noise: tuple[float, float], old, moved):
-    """Mean and precision of the coefficients after a step, and the weight a.
+@dataclass(frozen=True)
+class Released:
+    """Noisy averages of one output.
 
     Parameters
     ----------
-    known : Known
     residual, precision : ndarray of shape (d,), (d, d)
-        Noisy averages.
-    noise : (float, float)
+    residual_std, precision_std : float
         Deviations of the noise in them.
-    old : ndarray of shape (d,)
-        Coefficients before the step.
-    moved : ndarray of shape (d,)
-        m̄ - m₀: from m₀ to the average of the points at which the residuals were summed.
     """
-    values, vectors = eigh(like_public(precision, known.precision, noise[1]))
-    values = np.maximum(values, 0.0)
-    variance = values + noise[0] ** 2
-    share = np.where(variance > 0.0, values / np.maximum(variance, 1e-300), 1.0)
-    seen = (vectors * (share * values)) @ vectors.T  # f P
-    z = vectors.T @ residual + values * (vectors.T @ moved)
-    best, gain = None, -np.inf
+
+    residual: np.ndarray
+    precision: np.ndarray
+    residual_std: float
+    precision_std: float
+
+
+class Denoised:
+    """Released averages in coordinates in which P is diagonal."""
+
+    def __init__(self, released: Released, known: Known) -> None:
+        values, self.vectors = eigh(like_public(released.precision, known.precision, released.precision_std))
+        self.values = np.maximum(values, 0.0)
+        self.variance = np.maximum(self.values + released.residual_std**2, 1e-300)
+        self.share = self.values / self.variance if released.residual_std else np.ones(len(values))
+        self.seen = (self.vectors * (self.share * self.values)) @ self.vectors.T  # f P
+
+    def times(self, values, vector):
+        """A function of P times a vector."""
+        return self.vectors @ (values * (self.vectors.T @ vector))
+
+
+def best_weight(known: Known, denoised: Denoised, residual: np.ndarray, moved: np.ndarray) -> float:
+    """The weight a of public records; ``moved`` is m̄ - m₀."""
+    z = denoised.vectors.T @ residual + denoised.values * (denoised.vectors.T @ moved)
+    found = []
     for weight in known.weights:
         law = known.prior(weight)
-        factor, inner = cholesky(law), cholesky(law + seen)
-        linear = weight * known.linear
-        off = z - values * (vectors.T @ (cho_solve((factor, True), linear) - known.start))
-        known_part = vectors @ (share * off)
-        log_probability = (
+        factor, inner = cholesky(positive_definite(law)), cholesky(positive_definite(law + denoised.seen))
+        mean = cho_solve((factor, True), weight * known.linear)
+        off = z - denoised.values * (denoised.vectors.T @ (mean - known.start))
+        part = denoised.vectors @ (denoised.share * off)
+        found.append(
             np.log(np.diagonal(factor)).sum()
             - np.log(np.diagonal(inner)).sum()
-            - 0.5 * (off**2 / np.maximum(variance, 1e-300)).sum()
-            + 0.5 * known_part @ cho_solve((inner, True), known_part)
+            - 0.5 * (off**2 / denoised.variance).sum()
+            + 0.5 * part @ cho_solve((inner, True), part)
         )
-        if best is None or log_probability > gain + _LEAST_GAIN:
-            best, gain = (weight, law, linear, inner), log_probability
-    weight, law, linear, inner = best
-    gradient = vectors @ (share * (vectors.T @ residual)) - law @ old + linear
-    return old + cho_solve((inner, True), gradient), law + seen, weight
+    found[0] += _LEAST_GAIN
+    return known.weights[int(np.argmax(found))]
+
+
+def known_step(known: Known, weight: float, released: Released, denoised: Denoised, residual, old, alpha):
+    """Mean and precision of the coefficients after a step from ``old``."""
+    law = known.prior(weight)
+    gradient = denoised.times(denoised.share, residual) - law @ old + weight * known.linear
+    view = precision_view(released.precision, released.precision_std, released.residual_std, alpha)
+    step = cholesky(positive_definite(law + view))
+    return old + cho_solve((step, True), gradient), positive_definite(law + denoised.seen)
 
 
 def like_public(noisy: np.ndarray, known: np.ndarray, noise_std: float) -> np.ndarray:
@@ -110,11 +132,7 @@ def like_public(noisy: np.ndarray, known: np.ndarray, noise_std: float) -> np.nd
     if noise_std == 0.0:
         return noisy
     scale = max((noisy * known).sum() / max((known * known).sum(), 1e-300), 0.0)
-    rest = noisy - scale * known
-    share = max(0.0, 1.0 - noise_std**2 * _free(len(noisy)) / max((rest**2).sum(), 1e-300))
-    return scale * known + share * rest
-
-
-def _free(d: int) -> int:
-    """Squared norm of symmetric noise of variance 1, ½ off the diagonal."""
-    return d * (d + 1) // 2
+    values, vectors = eigh(noisy - scale * known)
+    hidden = noise_std * np.sqrt(2.0 * len(noisy))  # the largest eigenvalue of noise alone
+    values = np.sign(values) * np.maximum(np.abs(values) - hidden, 0.0)
+    return scale * known + (vectors * values) @ vectors.T

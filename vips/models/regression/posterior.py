@@ -16,7 +16,7 @@ class _Learnt:
 
     ``alpha_shape``, ``alpha_rate``: q(α_j), shape (n_outputs,); ``step``: number of steps so far; ``path``,
     ``totals``: coefficients at which the last steps were computed, and the averages of noisy totals of residuals after them,
-    shape (n_outputs, n_kept, d), in coordinates of the design; ``public_weight``: weight of public records in the prior, shape
+    shape (n_outputs, n_kept, d), in coordinates of the design; ``public``: weight of public records in the prior, shape
     (n_outputs,), or None.
     """
 
@@ -25,23 +25,23 @@ class _Learnt:
     step: int
     path: np.ndarray
     totals: np.ndarray
-    public_weight: np.ndarray | None
+    public: np.ndarray | None
 
-    def _learn(self, alpha_shape, alpha_rate, step: int, path, totals, public_weight) -> None:
+    def _learn(self, alpha_shape, alpha_rate, step: int, path, totals, public) -> None:
         self.alpha_shape, self.alpha_rate, self.step = np.atleast_1d(alpha_shape), np.atleast_1d(alpha_rate), step
         nothing = np.zeros((len(np.atleast_2d(self.mean)), 0, self.mean.shape[-1]))
         self.path, self.totals = (nothing if array is None else array for array in (path, totals))
-        self.public_weight = public_weight
+        self.public = public
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         learnt = {"alpha_shape": self.alpha_shape, "alpha_rate": self.alpha_rate, "step": np.array(self.step)}
-        learnt |= {} if self.public_weight is None else {"public_weight": self.public_weight}
+        learnt |= {} if self.public is None else {"public": self.public}
         return super().to_arrays() | learnt | {"path": self.path, "totals": self.totals}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]):
         learnt = arrays["alpha_shape"], arrays["alpha_rate"], int(arrays["step"]), arrays["path"], arrays["totals"]
-        return cls(arrays["mean"], arrays["precision"], *learnt, arrays.get("public_weight"))
+        return cls(arrays["mean"], arrays["precision"], *learnt, arrays.get("public"))
 
 
 class CoefficientPosterior(_Learnt, Gaussian):
@@ -57,22 +57,22 @@ class CoefficientPosterior(_Learnt, Gaussian):
         Steps that this posterior has seen.
     path, totals : array of shape (n_outputs, n_kept, d), optional
         Coefficients at which the last steps were computed, and the averaged noisy totals of residuals after them.
-    public_weight : array of shape (n_outputs,), optional
+    public : array of shape (n_outputs,), optional
         Weight of public records in the prior, from 0 to 1.
     """
 
     def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public_weight=None
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public=None
     ) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, path, totals, public_weight)
+        self._learn(alpha_shape, alpha_rate, step, path, totals, public)
 
 
 class DiagonalCoefficientPosterior(_Learnt, DiagonalGaussian):
     """As :class:`CoefficientPosterior`, with independent coefficients: ``precision`` has the shape of the mean."""
 
     def __init__(
-        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public_weight=None
+        self, mean, precision, alpha_shape=1.0, alpha_rate=1.0, step: int = 0, path=None, totals=None, public=None
     ) -> None:
         super().__init__(mean, precision)
-        self._learn(alpha_shape, alpha_rate, step, path, totals, public_weight)
+        self._learn(alpha_shape, alpha_rate, step, path, totals, public)
