@@ -18,21 +18,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_solve
-from sklearn.base import clone
-from sklearn.utils.validation import column_or_1d
-
-from vips import engine
 
 from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
-from vips.data import InMemoryData, Records, rows_without
+from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
-from vips.model import ConjugateExponentialModel
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
@@ -40,10 +34,10 @@ from vips.models.regression.denoising import (
     positive_definite,
     precision_view,
 )
-from vips.models.regression.known_steps import WEIGHTS, Denoised, Known, Released, best_weight, known_step
+from vips.models.regression.informed import InformedRegression
 from vips.models.regression.parts import coefficient_parts
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
-from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
+from vips.models.regression.prior import CoefficientPrior
 from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
     PartedStatistics,
@@ -53,7 +47,6 @@ from vips.models.regression.statistics import (
     design_rows,
 )
 from vips.parts import Part
-from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
@@ -76,7 +69,7 @@ _MOST_KEPT = 64
 _LEAST_STEP = 0.2
 
 
-class AugmentedRegression(ConjugateExponentialModel):
+class AugmentedRegression(InformedRegression):
     """The methods that the engine calls. A subclass defines b and κ of a label, and the number of outputs.
 
     :class:`~vips.BayesianLogisticRegression` documents the arguments.
@@ -95,7 +88,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
+        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -162,6 +155,7 @@ class AugmentedRegression(ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+        self._check_given_prior()
         self._learn_from_public()
 
     def blocks(self) -> dict[str, Block]:
@@ -243,29 +237,29 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self._terms(labels)
 
     def to_posterior(self, average, noise_std, previous):
-        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
+        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``. Noisy steps
+        under a prior that knows something: ``known_steps.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, start = self._coefficient_prior(), self._start()
-        alpha, old, step = start.alpha_shape / start.alpha_rate, np.atleast_2d(start.mean) * scale, 0
+        prior, start, step = self._coefficient_prior(), self._start(), 0
+        alpha, old = start.alpha, start.mean * scale
+        public = np.tile([[1.0], [0.0]], self._n_outputs)  # weights of public records, and when they last changed much
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
-            step = previous.step + 1
+            step, public = previous.step + 1, public if previous.public is None else previous.public.copy()
         steps = []
-        public = np.tile([[1.0], [0.0]], self._n_outputs)  # weight of public records, and the step before which it fell
-        if getattr(previous, "public", None) is not None:
-            public = previous.public.copy()
         for j in range(self._n_outputs):
             averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
             averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-            if previous is not None and prior.known is not None:
-                done, old[j] = self._known_step(averages, noise, prior, alpha[j], old[j], previous, public, j)
-                if done is not None:
-                    steps.append((*done, np.ones(len(scale)), np.zeros(len(scale))))
-                    continue
-            natural = prior.natural(j, alpha[j], public[0, j])
-            natural = natural[0] / scale, natural[1] / (scale**2 if natural[1].ndim == 1 else np.outer(scale, scale))
-            steps.append(self._step(averages, noise, natural, alpha[j] / ball**2, old[j], step))
+            known = None
+            if prior.known is not None and self._aims_at_known() and previous is not None:
+                known = self._known_step(averages, noise, prior, alpha[j], old[j], previous, public, j)
+            if known is None:
+                linear, law = prior.natural(j, alpha[j], public[0, j])
+                law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))
+                steps.append(self._step(averages, noise, (linear / scale, law), alpha[j] / ball**2, old[j], step))
+            else:
+                steps.append((*known, np.ones(len(scale)), np.zeros(len(scale))))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
@@ -279,43 +273,6 @@ class AugmentedRegression(ConjugateExponentialModel):
                 for kept, new in ((previous.path, coefficients), (previous.totals, total))
             )
         return posterior
-
-    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: float, old, previous, public, j: int):
-        """For one output, under a prior that knows something: mean, precision, and the weight of public records."""
-        ball, scale, is_public = self._ball(), self._units() * self._ball(), hasattr(self, "public_posterior_")
-        start = np.atleast_2d(self._start().mean)[j] * scale
-        known = Known(
-            prior.known.linear[j] / scale,
-            prior.known.precision[j] / np.outer(scale, scale),
-            prior.precision(alpha) / scale**2,
-            start,
-            WEIGHTS if is_public else (1.0,),
-        )
-        released = Released(averages["linear"], averages["precision"], noise["linear"], noise["precision"])
-        denoised = Denoised(released, known)
-        t = previous.step + 1
-        path = np.array([np.atleast_2d(previous.mean)[j] * self._units(), *previous.path[j][::-1]])[:t] * ball
-        shares, left = np.zeros(len(path)), 1.0
-        for i in range(len(path)):
-            rho = self.step_size(t - i)
-            rho = rho["linear"] if isinstance(rho, dict) else rho
-            shares[i], left = left * rho, left * (1.0 - rho)
-        if is_public:
-            last, weight = public[0, j], best_weight(known, denoised, released.residual, shares @ (path - start))
-            public[0, j] = weight
-            if weight < 0.2 * last:
-                public[1, j] = t
-                old = np.linalg.solve(known.prior(weight), weight * known.linear)
-        r = int(public[1, j])  # residuals up to this step were summed elsewhere
-        residual = released.residual
-        if r:
-            there = old if r == t else path[t - r - 1]
-            before = slice(t - r, None)
-            residual = residual + denoised.times(denoised.values, shares[before] @ (path[before] - there))
-            averages["linear"] = residual
-        if public[0, j] == 0.0:
-            return None, old
-        return known_step(known, public[0, j], released, denoised, residual, old, alpha / ball**2), old
 
     def _step(
         self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int
@@ -340,8 +297,15 @@ class AugmentedRegression(ConjugateExponentialModel):
         else:
             step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
         if self.is_private or self._plan().sampling_rate < 1.0:  # shortened steps average over samples and noise
-            step *= min(1.0, _FULL_STEPS / max(t, 1))
+            step *= self._length_of_step(t)
         return old + step, precision, share, unknown
+
+    def _length_of_step(self, t: int) -> float:
+        return min(1.0, _FULL_STEPS / max(t, 1))
+
+    def _aims_at_known(self) -> bool:
+        """Whether noisy steps account for noise beside a prior that knows something."""
+        return self.is_private and self.covariance == "full" and self.statistics == "centred"
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
@@ -407,6 +371,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
+                *self._declared_known(),
                 "prior and all other constructor arguments",
             ),
         }
@@ -466,63 +431,6 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""
         return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
-
-    def _coefficient_prior(self) -> CoefficientPrior:
-        settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
-        given = None if isinstance(self.prior, tuple | float | int | np.number) else self.prior
-        alpha = self.prior if given is None else None
-        public = getattr(self, "public_posterior_", None)
-        if given is None and public is None:
-            return CoefficientPrior(alpha, *settings)
-        known = KnownCoefficients.of(public or given, diagonal=diagonal)
-        if public is not None:  # their likelihood alone
-            own = CoefficientPrior(alpha, *settings)
-            base = np.stack([own.precision(each) for each in public.alpha_shape / public.alpha_rate])
-            base = base if diagonal else base[:, :, None] * np.eye(base.shape[1])
-            known = KnownCoefficients(known.linear, known.precision - base)
-        return CoefficientPrior(alpha, *settings, known)
-
-    def _checked_public(self, X, y):
-        """The public records of a fit, or None; raises if they cannot be used."""
-        if (X is None) != (y is None):
-            raise ValueError("`public_X` and `public_y` go together: public records with their labels.")
-        if X is None:
-            return None
-        if not self.is_private:
-            raise ValueError("`public_X` is for private fits: without noise, append the public records to X and y.")
-        if self.statistics == "paper":
-            raise ValueError('`public_X` needs statistics="centred".')
-        if not isinstance(self.prior, tuple | float | int | np.number):
-            raise ValueError("`public_X` makes a prior of its own: leave `prior` at its default, or leave `public_X` out.")
-        return X, y
-
-    def _learn_from_public(self) -> None:
-        """Fit the public records without noise, if there are any: no ledger is charged, and no private record is read."""
-        records = self.__dict__.pop("_public", None)
-        if records is None:
-            return
-        public = clone(self).set_params(privacy=None, schedule=None, **self._settings_of_public())
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(public, name, getattr(self, name))
-        X, y = public._validated(*records, reset=False)
-        public.check_values(X, y)
-        plan = public._complete(public.default_plan(len(y)))
-        self.public_posterior_, _ = engine.run(public, InMemoryData(X, column_or_1d(y)), plan, Journal())
-
-    def _settings_of_public(self) -> dict:
-        """Settings of the fit to public records that differ from the model's own."""
-        return {}
-
-    def _start(self):
-        """Where a fit starts: the posterior of public records, a given prior, or the mean 0."""
-        public = getattr(self, "public_posterior_", None)
-        if public is not None:
-            return public
-        prior = self._coefficient_prior()
-        mean = np.zeros((self._n_outputs, self._n_coefficients())) if prior.known is None else self.prior.mean
-        alpha = prior.initial_alpha(self._n_outputs)
-        return SimpleNamespace(mean=mean, alpha_shape=alpha, alpha_rate=np.ones(len(alpha)))
 
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""
