@@ -242,7 +242,7 @@ class AugmentedRegression(InformedRegression):
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
         prior, start, step = self._coefficient_prior(), self._start(), 0
-        alpha, old = start.alpha, start.mean * scale
+        alpha, old = start.alpha.copy(), start.mean * scale
         public = np.tile([[1.0], [0.0]], self._n_outputs)  # weights of public records, and when they last changed much
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
@@ -253,7 +253,7 @@ class AugmentedRegression(InformedRegression):
             averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
             known = None
             if prior.known is not None and self._aims_at_known() and previous is not None:
-                known = self._known_step(averages, noise, prior, alpha[j], old[j], previous, public, j)
+                known = self._known_step(averages, noise, prior, alpha, old[j], previous, public, j)
             if known is None:
                 linear, law = prior.natural(j, alpha[j], public[0, j])
                 law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))

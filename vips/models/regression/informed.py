@@ -139,7 +139,7 @@ class InformedRegression(ConjugateExponentialModel):
 
     # -- a noisy step -------------------------------------------------------------------------------------------
 
-    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: float, old, previous, public, j: int):
+    def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: np.ndarray, old, previous, public, j: int):
         """Mean and precision of output ``j`` after a noisy step, or None if the public records got no weight: then the ordinary
         step follows.
 
@@ -151,7 +151,8 @@ class InformedRegression(ConjugateExponentialModel):
         known = Known(
             prior.known.linear[j] / scale,
             prior.known.precision[j] / np.outer(scale, scale),
-            prior.precision(alpha) / scale**2,
+            prior.precision(alpha[j]) / scale**2,
+            prior.precision(prior.initial_alpha(1)[0]) / scale**2,
             self._start().mean[j] * scale,
         )
         released = Released(averages["linear"], averages["precision"], noise["linear"], noise["precision"])
@@ -164,15 +165,16 @@ class InformedRegression(ConjugateExponentialModel):
             public[0, j] = best_weight(known, denoised, released.residual, shares @ (points - known.start))
             if not last / _MOST_CHANGE <= public[0, j] <= last * _MOST_CHANGE:
                 public[1, j], old[:] = t, known.mean(public[0, j])
+                alpha[j] = prior.initial_alpha(1)[0]
         weight, moved_at = public[0, j], int(public[1, j])
         if 0 < moved_at <= t:
             there, before = old if moved_at == t else points[t - moved_at - 1], slice(t - moved_at, None)
             carried = shares[before] @ (points[before] - there)
             averages["linear"] = released.residual + denoised.times(denoised.values, carried)
-        if weight == 0.0:
+        if weight < 0.05:
             return None
-        alpha = 0.0 if self._is_given else alpha / ball**2
-        step, precision = known_step(known, weight, released, denoised, averages["linear"], old, alpha)
+        floor = 0.0 if self._is_given else alpha[j] / ball**2
+        step, precision = known_step(known, weight, released, denoised, averages["linear"], old, floor)
         return old + step * self._length_of_step(t), precision
 
     def _shares_of_steps(self, t: int, n: int) -> np.ndarray:

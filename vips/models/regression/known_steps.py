@@ -23,7 +23,7 @@ kept unless another one is e⁵ times as probable, which happens to records of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_solve
@@ -47,8 +47,8 @@ class Known:
     ----------
     linear, precision : ndarray of shape (d,), (d, d)
         h and K.
-    base : ndarray of shape (d,)
-        Diagonal of the rest of the prior's precision.
+    base, first_base : ndarray of shape (d,)
+        Diagonal of the rest of the prior's precision, under the last E[α] and under the first.
     start : ndarray of shape (d,)
         m₀.
     """
@@ -56,6 +56,7 @@ class Known:
     linear: np.ndarray
     precision: np.ndarray
     base: np.ndarray
+    first_base: np.ndarray
     start: np.ndarray
 
     def prior(self, weight: float) -> np.ndarray:
@@ -111,10 +112,12 @@ def best_weight(known: Known, denoised: Denoised, residual: np.ndarray, moved: n
     """The weight a of public records; ``moved`` is m̄ - m₀."""
     carried = residual + denoised.times(denoised.values, moved)  # z
     found = []
-    for weight in WEIGHTS:
-        prior = cholesky(known.prior(weight))
-        law = cholesky(positive_definite(known.prior(weight) + denoised.seen))
-        off = denoised.vectors.T @ carried - denoised.values * (denoised.vectors.T @ (known.mean(weight) - known.start))
+    without = replace(known, base=known.first_base)  # α of public records without effects would keep all others small
+    cases = [*((weight, known) for weight in WEIGHTS), (0.0, without)]
+    for weight, case in cases:
+        prior = cholesky(case.prior(weight))
+        law = cholesky(positive_definite(case.prior(weight) + denoised.seen))
+        off = denoised.vectors.T @ carried - denoised.values * (denoised.vectors.T @ (case.mean(weight) - known.start))
         known_part = denoised.vectors @ (denoised.share * off)
         found.append(
             np.log(np.diagonal(prior)).sum()
@@ -123,7 +126,7 @@ def best_weight(known: Known, denoised: Denoised, residual: np.ndarray, moved: n
             + 0.5 * known_part @ cho_solve((law, True), known_part)
         )
     found[0] += _LEAST_GAIN
-    return WEIGHTS[int(np.argmax(found))]
+    return cases[int(np.argmax(found))][0]
 
 
 def known_step(known: Known, weight: float, released: Released, denoised: Denoised, residual, old, alpha: float):
