@@ -71,9 +71,7 @@ class InformedRegression(ConjugateExponentialModel):
         if hasattr(self, "public_posterior_"):
             return SimpleNamespace(mean=np.atleast_2d(self.public_posterior_.mean), alpha=self.public_alpha_)
         mean = self.prior.mean if self._is_given else np.zeros((self._n_outputs, self._n_coefficients()))
-        return SimpleNamespace(
-            mean=np.atleast_2d(mean), alpha=self._coefficient_prior().initial_alpha(self._n_outputs)
-        )
+        return SimpleNamespace(mean=np.atleast_2d(mean), alpha=self._coefficient_prior().initial_alpha(self._n_outputs))
 
     def _check_given_prior(self) -> None:
         """Raise ValueError if a given prior has another form than the coefficients; public facts only."""
@@ -102,7 +100,9 @@ class InformedRegression(ConjugateExponentialModel):
         if not self.is_private:
             raise ValueError("`public_X` is for private fits: without noise, append the public records to X and y.")
         if self._is_given:
-            raise ValueError("`public_X` makes a prior of its own: leave `prior` at its default, or leave `public_X` out.")
+            raise ValueError(
+                "`public_X` makes a prior of its own: leave `prior` at its default, or leave `public_X` out."
+            )
         if self.statistics == "paper" or self.covariance == "diagonal":
             raise ValueError('`public_X` needs statistics="centred" and covariance="full".')
         return X, y
@@ -135,7 +135,9 @@ class InformedRegression(ConjugateExponentialModel):
             return ("prior of the coefficients: a given Gaussian",)
         if not hasattr(self, "public_records_"):
             return ()
-        return (f"{self.public_records_[0]:,} public records, start and prior of the coefficients: nothing protects them",)
+        return (
+            f"{self.public_records_[0]:,} public records, start and prior of the coefficients: nothing protects them",
+        )
 
     # -- a noisy step -------------------------------------------------------------------------------------------
 

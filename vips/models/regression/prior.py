@@ -1,8 +1,8 @@
 """Priors of regression coefficients.
 
-    w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output
-    w ~ N(m, Λ⁻¹), a Gaussian that is given: the posterior of an earlier fit, say
-    the first one times N(w; m, (a K)⁻¹), of public records whose likelihood counts a share a of its weight (a power prior)
+w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output
+w ~ N(m, Λ⁻¹), a Gaussian that is given: the posterior of an earlier fit, say
+the first one times N(w; m, (a K)⁻¹), of public records whose likelihood counts a share a of its weight (a power prior)
 """
 
 from __future__ import annotations
@@ -108,9 +108,7 @@ class CoefficientPrior:
             given = (DiagonalGaussian if diagonal else Gaussian).from_natural(
                 self.known.linear, -0.5 * self.known.precision
             )
-            own = type(given)(
-                np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape)
-            )
+            own = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
             return float(np.sum(own.kl(given)))
         squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
         if self._is_learnt:
