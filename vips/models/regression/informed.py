@@ -19,6 +19,8 @@ from vips.persistence.checkpoint import Journal
 
 __all__ = ["InformedRegression"]
 
+# Below this weight a step is that of a fit without public records, but for the prior; smaller weights are all alike.
+_LEAST_WEIGHT = 0.05
 # A weight of public records that changes by more than this factor moves the fit to its prior's mean.
 _MOST_CHANGE = 5.0
 
@@ -142,12 +144,12 @@ class InformedRegression(ConjugateExponentialModel):
     # -- a noisy step -------------------------------------------------------------------------------------------
 
     def _known_step(self, averages, noise, prior: CoefficientPrior, alpha: np.ndarray, old, previous, public, j: int):
-        """Mean and precision of output ``j`` after a noisy step, or None if the public records got no weight: then the ordinary
-        step follows.
+        """Mean and precision of output ``j`` after a noisy step, or None if public records got hardly any weight: then the
+        ordinary step follows.
 
-        All in units in which rows have norm 1. Where the weight changes much, the fit goes to the prior's mean, and residuals that
-        were summed before are carried there. Then ``old``, ``averages["linear"]`` and ``public`` (weights, and the steps at which
-        they last changed much) are changed in place.
+        All in units in which rows have norm 1. Where the weight changes much, the fit goes to the prior's mean, α starts anew, and
+        residuals that were summed before are carried there. Changed in place are then ``old``, ``averages["linear"]``, ``alpha``
+        and ``public``: weights, and the steps at which they last changed much.
         """
         ball, scale, is_public = self._ball(), self._units() * self._ball(), hasattr(self, "public_posterior_")
         known = Known(
@@ -163,9 +165,9 @@ class InformedRegression(ConjugateExponentialModel):
         points = np.array([np.atleast_2d(previous.mean)[j] * self._units(), *previous.path[j][::-1]])[:t] * ball
         shares = self._shares_of_steps(t, len(points))
         if is_public:
-            last = public[0, j]
+            last = max(public[0, j], _LEAST_WEIGHT)
             public[0, j] = best_weight(known, denoised, released.residual, shares @ (points - known.start))
-            if not last / _MOST_CHANGE <= public[0, j] <= last * _MOST_CHANGE:
+            if not last / _MOST_CHANGE <= max(public[0, j], _LEAST_WEIGHT) <= last * _MOST_CHANGE:
                 public[1, j], old[:] = t, known.mean(public[0, j])
                 alpha[j] = prior.initial_alpha(1)[0]
         weight, moved_at = public[0, j], int(public[1, j])
@@ -173,7 +175,7 @@ class InformedRegression(ConjugateExponentialModel):
             there, before = old if moved_at == t else points[t - moved_at - 1], slice(t - moved_at, None)
             carried = shares[before] @ (points[before] - there)
             averages["linear"] = released.residual + denoised.times(denoised.values, carried)
-        if weight < 0.05:
+        if weight < _LEAST_WEIGHT:
             return None
         floor = 0.0 if self._is_given else alpha[j] / ball**2
         step, precision = known_step(known, weight, released, denoised, averages["linear"], old, floor)

@@ -15,10 +15,10 @@ h, K         linear term and precision of what is known; a: the weight that it g
 Given the noisy residuals, coefficients have the precision Λ + f P, and their mean is where f ḡ = Λ m - a h: without noise the
 textbook's update, and where noise hides a direction, the prior's mean. So a fit that sees little stays with what was known.
 
-Public records may be of another population. The weight a of their likelihood is the one under which the noisy residuals, carried
-to the public records' own mean m₀ by P, are most probable (empirical Bayes; a power prior, Ibrahim and Chen, 2000): with m̄ the
-average of the m_i, z = ḡ + P (m̄ - m₀) has the mean P (m_a - m₀) and the covariance P Λ⁻¹ P + P + s². The first weight, 1, is
-kept unless another one is e⁵ times as probable, which happens to records of the same population with a probability of about e⁻⁵.
+Public records may be of another population. The weight a of their likelihood is the one under which the noisy residuals,
+carried to the public records' own mean m₀ by P, are most probable (empirical Bayes; a power prior, Ibrahim and Chen, 2000):
+with m̄ the average of the m_i, z = ḡ + P (m̄ - m₀) has the mean P (m_a - m₀) and the covariance P Λ⁻¹ P + P + s². The first
+weight, 1, is kept unless the totals are e⁵ times as probable under another one: for records of one population that is rare.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         private fit. None scales nothing.
     fit_intercept : bool
     prior : (float, float), float, or Gaussian
-        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α; or the distribution of all coefficients,
-        the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
+        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α; or the distribution of all
+        coefficients, the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
         ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
@@ -94,8 +94,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     Privacy
     -------
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
-    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public records,
-    and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these records.
+    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public
+    records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these records.
 
     Examples
     --------
