@@ -1,7 +1,7 @@
 """``python -m experiments public_records``: private fits with public records of the same and of other populations.
 
-For each size and ε: held-out log loss of the public records alone, of a private fit without them, and with them. Public records
-are 1,000 rows of the same table; with labels drawn from other coefficients ("shifted"); with permuted labels; with flipped ones.
+For each size and ε: held-out log loss of the public records alone, of a private fit without them, and with them. Public
+records are 1,000 rows of the same table; with labels drawn from other coefficients ("shifted"), permuted or flipped labels.
 """
 
 from __future__ import annotations

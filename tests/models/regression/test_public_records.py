@@ -12,10 +12,10 @@ from sklearn.metrics import log_loss
 
 import vips
 from tests.mutants import check_notices
-from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyLedger, PrivacyPlan
+from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, engine
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
-from vips.models.regression import known_steps
+from vips.models.regression import informed, known_steps
 from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
 
 N_FEATURES = 4
@@ -62,7 +62,7 @@ def fixed_point(X, y, prior):
 
 def test_a_given_prior_is_the_textbooks():
     X, y = table(200, 0)
-    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=300), prior=given()).fit(X, y)
+    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100), prior=given()).fit(X, y)
     mean, precision = fixed_point(X, y, given())
     np.testing.assert_allclose(fitted.posterior_.mean, mean, atol=1e-9)
     np.testing.assert_allclose(fitted.posterior_.precision, precision, rtol=1e-9)
@@ -73,7 +73,7 @@ def test_a_given_prior_is_the_textbooks():
 def test_the_bound_is_that_of_the_given_prior():
     """Over all Gaussians with that precision the bound is largest at the fixed point, and it is below the evidence."""
     X, y = table(50, 1)
-    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=300), prior=given()).fit(X, y)
+    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100), prior=given()).fit(X, y)
     draws = given().sample(200_000, np.random.default_rng(0))
     psi = draws[:, :-1] @ X.T + draws[:, -1:]
     evidence = np.log(np.mean(np.exp((psi * y - np.logaddexp(0.0, psi)).sum(axis=1))))
@@ -82,7 +82,7 @@ def test_the_bound_is_that_of_the_given_prior():
 
 def test_laplace_uses_the_given_prior():
     X, y = table(80, 2)
-    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=300), prior=given()).fit(X, y)
+    fitted = model_of(PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100), prior=given()).fit(X, y)
     rows = np.column_stack([X, np.ones(len(X))])
 
     def minus_log(w):
@@ -126,26 +126,31 @@ def test_a_private_fit_with_a_given_prior(covariance, tmp_path):
 
 
 def test_of_several_classes_and_of_counts():
-    X, y = table(3000, 6)
+    X, y = table(1000, 6)
     y = y + (X[:, 3] > 0.2)
-    model = BayesianLogisticRegression(privacy=plan_of(1e-3), feature_norm=1.0, classes=[0, 1, 2])
+    model = BayesianLogisticRegression(privacy=plan_of(1e-3, n_steps=5), feature_norm=1.0, classes=[0, 1, 2])
     earlier = clone(model).set_params(privacy=None).fit(X, y)
     assert model.set_params(prior=earlier.posterior_).fit(X, y).coef_.shape == (2, N_FEATURES)
     public = clone(model).set_params(prior=1.0).fit(X, y, public_X=X[:500], public_y=y[:500])
     assert public.public_weight_.shape == (2,)
-    counts = BayesianBinomialRegression(2, privacy=plan_of(), feature_norm=1.0)
+    counts = BayesianBinomialRegression(2, privacy=plan_of(n_steps=5), feature_norm=1.0)
     assert counts.fit(X, y, public_X=X[:500], public_y=y[:500]).public_records_[0] == 500
 
 
 # -- public records -----------------------------------------------------------------------------------------------
 
 
-def test_where_noise_hides_everything_the_public_fit_remains():
+def _few_records_stay_with_what_was_public():
     public, (X, y) = table(500, 7), table(300, 8)
     alone = model_of().fit(*public)
-    both = model_of(plan_of(1e4)).fit(X, y, public_X=public[0], public_y=public[1])
-    np.testing.assert_allclose(both.predict_proba(X), alone.predict_proba(X), atol=1e-3)
+    plan = dataclasses.replace(plan_of(100.0), reproducible_noise=True)
+    both = model_of(plan, random_state=2).fit(X, y, public_X=public[0], public_y=public[1])
+    np.testing.assert_allclose(both.predict_proba(X), alone.predict_proba(X), atol=0.03)
     assert both.public_weight_ == 1.0
+
+
+def test_where_noise_hides_everything_the_public_fit_remains():
+    _few_records_stay_with_what_was_public()
 
 
 def test_public_records_help_and_their_posterior_is_released_by_nobody_else():
@@ -160,9 +165,8 @@ def test_public_records_help_and_their_posterior_is_released_by_nobody_else():
     assert "500 public records" in str(both.privacy_)
 
 
-@pytest.mark.parametrize("n", [300, 20_000])
-def test_public_records_of_another_population_are_disbelieved(n):
-    """Flipped labels: a fit to many records leaves them, one to few is no worse than they are."""
+def _flipped_labels_are_disbelieved(n):
+    """A fit to many records leaves them, one to few is no worse than they are."""
     (X0, y0), private, (X, y) = table(1000, 12), table(n, 13), table(20_000, 14)
     plan = dataclasses.replace(plan_of(5.0), reproducible_noise=True)
     alone, without = model_of().fit(X0, 1 - y0), model_of(plan, random_state=0).fit(*private)
@@ -171,6 +175,11 @@ def test_public_records_of_another_population_are_disbelieved(n):
     if n > 1000:
         assert both.public_weight_ == 0.0
         assert loss(both, X, y) < loss(without, X, y) * 1.02
+
+
+@pytest.mark.parametrize("n", [300, 5000])
+def test_public_records_of_another_population_are_disbelieved(n):
+    _flipped_labels_are_disbelieved(n)
 
 
 def _released_totals_decide():
@@ -199,23 +208,44 @@ def test_only_released_totals_and_public_records_decide():
     _released_totals_decide()
 
 
-def test_a_weight_from_exact_residuals_is_noticed(monkeypatch):
-    """Mutant: the weight of public records looks at residuals of the private records themselves."""
+def weight_from_exact_totals(patch):
+    """The weight of public records is chosen by residuals without noise."""
+    exact, sums, best = [], engine.clipped_sum, known_steps.best_weight
 
-    def mutant(patch):
-        seen, original, best = [], BayesianLogisticRegression.expected_statistics, known_steps.best_weight
+    def clipped_sum(model, *others):
+        total = sums(model, *others)
+        exact.append(total["linear"])
+        return total
 
-        def expected_statistics(self, records, posterior):
-            seen.append(float(records.y.mean()))
-            return original(self, records, posterior)
+    patch.setattr(engine, "clipped_sum", clipped_sum)
+    patch.setattr(
+        informed, "best_weight", lambda known, denoised, residual, moved: best(known, denoised, exact[-1], moved)
+    )
 
-        patch.setattr(BayesianLogisticRegression, "expected_statistics", expected_statistics)
-        patch.setattr(
-            "vips.models.regression.informed.best_weight",
-            lambda known, *others: 0.5 if seen[-1] > 0.42 else best(known, *others),
-        )
 
-    check_notices(_released_totals_decide, mutant, monkeypatch, "depends on the records")
+def noise_taken_for_signal(patch):
+    original = known_steps.Denoised.__init__
+
+    def mutant(self, released, known):
+        original(self, dataclasses.replace(released, residual_std=1e-9), known)
+
+    patch.setattr(known_steps.Denoised, "__init__", mutant)
+
+
+def never_disbelieved(patch):
+    patch.setattr(informed, "best_weight", lambda *others: 1.0)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check"),
+    [
+        (weight_from_exact_totals, _released_totals_decide),
+        (noise_taken_for_signal, lambda: _few_records_stay_with_what_was_public()),
+        (never_disbelieved, lambda: _flipped_labels_are_disbelieved(5000)),
+    ],
+)
+def test_mutant_is_noticed(mutant, check, monkeypatch):
+    check_notices(check, mutant, monkeypatch)
 
 
 def test_a_fit_with_public_records_is_saved_and_continued(tmp_path):

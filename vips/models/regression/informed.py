@@ -147,9 +147,9 @@ class InformedRegression(ConjugateExponentialModel):
         """Mean and precision of output ``j`` after a noisy step, or None if public records got hardly any weight: then the
         ordinary step follows.
 
-        All in units in which rows have norm 1. Where the weight changes much, the fit goes to the prior's mean, α starts anew, and
-        residuals that were summed before are carried there. Changed in place are then ``old``, ``averages["linear"]``, ``alpha``
-        and ``public``: weights, and the steps at which they last changed much.
+        All in units in which rows have norm 1. Where the weight changes much, the fit goes to the prior's mean, α starts anew,
+        and residuals that were summed before are carried there. Changed in place are then ``old``, ``averages["linear"]``,
+        ``alpha`` and ``public``: weights, and the steps at which they last changed much.
         """
         ball, scale, is_public = self._ball(), self._units() * self._ball(), hasattr(self, "public_posterior_")
         known = Known(

@@ -95,7 +95,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     -------
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
     every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public
-    records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these records.
+    records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these
+    records.
 
     Examples
     --------
