@@ -264,6 +264,27 @@ def test_a_fit_with_public_records_is_saved_and_continued(tmp_path):
         model_of(plan, random_state=0).fit(*private, checkpoint=tmp_path / "fit")
 
 
+def test_an_interrupted_fit_goes_on_as_if_nothing_had_happened(tmp_path, monkeypatch):
+    public, private = table(1000, 12), table(2000, 13)
+    arguments = {"public_X": public[0], "public_y": 1 - public[1]}  # the weight falls, and the fit starts anew
+    plan = dataclasses.replace(plan_of(5.0, n_steps=6), reproducible_noise=True)
+    whole = model_of(plan, random_state=0).fit(*private, **arguments)
+    original = BayesianLogisticRegression.to_posterior
+
+    def stops(self, average, noise_std, previous):
+        if self.is_private and previous is not None and previous.step == 3:
+            raise KeyboardInterrupt
+        return original(self, average, noise_std, previous)
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(BayesianLogisticRegression, "to_posterior", stops)
+        model_of(plan, random_state=0).fit(*private, **arguments, checkpoint=tmp_path / "fit")
+    resumed = model_of(plan, random_state=0).fit(*private, **arguments, checkpoint=tmp_path / "fit")
+    assert whole.public_weight_ < 1.0
+    for name, value in whole.posterior_.to_arrays().items():
+        np.testing.assert_allclose(resumed.posterior_.to_arrays()[name], value, rtol=1e-9, atol=1e-12)
+
+
 def test_a_later_fit_without_them_forgets_them():
     public, private = table(200, 18), table(400, 19)
     model = model_of(plan_of(n_steps=2)).fit(*private, public_X=public[0], public_y=public[1])
