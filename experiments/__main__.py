@@ -46,6 +46,10 @@ EXPERIMENTS = {
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",
     ),
+    "public_records": (
+        "regression.public_records",
+        "private fits with public records of the same and of other populations, beside either alone (15 minutes)",
+    ),
     "blr_stroke": (
         "regression.stroke",
         "the same on generated records of the shape of the paper's stroke data, 12,586 by 4,146 (15 minutes)",

@@ -150,6 +150,22 @@ def _(printed, folder):
     assert "Objective perturbation is left out" in printed
 
 
+@check("public_records")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert {(row["table"], row["public"]) for row in rows} == {
+        (table, kind) for table in ("Adult", "generated") for kind in ("same", "flipped")
+    }
+    for row in rows:
+        alone, without, both = (row[name][0] for name in ("alone", "without", "both"))
+        assert min(alone, without, both) > 0.3  # no fit knows the labels
+        assert both < alone * 1.3  # a weight that falls by chance costs less
+        if (row["table"], row["public"]) == ("generated", "flipped"):
+            assert both < 0.7 * alone
+            assert row["weight"] < 0.2
+    assert "Log loss against the public records alone: at most" in printed
+
+
 @check("blr_diabetes")
 def _(printed, folder):
     patients = stand_ins.generated_patients()

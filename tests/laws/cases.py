@@ -21,6 +21,7 @@ from vips import (
     RobbinsMonro,
     SigmoidBeliefNetwork,
 )
+from vips.expfam import Gaussian
 
 
 class BetaBernoulli(ConjugateExponentialModel):
@@ -256,6 +257,9 @@ CASES = [
     _regression_case("logistic sparse, three classes", BayesianLogisticRegression, 2, sparse=True, classes=(0, 1, 2)),
     _regression_case("logistic sparse", BayesianLogisticRegression, sparse=True, dtype=np.float32),
     _regression_case("logistic diagonal", BayesianLogisticRegression, covariance="diagonal", prior=2.0),
+    _regression_case(
+        "logistic, given prior", BayesianLogisticRegression, prior=Gaussian(np.arange(6.0) - 2.0, np.eye(6))
+    ),
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),

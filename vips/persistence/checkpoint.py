@@ -211,6 +211,8 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
 
 def _identity(model, plan: PrivacyPlan, unit: str | None) -> dict:
     parameters = {name: describe(value) for name, value in model.get_params(deep=False).items() if name != "privacy"}
+    if hasattr(model, "public_records_"):
+        parameters["public records"] = describe(model.public_records_)
     return {
         "model": _public_name(f"{type(model).__module__}.{type(model).__qualname__}"),
         "parameters": parameters,

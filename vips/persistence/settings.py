@@ -8,12 +8,14 @@ from dataclasses import Field, fields
 import numpy as np
 import scipy.sparse as sp
 
+from vips.expfam import DiagonalGaussian, Gaussian
 from vips.privacy import PrivacyPlan
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["decode", "describe", "encode"]
 
 _CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, RobbinsMonro, PolynomialAveraging)}
+_GAUSSIANS = {cls.__name__: cls for cls in (Gaussian, DiagonalGaussian)}
 _TAG = "__vips__"
 _KINDS = "biufUO"
 _MOST_TIMES = 16  # characters of an array of strings, all padded to the longest, over those in the file
@@ -47,7 +49,12 @@ def encode(value: object) -> object:
         saved = [each for each in fields(value) if each.compare and not _is_unset(each, value)]
         values = {each.name: encode(getattr(value, each.name)) for each in saved}
         return {_TAG: type(value).__name__, "value": values}
-    raise TypeError(f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, plans and step sizes can.")
+    for name, family in _GAUSSIANS.items():  # of a posterior, its mean and its precision
+        if isinstance(value, family):
+            return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
+    raise TypeError(
+        f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, Gaussians, plans and step sizes can."
+    )
 
 
 def _is_unset(field: Field, value: object) -> bool:
@@ -75,6 +82,8 @@ def decode(value: object) -> object:
         return rows
     if kind == "dtype":
         return np.dtype(content).type
+    if kind in _GAUSSIANS:
+        return _GAUSSIANS[kind](*map(decode, content))
     if kind in _CLASSES:
         return _CLASSES[kind](**{name: decode(item) for name, item in content.items()})
     raise ValueError(f"Unknown kind of setting {kind!r}: a newer version of vips wrote it.")

@@ -193,7 +193,10 @@ class PublicPipeline(PipelineOfCopies):
     def _fitted_privately(self, X, y, params: dict) -> list[tuple[str, object]]:
         *before, (name, model) = clone(self.steps, safe=False)
         params = self._arguments_of_model(params)
-        model.fit(fit_and_transform(before, X), y, **params)
+        features = fit_and_transform(before, X)
+        if params.get("public_X") is not None:
+            params["public_X"] = fit_and_transform(before, params["public_X"])  # the steps learn nothing
+        model.fit(features, y, **params)
         return [*before, (name, model)]
 
     def _fitted_plainly(self, X, y, params: dict) -> list[tuple[str, object]]:

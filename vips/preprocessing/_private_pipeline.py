@@ -121,6 +121,8 @@ class PrivatePipeline(PipelineOfCopies):
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        public_X=None,
+        public_y=None,
     ) -> Self:
         """Learn the columns, then fit the model on the encoded rows.
 
@@ -138,6 +140,8 @@ class PrivatePipeline(PipelineOfCopies):
             used, and nothing is learnt or charged again.
         executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`. All rows of one id are one record, of the encoder and of the fit.
+        public_X, public_y : optional
+            Public records for a model that takes them, a regression: the encoder encodes them, and learns nothing from them.
 
         Returns
         -------
@@ -167,6 +171,9 @@ class PrivatePipeline(PipelineOfCopies):
         lacking = [name for name in encoder.supplies if model.get_params(deep=False).get(name, 0) is None]
         stand_in = clone(model).set_params(**{name: encoder.supplies[name] for name in lacking})
         ledger = self._checked_with_model(stand_in, X, y, ledger)
+        public = {} if public_X is None and public_y is None else {"public_X": public_X, "public_y": public_y}
+        if public:
+            _check_public(stand_in, public)
         encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups, executor)
         features = encoder.transform(X)
         if not encoder.n_features_out:
@@ -177,7 +184,10 @@ class PrivatePipeline(PipelineOfCopies):
         if between:
             features = fit_and_transform(between, features)
         model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
-        model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        if public:
+            rows = encoder.transform(from_arrow(public_X))
+            public["public_X"] = make_pipeline(*(step for _, step in between)).transform(rows) if between else rows
+        model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
         self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
         return self
@@ -316,6 +326,13 @@ class PrivatePipeline(PipelineOfCopies):
         if path is not None:
             save_encoder(encoder, path)
         return encoder
+
+
+def _check_public(model, public: dict) -> None:
+    """Raise an error, before anything is released, if the model takes no such public records."""
+    if not hasattr(model, "_checked_public"):
+        raise TypeError(f"{type(model).__name__} takes no `public_X`: regressions do.")
+    model._checked_public(public["public_X"], public["public_y"])
 
 
 def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:

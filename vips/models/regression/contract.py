@@ -27,7 +27,6 @@ from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
-from vips.model import ConjugateExponentialModel
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
@@ -35,8 +34,10 @@ from vips.models.regression.denoising import (
     positive_definite,
     precision_view,
 )
+from vips.models.regression.informed import InformedRegression
 from vips.models.regression.parts import coefficient_parts
-from vips.models.regression.posterior import CoefficientPosterior, CoefficientPrior, DiagonalCoefficientPosterior
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
+from vips.models.regression.prior import CoefficientPrior
 from vips.models.regression.scores import VARIANCE_SCALE
 from vips.models.regression.statistics import (
     PartedStatistics,
@@ -68,7 +69,7 @@ _MOST_KEPT = 64
 _LEAST_STEP = 0.2
 
 
-class AugmentedRegression(ConjugateExponentialModel):
+class AugmentedRegression(InformedRegression):
     """The methods that the engine calls. A subclass defines b and κ of a label, and the number of outputs.
 
     :class:`~vips.BayesianLogisticRegression` documents the arguments.
@@ -87,7 +88,7 @@ class AugmentedRegression(ConjugateExponentialModel):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
+        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -154,6 +155,8 @@ class AugmentedRegression(ConjugateExponentialModel):
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
             raise ValueError("X has no columns.")
+        self._check_given_prior()
+        self._learn_from_public()
 
     def blocks(self) -> dict[str, Block]:
         d, outputs = self._n_coefficients(), () if self._n_outputs == 1 else (self._n_outputs,)
@@ -177,6 +180,8 @@ class AugmentedRegression(ConjugateExponentialModel):
         if self._is_textbook():
             return initial
         prior = self._coefficient_prior()
+        if prior.known is not None:
+            return initial
         wanting = np.maximum(self._ball() ** 2 - prior.precision(prior.initial_alpha(1)[0]) / self._units() ** 2, 0.0)
         initial["precision"] += np.diag(wanting) if self.covariance == "full" else wanting
         return initial
@@ -232,24 +237,33 @@ class AugmentedRegression(ConjugateExponentialModel):
         return self._terms(labels)
 
     def to_posterior(self, average, noise_std, previous):
-        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``."""
+        """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``. Noisy steps
+        under a prior that knows something: ``known_steps.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1
         noise = {name: noise_std[name] / ball ** POWER[name] for name in noise_std}
-        prior, old = self._coefficient_prior(), np.zeros((self._n_outputs, self._n_coefficients()))
-        alpha, step = prior.initial_alpha(self._n_outputs), 0
+        prior, start, step = self._coefficient_prior(), self._start(), 0
+        alpha, old = start.alpha.copy(), start.mean * scale
+        public = np.tile([[1.0], [0.0]], self._n_outputs)  # weights of public records, and when they last changed much
         if previous is not None:
             alpha, old = previous.alpha_shape / previous.alpha_rate, np.atleast_2d(previous.mean) * scale
-            step = previous.step + 1
+            step, public = previous.step + 1, public if previous.public is None else previous.public.copy()
         steps = []
         for j in range(self._n_outputs):
             averages = {name: np.asarray(value) / ball ** POWER[name] for name, value in average.items()}
             averages = averages if self._n_outputs == 1 else {name: value[j] for name, value in averages.items()}
-            steps.append(
-                self._step(averages, noise, prior.precision(alpha[j]) / scale**2, alpha[j] / ball**2, old[j], step)
-            )
+            known = None
+            if prior.known is not None and self._aims_at_known() and previous is not None:
+                known = self._known_step(averages, noise, prior, alpha, old[j], previous, public, j)
+            if known is None:
+                linear, law = prior.natural(j, alpha[j], public[0, j])
+                law = law / (scale**2 if law.ndim == 1 else np.outer(scale, scale))
+                steps.append(self._step(averages, noise, (linear / scale, law), alpha[j] / ball**2, old[j], step))
+            else:
+                steps.append((*known, np.ones(len(scale)), np.zeros(len(scale))))
         mean, precision, share, unknown = (np.stack(parts) for parts in zip(*steps, strict=True))
         posterior = self._posterior(mean / ball, precision * ball**2, share, unknown / ball**2)
         posterior.step = step
+        posterior.public = public if hasattr(self, "public_posterior_") else None
         n_kept = min(self._plan().n_steps, _MOST_KEPT) if self.is_private else 0
         posterior.path, posterior.totals = np.zeros((2, self._n_outputs, n_kept, self._n_coefficients()))
         if previous is not None and n_kept:
@@ -261,12 +275,14 @@ class AugmentedRegression(ConjugateExponentialModel):
         return posterior
 
     def _step(
-        self, averages, noise, prior: np.ndarray, alpha: float, old: np.ndarray, t: int
+        self, averages, noise, natural: tuple[np.ndarray, np.ndarray], alpha: float, old: np.ndarray, t: int
     ) -> tuple[np.ndarray, ...]:
         """For one output: mean and precision, the share of the mean that is signal, and variances that the view leaves out."""
+        linear, law = natural
+        prior = law if law.ndim == 1 else np.diagonal(law)
         if self.covariance == "full":
             view = precision_view(averages["precision"], noise["precision"], noise["linear"], alpha)
-            precision = positive_definite(view + np.diag(prior))
+            precision = positive_definite(view + (np.diag(law) if law.ndim == 1 else law))
             released, viewed = np.diagonal(averages["precision"]), np.diagonal(precision)
         else:
             precision = prior + diagonal_view(averages["precision"], noise["linear"], alpha)
@@ -274,15 +290,22 @@ class AugmentedRegression(ConjugateExponentialModel):
         share, variance = noise_aware_moments(released, prior, noise["linear"])
         unknown = np.maximum(variance - 1.0 / viewed, 0.0) * (noise["linear"] > 0.0)
         if self.statistics == "paper":
-            return _solve(precision, averages["linear"]), precision, share, unknown
-        gradient = averages["linear"] - prior * old
+            return _solve(precision, averages["linear"] + linear), precision, share, unknown
+        gradient = averages["linear"] + linear - (law * old if law.ndim == 1 else law @ old)
         if self.covariance == "full":
             step = _solve(precision, gradient)
         else:
             step = diagonal_step(gradient, precision, averages["cross"], averages["weight"], noise["weight"])
         if self.is_private or self._plan().sampling_rate < 1.0:  # shortened steps average over samples and noise
-            step *= min(1.0, _FULL_STEPS / max(t, 1))
+            step *= self._length_of_step(t)
         return old + step, precision, share, unknown
+
+    def _length_of_step(self, t: int) -> float:
+        return min(1.0, _FULL_STEPS / max(t, 1))
+
+    def _aims_at_known(self) -> bool:
+        """Whether noisy steps account for noise beside a prior that knows something."""
+        return self.is_private and self.covariance == "full" and self.statistics == "centred"
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit with a full covariance, which is then
@@ -348,6 +371,7 @@ class AugmentedRegression(ConjugateExponentialModel):
                 f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
+                *self._declared_known(),
                 "prior and all other constructor arguments",
             ),
         }
@@ -407,9 +431,6 @@ class AugmentedRegression(ConjugateExponentialModel):
     def _is_textbook(self) -> bool:
         """Whether each step is an exact coordinate update."""
         return not self.is_private and self._plan().sampling_rate == 1.0 and self.covariance == "full"
-
-    def _coefficient_prior(self) -> CoefficientPrior:
-        return CoefficientPrior(self.prior, self.n_features_in_, bool(self.fit_intercept))
 
     def _units(self) -> np.ndarray:
         """Coefficient of each column of the design, per natural coefficient: the intercept's is intercept / constant."""

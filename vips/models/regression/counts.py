@@ -17,6 +17,7 @@ from scipy.stats import binom, nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
+from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.parts import count_scores
@@ -111,7 +112,7 @@ class BayesianBinomialRegression(_CountRegression):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
+        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -194,7 +195,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
+        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",

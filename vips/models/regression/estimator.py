@@ -60,6 +60,8 @@ class PolyaGammaRegression(AugmentedRegression):
         checkpoint: str | os.PathLike | None = None,
         executor: object = None,
         groups: object = None,
+        public_X=None,
+        public_y=None,
     ) -> Self:
         """Fit to a table.
 
@@ -69,16 +71,27 @@ class PolyaGammaRegression(AugmentedRegression):
         y : array of shape (n_records,), unless a source holds the labels
         ledger, checkpoint, executor, groups : optional
             See :meth:`ConjugateExponentialModel.fit`.
+        public_X, public_y : optional
+            Records that anybody may know, of the same columns and labels, and as similar as there are: a private fit starts at
+            their posterior and takes it for its prior, at a weight that it learns from released totals (docs/logistic.md). They
+            cost nothing, and nothing protects them.
 
         Returns
         -------
         self
         """
+        self._public = self._checked_public(public_X, public_y)
+        try:
+            return self._fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        finally:
+            self.__dict__.pop("_public", None)
+
+    def _fit(self, X, y, **arguments) -> Self:
         X, y = from_arrow(X), from_arrow(y)
         source = as_source(X, y)
         if (y is None) if source is None else not source.has_labels:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
-        super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        super().fit(X, y, **arguments)
         if not self.is_private:
             if source is None:
                 X, y = self._validated(X, y, reset=False)
@@ -126,7 +139,7 @@ class PolyaGammaRegression(AugmentedRegression):
             raise ValueError("y holds labels or counts that the model does not know.")
         for j in range(self._n_outputs):
             alpha = self.posterior_.alpha_shape[j], self.posterior_.alpha_rate[j]
-            precision[j] += self._coefficient_prior().laplace_precision(natural[j], *alpha)
+            precision[j] += self._coefficient_prior().laplace_precision(j, natural[j], *alpha)
         precision = precision[0] if self._n_outputs == 1 else precision
         return CoefficientPosterior(
             self.posterior_.mean, precision, self.posterior_.alpha_shape, self.posterior_.alpha_rate
@@ -155,11 +168,12 @@ class PolyaGammaRegression(AugmentedRegression):
         noise_std = {name: std / ball ** POWER[name] for name, std in self.noisy_totals_.noise_std.items()}
         step_noise = plan.noise_std() * self.blocks()["linear"].scale / plan.sampling_rate
         constant = self._intercept_constant() / ball
-        alpha, rng = posterior.alpha_shape / posterior.alpha_rate, np.random.default_rng(0)
+        rng = np.random.default_rng(0)
         moments = []
         for j in outputs:
             means, totals = self._last_steps(j)
-            prior = self._coefficient_prior().precision(alpha[j]) / (units * ball) ** 2
+            linear, prior = self._natural_prior(j)
+            prior = prior / ((units * ball) ** 2 if prior.ndim == 1 else np.outer(units, units) * ball**2)
             averages = {name: value / ball ** POWER[name] for name, value in self.noisy_totals_.average.items()}
             averages = averages if len(outputs) == 1 else {name: value[j] for name, value in averages.items()}
             if self.covariance == "full":
@@ -176,6 +190,7 @@ class PolyaGammaRegression(AugmentedRegression):
                 prior,
                 constant,
                 variance,
+                linear / (units * ball),
             )
             mean, cov = noise_aware_moments_of(steps, np.atleast_2d(posterior.mean)[j] * units * ball)
             scale = units * ball
@@ -246,9 +261,14 @@ class PolyaGammaRegression(AugmentedRegression):
     def signal_of_coefficients(self) -> Signal:
         """Whether the coefficients stand out from sampling and noise; computed from released values only."""
         check_is_fitted(self, "posterior_")
-        alpha = np.atleast_1d(self.posterior_.alpha_shape / self.posterior_.alpha_rate)
-        prior = np.stack([self._coefficient_prior().precision(own) for own in alpha])
-        return signal_of(self._read_posterior(), prior, self.n_features_in_)
+        linear, prior = zip(*(self._natural_prior(j) for j in range(self._n_outputs)), strict=True)
+        return signal_of(self._read_posterior(), prior, self.n_features_in_, linear)
+
+    def _natural_prior(self, output: int) -> tuple[np.ndarray, np.ndarray]:
+        """Prior of one output under its last E[α] and weight of public records: Λm, and Λ or its diagonal."""
+        alpha, public = self.posterior_.alpha_shape / self.posterior_.alpha_rate, self.posterior_.public
+        weight = 1.0 if public is None else public[0, output]
+        return self._coefficient_prior().natural(output, alpha[output], weight)
 
     def _read_posterior(self):
         """The posterior whose intervals people read: the noise-aware one, if there is one."""
@@ -293,6 +313,8 @@ class PolyaGammaRegression(AugmentedRegression):
     def alpha_(self) -> float | np.ndarray:
         """E[α], the prior precision of the coefficients; one for each output if there are several."""
         check_is_fitted(self, "posterior_")
+        if self._is_given:
+            raise AttributeError("The prior is a Gaussian: it has no α.")
         alpha = self.posterior_.alpha_shape / self.posterior_.alpha_rate
         return float(alpha[0]) if self._n_outputs == 1 else alpha
 

@@ -28,6 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips.data import DataSource, InMemoryData
 from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
+from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.models.regression.parts import classification_scores
@@ -48,8 +49,10 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
-    prior : (float, float) or float
-        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α.
+    prior : (float, float), float, or Gaussian
+        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α; or the distribution of all
+        coefficients, the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
+        ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
@@ -81,6 +84,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     coef_ : ndarray of shape (1, n_features) or (n_classes - 1, n_features)
     intercept_ : ndarray of shape (1,) or (n_classes - 1,)
     alpha_ : float or ndarray of shape (n_classes - 1,)
+    public_posterior_, public_weight_ : Gaussian, ndarray of shape (n_outputs,)
+        Only after ``fit(..., public_X=, public_y=)``: the posterior of the public records, and the weight that they got.
     bound_ : float
         Evidence lower bound; non-private fits only.
     privacy_ : PrivacyReport
@@ -89,8 +94,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     Privacy
     -------
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
-    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, and all
-    other constructor arguments. Not covered: choosing any of them, or the features, by looking at these records.
+    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public
+    records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these
+    records.
 
     Examples
     --------
@@ -113,7 +119,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float = (1.0, 1.0),
+        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
         covariance: str = "full",
         classes: Sequence | None = None,
         statistics: str = "centred",
@@ -286,6 +292,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def predictions(self, X) -> np.ndarray:
         """Probabilities of the classes."""
         return self.predict_proba(X)
+
+    def _settings_of_public(self) -> dict:
+        return {"classes": self._labels().tolist()}
 
     def _declared(self) -> tuple[str, ...]:
         default = " (none were declared)" if self.classes is None else ""

@@ -6,7 +6,7 @@ symbol                 meaning
 m_i, g_i               coefficients at step i, and the noisy total of residuals there; noise of variance s²
 H                      Σ_n b σ'(ψ_n) x_n x_nᵀ, the likelihood's curvature at the posterior mean
 P̂                      averaged noisy total of ω x xᵀ; noise of known variance
-A                      prior precision, diagonal
+A                      prior precision
 =====================  ================================================================================
 
 The totals of the last k steps, shifted from m_i to one μ by the curvature, g_i + c h_i with h_i = H (m_i - μ), are Gaussian
@@ -75,12 +75,14 @@ class NoisySteps:
         q. Sampling adds the variance (1 - q)/q Σ r² x xᵀ to totals ÷ q, which is (1 - q)/q H on average.
     precisions : iterable of ndarray of shape (d, d)
         Positive definite draws of the precision without noise.
-    prior : ndarray of shape (d,)
-        Diagonal of A.
+    prior : ndarray of shape (d,) or (d, d)
+        A, or its diagonal.
     constant : float
         The intercept's column, the last; 0 if there is none.
     variance : (ndarray of shape (d,), float), optional
         V̂, and the standard deviation of its noise. None: B = H.
+    prior_linear : ndarray of shape (d,), optional
+        A times the prior mean; None for 0.
     """
 
     means: np.ndarray
@@ -91,6 +93,7 @@ class NoisySteps:
     prior: np.ndarray
     constant: float
     variance: tuple[np.ndarray, float] | None = None
+    prior_linear: np.ndarray | None = None
 
 
 def noise_aware_moments_of(steps: NoisySteps, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,6 +178,8 @@ def structured_precision_draws(
 
 def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     prior, mu, k, q = steps.prior, start, len(steps.means), steps.sampling_rate
+    prior = np.diag(prior) if prior.ndim == 1 else prior
+    linear = 0.0 if steps.prior_linear is None else steps.prior_linear
     noise = steps.noise_std**2 / k * np.eye(len(prior))
     for _ in range(_MOST_ROUNDS):
         curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
@@ -186,9 +191,9 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
         varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise + uncertain
         weight = curvature @ np.linalg.solve(varies, curvature)
         seen = curvature @ np.linalg.solve(varies, total)
-        law = weight + np.diag(prior)
+        law = weight + prior
         law = 0.5 * (law + law.T)
-        last, mu = mu, np.linalg.solve(law, seen + weight @ mu)
+        last, mu = mu, np.linalg.solve(law, seen + linear + weight @ mu)
         if np.abs(mu - last).max() <= _TOLERANCE * (1.0 + np.abs(mu).max()):
             break
     cov = np.linalg.inv(law)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,32 +42,36 @@ class Signal:
         return self.p_value > _NOTHING
 
 
-def signal_of(posterior, prior: np.ndarray, n_features: int) -> Signal:
+def signal_of(posterior, prior: Sequence[np.ndarray], n_features: int, linear=None) -> Signal:
     """χ² test of the coefficients, all outputs together, against no effects.
 
-    A posterior N(m, V) under the prior N(0, A⁻¹) is that of an estimate b = L⁻¹ V⁻¹ m with the precision L = V⁻¹ - A. Without
-    effects bᵀ L b of the features has a χ² distribution.
+    A posterior N(m, V) under the prior N(A⁻¹h, A⁻¹) is that of an estimate b = L⁻¹ (V⁻¹ m - h) with the precision L = V⁻¹ - A.
+    Without effects bᵀ L b of the features has a χ² distribution. What the prior knows does not count.
 
     Parameters
     ----------
     posterior : Gaussian or DiagonalGaussian
-    prior : ndarray of shape (n_outputs, d)
-        Diagonals of A.
+    prior : sequence of n_outputs ndarrays of shape (d,) or (d, d)
+        Each A, or its diagonal.
     n_features : int
         Number of coefficients without the intercept, which comes last.
+    linear : sequence of n_outputs ndarrays of shape (d,), optional
+        Each h; None for 0.
     """
     means, covs = np.atleast_2d(posterior.mean), _covariances(posterior)
     total, degrees = 0.0, 0
-    for mean, cov, own in zip(means, covs, prior, strict=True):
+    linear = np.zeros(means.shape) if linear is None else linear
+    for mean, cov, own, known in zip(means, covs, prior, linear, strict=True):
+        own = np.diag(own) if np.ndim(own) == 1 else own
         inverse = np.linalg.inv(cov)
-        values, vectors = np.linalg.eigh(inverse - np.diag(own))
+        values, vectors = np.linalg.eigh(inverse - own)
         seen = values > 1e-9 * values.max()
-        estimate = (vectors[:, seen] / values[seen]) @ (vectors[:, seen].T @ (inverse @ mean))
+        estimate = (vectors[:, seen] / values[seen]) @ (vectors[:, seen].T @ (inverse @ mean - known))
         spread = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
         values, vectors = np.linalg.eigh(spread[:n_features, :n_features])
-        known = values > 1e-9 * values.max()
-        total += float(np.sum((vectors[:, known].T @ estimate[:n_features]) ** 2 / values[known]))
-        degrees += int(known.sum())
+        spans = values > 1e-9 * values.max()
+        total += float(np.sum((vectors[:, spans].T @ estimate[:n_features]) ** 2 / values[spans]))
+        degrees += int(spans.sum())
     return Signal(max(0.0, 1.0 - degrees / total) if total > 0.0 else 0.0, float(chi2.sf(total, degrees)))
 
 

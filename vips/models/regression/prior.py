@@ -1,0 +1,164 @@
+"""Priors of regression coefficients.
+
+w ~ N(0, I/α), α ~ Gamma(a₀, b₀) or fixed, intercept ~ N(0, 10²); one w, α and intercept for each output
+w ~ N(m, Λ⁻¹), a Gaussian that is given: the posterior of an earlier fit, say
+the first one times N(w; m, (a K)⁻¹), of public records whose likelihood counts a share a of its weight (a power prior)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._validation import check_number
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
+
+__all__ = ["CoefficientPrior", "KnownCoefficients"]
+
+# Standard deviation of the intercept under its prior: wide, so that the prior of the coefficients does not shrink it.
+INTERCEPT_STD = 10.0
+_LOG_2PI = np.log(2.0 * np.pi)
+_Posterior = CoefficientPosterior | DiagonalCoefficientPosterior
+
+
+@dataclass(frozen=True)
+class KnownCoefficients:
+    """A Gaussian factor exp(hᵀw - ½ wᵀKw) for each output.
+
+    Parameters
+    ----------
+    linear : ndarray of shape (n_outputs, d)
+        h.
+    precision : ndarray of shape (n_outputs, d, d), or (n_outputs, d) for a diagonal K
+    """
+
+    linear: np.ndarray
+    precision: np.ndarray
+
+    @classmethod
+    def of(cls, family: Gaussian | DiagonalGaussian, *, diagonal: bool) -> KnownCoefficients:
+        """The density of a Gaussian; ``diagonal`` says of which form K is to be."""
+        linear, precision = np.atleast_2d(family.natural[0]), family.precision
+        d = linear.shape[1]
+        if isinstance(family, DiagonalGaussian) and not diagonal:
+            precision = np.atleast_2d(precision)[:, :, None] * np.eye(d)
+        return cls(linear, precision.reshape(-1, *([d] if diagonal else [d, d])))
+
+
+@dataclass(frozen=True)
+class CoefficientPrior:
+    """Prior of the coefficients of every output.
+
+    Parameters
+    ----------
+    alpha : (float, float), float or None
+        (a₀, b₀), or a fixed α. None: ``known`` alone is the prior.
+    n_features : int
+    intercept : bool
+    known : KnownCoefficients, optional
+        What is known besides.
+    """
+
+    alpha: tuple[float, float] | float | None
+    n_features: int
+    intercept: bool
+    known: KnownCoefficients | None = None
+
+    def initial_alpha(self, n_outputs: int) -> np.ndarray:
+        """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
+        if self.alpha is None:
+            return np.ones(n_outputs)
+        return np.full(n_outputs, self.alpha[0] / self.alpha[1] if self._is_learnt else float(self.alpha))
+
+    def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+        """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
+        base = self.precision(alpha)
+        if self.known is None:
+            return np.zeros(len(base)), base
+        precision = weight * self.known.precision[output]
+        return weight * self.known.linear[output], precision + (base if precision.ndim == 1 else np.diag(base))
+
+    def precision(self, alpha: float) -> np.ndarray:
+        """Of each coefficient, given α, without what is known; shape (d,)."""
+        if self.alpha is None:
+            return np.zeros(self.n_features + self.intercept)
+        return np.append(np.full(self.n_features, alpha), [INTERCEPT_STD**-2.0] * self.intercept)
+
+    def alpha_posterior(
+        self, coefficients: _Posterior, share: np.ndarray, unknown: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """q(α_j) = Gamma(a₀ + d/2, b₀ + ½ E‖w_j‖²), without the intercept.
+
+        ``share`` and ``unknown``, both of shape (n_outputs, d), correct E w² for noise: the share of the mean that is signal,
+        and a variance that a view leaves out. Without noise they are 1 and 0. So a coefficient that noise hides carries no
+        information about α, although noise moves it and short steps keep it near 0.
+        """
+        means, variances = np.atleast_2d(coefficients.mean), np.atleast_2d(coefficients.var)
+        squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)
+        if not self._is_learnt:
+            return self.initial_alpha(len(squares)), np.ones(len(squares))
+        return np.full(len(squares), self.alpha[0] + 0.5 * self.n_features), self.alpha[1] + 0.5 * squares
+
+    def divergence(self, posterior: _Posterior) -> float:
+        """KL of q(w) q(α) from the prior, all outputs together."""
+        if self.alpha is None:
+            diagonal = isinstance(posterior, DiagonalGaussian)
+            given = (DiagonalGaussian if diagonal else Gaussian).from_natural(
+                self.known.linear, -0.5 * self.known.precision
+            )
+            own = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
+            return float(np.sum(own.kl(given)))
+        squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
+        if self._is_learnt:
+            divergence, mean, expected_log = alpha.kl(Gamma(*self.alpha)), alpha.mean, alpha.expected_log
+        else:
+            divergence, mean, expected_log = 0.0, float(self.alpha), np.log(self.alpha)
+        d = self.n_features
+        log_prior = 0.5 * (d * (expected_log - _LOG_2PI) - mean * squares[:, :d].sum(axis=1))
+        if self.intercept:
+            log_prior -= 0.5 * (_LOG_2PI + squares[:, -1] / INTERCEPT_STD**2) + np.log(INTERCEPT_STD)
+        return float(np.sum(divergence - log_prior - np.atleast_1d(posterior.entropy)))
+
+    def laplace_precision(self, output: int, mean: np.ndarray, alpha_shape: float, alpha_rate: float) -> np.ndarray:
+        """Prior's part of the negative Hessian of log p(w) at ``mean``, shape (d, d), α integrated out around its mean.
+
+        In (w, log α) the Hessian has -α w beside -(a₀ + d/2): its Schur complement is E[α] I - E[α]² w w' / (a₀ + d/2).
+        """
+        alpha = alpha_shape / alpha_rate
+        precision = self.natural(output, alpha)[1]
+        precision = np.diag(precision) if precision.ndim == 1 else precision.copy()
+        if self._is_learnt:
+            slope = np.append(alpha * mean[: self.n_features], [0.0] * self.intercept)
+            precision -= np.outer(slope, slope) / alpha_shape
+        return precision
+
+    @property
+    def _is_learnt(self) -> bool:
+        return isinstance(self.alpha, tuple)
+
+    @staticmethod
+    def check(prior: object) -> None:
+        """Raise an error if this is neither (shape, rate) nor a precision nor a Gaussian."""
+        if isinstance(prior, Gaussian | DiagonalGaussian):
+            return
+        if hasattr(prior, "fit"):
+            raise TypeError(
+                "`prior` must not be a model: scikit-learn's `clone` would forget its fit. Pass its posterior, "
+                "prior=model.posterior_."
+            )
+        values = prior if isinstance(prior, tuple) else (prior,)
+        if isinstance(prior, tuple) and (len(prior) != 2 or any(np.ndim(value) for value in prior)):
+            raise ValueError(
+                "`prior` must be (shape, rate) of a Gamma distribution, a fixed precision, or a Gaussian: the `posterior_` of "
+                "another fit, vips.expfam.Gaussian(mean, precision) or Gaussian.from_covariance(mean, cov), "
+                f"got {prior!r}."
+            )
+        for value in values:
+            check_number("prior", value, 1e-10, 1e10, "made of numbers between 1e-10 and 1e10")
+
+
+def _second_moments(posterior) -> np.ndarray:
+    """E w², shape (n_outputs, d)."""
+    return np.atleast_2d(posterior.mean**2 + posterior.var)
