@@ -38,6 +38,10 @@ EXPERIMENTS = {
         "regression.diabetes",
         "the same on 69,973 hospital patients with 1,923 binary features (45 minutes)",
     ),
+    "few_records": (
+        "classification.few_records",
+        "AUC of private classifiers on four tables, with 1,000 to 40,000 records (an hour)",
+    ),
     "hospital": (
         "regression.hospital",
         "coefficients of 60 generated hospital tables, ε = 1 per patient, all defaults: coverage and bias (15 minutes)",

@@ -39,7 +39,7 @@ LAYERS = [
     {"model"},
     {"models"},
     {"auditing", "comparison", "planning", "preprocessing"},
-    {"search"},
+    {"classification", "search"},
     {"saving"},
     {"__main__"},
 ]

@@ -2,6 +2,7 @@ from . import data, datasets, expfam, models, preprocessing, privacy, reference
 from ._compute.rowwise import rowwise_product
 from .auditing.audit import audit
 from .auditing.report import AuditReport
+from .classification.classifier import PrivateClassifier
 from .comparison.compare import compare
 from .comparison.comparison import Comparison
 from .comparison.curve import UtilityCurve, privacy_utility_curve
@@ -60,6 +61,7 @@ __all__ = [
     "PrivacyPlan",
     "PrivacyReport",
     "PrivacyWarning",
+    "PrivateClassifier",
     "PrivateSearch",
     "PrivateTopics",
     "Recommendation",

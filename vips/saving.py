@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from vips import models
+from vips.classification.classifier import PrivateClassifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import one_error, read_archive
 from vips.persistence.fitted import restored
@@ -12,11 +13,13 @@ from vips.preprocessing import PrivatePipeline
 
 __all__ = ["load"]
 
+_READERS = {"model": restored, "pipeline": PrivatePipeline._of_file, "classifier": PrivateClassifier._of_file}
+
 
 def load(
     path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None
-) -> ConjugateExponentialModel | PrivatePipeline:
-    """A model that ``model.save(path)`` wrote, or a :class:`~vips.preprocessing.PrivatePipeline` that its ``save`` wrote.
+) -> ConjugateExponentialModel | PrivatePipeline | PrivateClassifier:
+    """A model, a :class:`~vips.preprocessing.PrivatePipeline` or a :class:`~vips.PrivateClassifier` that its ``save`` wrote.
 
     Parameters
     ----------
@@ -27,11 +30,10 @@ def load(
     Raises
     ------
     ValueError
-        If the file is neither, or comes from a newer version or an unknown class.
+        If the file is none of these, or comes from a newer version or an unknown class.
     """
     names = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
     known = {cls.__name__: cls for cls in names}
-    header, arrays = read_archive(path, "model", "pipeline")
+    header, arrays = read_archive(path, *_READERS)
     with one_error(path):
-        read = PrivatePipeline._of_file if header["kind"] == "pipeline" else restored
-        return read(header, arrays, known)
+        return _READERS[header["kind"]](header, arrays, known)

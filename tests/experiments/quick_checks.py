@@ -16,6 +16,7 @@ from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
 
 from experiments import stand_ins
+from experiments.classification import few_records
 from experiments.privacy import accounting
 from experiments.regression import stroke as blr_stroke
 from experiments.regression.compare import QUICK_RECORDS, split
@@ -181,6 +182,20 @@ def _(printed, folder):
     )  # never wider than the exact posterior, but for that error
     np.testing.assert_allclose(row["laplace"], 1.0, atol=0.15)
     assert "| weak signal | 400, 5 |" in printed
+
+
+@check("few_records")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")["rows"]
+    people = stand_ins.generated_adult()
+    best = best_auc(people.probability, people.target, split(few_records.QUICK_RECORDS, 0)[1])
+    found = {(row["table"], row["method"]): row["auc"][0] for row in rows}
+    for method in ("PrivateClassifier, not private", "BayesianLogisticRegression, not private"):
+        assert best - 0.12 < found["adult", method] < best + 0.03
+        assert 0.65 < found["generated", method] < 1.0
+    for method in ("PrivateClassifier", "BayesianLogisticRegression", "AdaSSP", "DP-SGD"):
+        assert 0.4 < found["adult", method] < best + 0.03
+    assert (folder / "results.md").read_text(encoding="utf-8").count("**") == 4  # the best one of each table
 
 
 @check("hospital")

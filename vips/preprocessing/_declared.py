@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips.data._tables import from_arrow
 
-__all__ = ["DeclaredTransformer", "column", "columns_of", "each_checked", "is_frame", "shortened"]
+__all__ = ["DeclaredTransformer", "as_table", "column", "columns_of", "each_checked", "is_frame", "shortened"]
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         TypeError, ValueError
             From public facts only: the declaration, the container, names and number of columns, dtypes.
         """
-        X = _table(X)
+        X = as_table(X)
         self._check(X)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         return self
@@ -70,7 +70,7 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         ndarray or CSR of shape (n_records, n_features), float64
         """
         check_is_fitted(self)
-        X = _table(X)
+        X = as_table(X)
         validate_data(self, X, skip_check_array=True, reset=False)
         self._check(X)
         return self._transform(X)
@@ -149,7 +149,7 @@ def is_frame(X) -> bool:
     return hasattr(X, "columns") and hasattr(X, "dtypes")
 
 
-def _table(X):
+def as_table(X):
     """A data frame of pandas, or a plain array: matrices and masked arrays are indexed differently."""
     X = from_arrow(X)
     if is_frame(X):

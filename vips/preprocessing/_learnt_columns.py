@@ -22,7 +22,7 @@ from vips.preprocessing._cell_values import as_categories, as_numbers, kind_of
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
 from vips.preprocessing._histograms import Persons
 
-__all__ = ["MISSING", "OTHER", "Learnt", "learn_column", "prepared"]
+__all__ = ["MISSING", "OTHER", "Learnt", "cells_of_categories", "is_text", "learn_column", "prepared"]
 
 OTHER, MISSING = "(other)", "(missing)"
 _PRESENT = 3.0  # standard deviations of noise above which missing values get an indicator
@@ -84,7 +84,7 @@ def learn_column(
         totals = persons.totals(grid.cells(as_numbers(values, kind)), grid.n_cells + 1)
         noisy = add_noise(totals)
         return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
-    categories, cells = _cells_of_categories(as_categories(values))
+    categories, cells = cells_of_categories(as_categories(values))
     noisy = add_noise(persons.totals(cells, 1 + len(categories), most))
     released = [category for category, count in zip(categories, noisy[1:], strict=True) if count > cut]
     missing = noisy[0]
@@ -121,12 +121,12 @@ def _learnt_numbers(
 def _learnt_categories(released: list, missing: float, std: float) -> Learnt:
     numbers = sorted(each for each in released if not isinstance(each, str))
     words = sorted(
-        each for each in released if isinstance(each, str) and each not in (OTHER, MISSING) and _is_text(each)
+        each for each in released if isinstance(each, str) and each not in (OTHER, MISSING) and is_text(each)
     )
     return Learnt([*numbers, *words, OTHER, *([MISSING] if missing > _PRESENT * std else [])])
 
 
-def _is_text(word: str) -> bool:
+def is_text(word: str) -> bool:
     """Whether a string can be written: half a surrogate pair cannot."""
     try:
         word.encode()
@@ -135,7 +135,7 @@ def _is_text(word: str) -> bool:
     return True
 
 
-def _cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
+def cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
     """The categories that occur, and the cell of each row: 0 for missing, then one for each category. Private."""
     found: dict = {}
     cells = np.fromiter(

@@ -1,0 +1,1 @@
+"""Classification of tables: few records, several tables."""

@@ -1,0 +1,164 @@
+"""Deliberately broken classifiers. Each must be noticed by the check named beside it."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tests.classification import test_private_classifier as tests
+from tests.mutants import check_notices
+from tests.preprocessing.test_private_table_mutants import (
+    fits_are_charged_at_the_end,
+    rows_of_a_person_are_counted_one_by_one,
+)
+from vips import PrivacyPlan, PrivateClassifier
+from vips.classification import classifier, tables
+from vips.preprocessing import _budget
+
+
+def the_norm_forgets_how_many_columns_there_are(patch):
+    original = PrivateClassifier._budget
+
+    def budget(self, stated):
+        found = original(self, stated)
+        return replace(found, encoder=replace(found.encoder, clip_norm=1.0))
+
+    patch.setattr(PrivateClassifier, "_budget", budget)
+
+
+def one_cell_has_no_noise(patch):
+    original = PrivacyPlan.add_noise
+
+    def add_noise(self, total, *rest):
+        noisy = original(self, total, *rest)
+        if "counts" in total:
+            noisy["counts"][-1, -1] = total["counts"][-1, -1]
+        return noisy
+
+    patch.setattr(PrivacyPlan, "add_noise", add_noise)
+
+
+def columns_share_their_noise(patch):
+    original = PrivacyPlan.add_noise
+    first = {}
+
+    def add_noise(self, total, *rest):
+        noisy = original(self, total, *rest)
+        if "counts" in total and total["counts"].shape[1] > 1:
+            kept = first.setdefault(total["counts"].shape, noisy["counts"] - total["counts"])
+            noisy["counts"] = total["counts"] + kept
+        return noisy
+
+    patch.setattr(PrivacyPlan, "add_noise", add_noise)
+
+
+def log_odds_are_those_of_exact_tables(patch):
+    original = tables.release_table
+
+    def release_table(X, name, stated, place, n_classes, persons, add_noise, *rest):
+        return original(X, name, stated, place, n_classes, persons, np.asarray, *rest)
+
+    patch.setattr(classifier, "release_table", release_table)
+
+
+def the_scale_is_that_of_the_rows(patch):
+    original = PrivateClassifier._features
+
+    def features(self, X):
+        found = original(self, X)
+        self._scale /= max(1e-9, float(np.linalg.norm(found, axis=1).max(initial=0.0)))
+        return found
+
+    patch.setattr(PrivateClassifier, "_features", features)
+
+
+def the_number_of_rows_is_kept(patch):
+    original = PrivateClassifier._checked
+
+    def checked(self, model, X, *rest):
+        self.class_counts_seen_ = len(X)
+        return original(self, model, X, *rest)
+
+    patch.setattr(PrivateClassifier, "_checked", checked)
+
+
+def labels_that_are_no_class_are_counted(patch):
+    original = tables.class_counts
+
+    def class_counts(codes, n_cells, place, n_classes, *rest):
+        return original(codes, n_cells, np.minimum(place, n_classes - 1), n_classes, *rest)
+
+    for module in (tables, classifier):
+        patch.setattr(module, "class_counts", class_counts)
+
+
+def classes_of_a_person_are_counted_one_by_one(patch):
+    original = tables.class_counts
+
+    def class_counts(codes, n_cells, place, n_classes, persons, *rest):
+        if persons._rows is None:
+            return original(codes, n_cells, place, n_classes, persons, *rest)
+        each = []
+        for k in range(n_classes):
+            part, kept = copy(persons), place[persons._rows] == k
+            part._rows, part._persons = persons._rows[kept], persons._persons[kept]
+            each.append(original(codes, n_cells, place, n_classes, part, *rest))
+        return np.sum(each, axis=0)
+
+    for module in (tables, classifier):
+        patch.setattr(module, "class_counts", class_counts)
+
+
+def the_threshold_forgets_its_delta(patch):
+    patch.setattr(classifier, "threshold", lambda delta, std, n_new: 1.0)
+
+
+def the_fit_takes_the_whole_budget(patch):
+    original = _budget.split_budget
+
+    def split_budget(epsilon, delta, n_steps, share, *rest):
+        both, alone = original(epsilon, delta, n_steps, share, *rest), original(epsilon, delta, n_steps, 1e-9, *rest)
+        return replace(both, fit=alone.fit)
+
+    patch.setattr(classifier, "split_budget", split_budget)
+
+
+def only_the_tables_are_charged(patch):
+    patch.setattr(classifier, "as_one", lambda budget: replace(budget.encoder, clip_norm=None))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("mutant", "check", "says"),
+    [
+        (the_norm_forgets_how_many_columns_there_are, tests.check_tables_and_fit_together_are_within_the_budget,
+         "at the stated ε"),
+        (the_norm_forgets_how_many_columns_there_are, tests.check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it,
+         "claim is exceeded"),
+        (one_cell_has_no_noise, tests.check_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
+        (columns_share_their_noise, tests.check_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise of its own"),
+        (log_odds_are_those_of_exact_tables, tests.check_all_else_is_a_function_of_noisy_numbers, "more than noisy counts"),
+        (log_odds_are_those_of_exact_tables, tests.check_noise_is_fresh_of_the_stated_size_and_on_every_count, "no noise"),
+        (the_scale_is_that_of_the_rows, tests.check_all_else_is_a_function_of_noisy_numbers, "features look at more"),
+        (the_number_of_rows_is_kept, tests.check_all_else_is_a_function_of_noisy_numbers, "an attribute looks at more"),
+        (labels_that_are_no_class_are_counted, tests.check_a_record_moves_the_tables_by_at_most_one_clip, "of no class moves"),
+        (rows_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_tables_by_at_most_one_clip, "a person moves"),
+        (classes_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_tables_by_at_most_one_clip,
+         "both labels: a person moves"),
+        (the_threshold_forgets_its_delta, tests.check_rare_categories_are_released_as_seldom_as_stated, "are released in"),
+        (the_fit_takes_the_whole_budget, tests.check_tables_and_fit_together_are_within_the_budget, "at the stated ε"),
+    ],
+)  # fmt: skip
+def test_mutants_are_noticed(mutant, check, says, monkeypatch):
+    check_notices(check, mutant, monkeypatch, says)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "says"),
+    [(fits_are_charged_at_the_end, "before the charge"), (only_the_tables_are_charged, "not that of both parts")],
+)
+def test_charges_that_are_late_or_too_small_are_noticed(mutant, says, monkeypatch, tmp_path):
+    check_notices(lambda: tests.check_a_fit_is_charged_once_before_a_value_is_read(tmp_path), mutant, monkeypatch, says)

@@ -1,0 +1,1 @@
+"""Private prediction from tables of classes by values."""

@@ -1,0 +1,338 @@
+"""A private classifier of tables: tables of classes by values, then logistic regression on their log odds."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.classification.columns import as_frame, columns_stated
+from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
+from vips.classification.saved import restored_classifier, save_classifier
+from vips.classification.statement import as_one, statement_of_regression, statement_of_tables
+from vips.classification.tables import ClassTable, class_counts, release_table
+from vips.data._groups import group_numbers
+from vips.models import BayesianLogisticRegression
+from vips.preprocessing._budget import Budget, split_budget
+from vips.preprocessing._declared import column, columns_of
+from vips.preprocessing._encoder_settings import unit_of_persons
+from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
+from vips.preprocessing._pipeline_report import PipelineReport
+from vips.privacy import PrivacyReport
+from vips.privacy.ledger.charge import charged, ledger_to_charge
+from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.open_ledger import prepaid
+from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.statistics import Block
+
+__all__ = ["PrivateClassifier"]
+
+# Longest row of features, in units of the root of the log odds' mean square under independent columns.
+_ROW_NORM = 1.5 * math.sqrt(2.0)
+
+
+class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
+    """Classes of the rows of a table, private as a whole: for predictions, not for coefficients.
+
+    One release counts every class by the values of every column, with noise. From it follows, for each cell of a column, by how
+    much the log odds of a class are above or below average there: one feature for each column. Logistic regression on these
+    features then weighs the columns against each other. docs/classification.md compares it with other methods.
+
+    Parameters
+    ----------
+    columns : mapping or list of (low, high), list, "number", "date" or "category"; or None
+        By column name, or one entry for each column. A tuple declares bounds, a list declares categories; a word says what to
+        learn from the same release: where numbers or dates lie, or which categories are frequent. Columns that a mapping
+        does not name are left out. None learns all columns, each by its dtype.
+    epsilon, delta : float or None
+        The budget of everything together. Both None: a fit without noise.
+    classes : sequence or None
+        As in :class:`BayesianLogisticRegression`: None is 0 and 1 in a private fit.
+    n_steps : int
+        Steps of the regression, of all records each.
+    table_share : float
+        Of the budget (the inverse noise variance), for the tables; between 0 and 1, without these.
+    relation : {"add_or_remove", "replace_one"}
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+    class_counts_ : ndarray of shape (n_classes,)
+        Noisy numbers of records.
+    n_classes_ : int
+    table_std_ : float
+        Standard deviation of the noise on every count.
+    tables_ : dict
+        A :class:`ClassTable` of noisy counts for each column.
+    log_odds_ : dict
+        For each column, log odds less their average in each cell: shape (n_outputs, n_cells + 1), of the second class, or of
+        each class of more than two. The last cell is that of missing values.
+    model_ : BayesianLogisticRegression
+        Of the log odds.
+    privacy_ : PipelineReport
+        Of tables and regression together.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    Privacy
+    -------
+    Unit: one row of X with its label; with ``groups``, all rows of one id. Released: ``class_counts_``, ``tables_`` and the
+    noisy totals of the regression; everything else follows from these. A table shows the categories that are declared or
+    stand above a threshold. Public: names and dtypes of columns, and all arguments. docs/guarantee.md has the proof.
+
+    Guarantees
+    ----------
+    - Everything is charged to the ledger once, before a value is read. No value causes an error or a warning.
+    - A record moves all tables together by norm √(number of columns + 1) at most.
+
+    Examples
+    --------
+    >>> import numpy as np, pandas as pd
+    >>> from vips import PrivateClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> table = pd.DataFrame({"age": rng.integers(18, 90, 5_000), "town": rng.choice(["A", "B"], 5_000)})
+    >>> y = (np.abs(table["age"] - 50) + 30 * (table["town"] == "A") > 40).to_numpy()
+    >>> model = PrivateClassifier({"age": (18, 90), "town": ["A", "B"]}, epsilon=1.0, delta=1e-6).fit(table, y)
+    >>> model.score(table, y) > 0.8
+    True
+    >>> round(model.privacy_.epsilon(), 3)
+    1.0
+    """
+
+    unit = "one row of X with its label"
+
+    def __init__(
+        self,
+        columns: Mapping | Sequence | None = None,
+        *,
+        epsilon: float | None = None,
+        delta: float | None = None,
+        classes: Sequence | None = None,
+        n_steps: int = 10,
+        table_share: float = 0.8,
+        relation: str = "add_or_remove",
+    ) -> None:
+        self.columns = columns
+        self.epsilon = epsilon
+        self.delta = delta
+        self.classes = classes
+        self.n_steps = n_steps
+        self.table_share = table_share
+        self.relation = relation
+
+    # -- fit ------------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, *, ledger: PrivacyLedger | None = None, groups: object = None) -> Self:
+        """Release the tables, then fit the regression.
+
+        Parameters
+        ----------
+        X : data frame, Arrow table or array of shape (n_rows, n_columns)
+        y : array of shape (n_rows,)
+        ledger : PrivacyLedger, optional
+            Charged once, with everything. None is the ledger whose block encloses the call, if any.
+        groups : array, series or list of length n_rows, optional
+            Ids of persons: all rows with one id are then one record. Rows without an id are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: arguments, container, names and dtypes of columns.
+        PrivacyBudgetError, LedgerError
+            If the ledger has no room. Nothing is charged then.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") or name in ("_scale", "_statement")]:
+            delattr(self, name)
+        self._check_parameters()
+        X = as_frame(X)
+        stated = columns_stated(self.columns, X)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns
+        budget = self._budget(stated)
+        norm, plan = (None, None) if budget is None else (1.0, budget.fit)
+        model = BayesianLogisticRegression(privacy=plan, feature_norm=norm, classes=self.classes)
+        ledger = self._ledger(ledger)
+        labels, persons = self._checked(model, X, y, groups)
+        unit = self.unit if groups is None else unit_of_persons(groups)
+        what = f"{type(self).__name__}: tables of {len(stated)} columns, and a regression on them"
+        cost = {} if budget is None else {"event": as_one(budget), "delta": budget.threshold_delta or 0.0}
+        with charged(ledger, what, unit, self.relation, **cost) as charge:
+            self._release(X, labels, stated, budget, persons, groups is not None, charge.release)
+            self._weigh()
+            with prepaid(model.privacy):
+                self.model_ = model.fit(self._features(X), y, groups=groups)
+        self.classes_ = self.model_.classes_
+        self._statement = None if budget is None else statement_of_tables(stated, budget, unit, charge.entry)
+        if budget is not None:
+            self.model_.privacy_ = statement_of_regression(self.model_.privacy_, charge.entry)
+        return self
+
+    def _check_parameters(self) -> None:
+        check_integer("n_steps", self.n_steps)
+        check_number("table_share", self.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
+        check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
+        if (self.epsilon is None) != (self.delta is None):
+            raise ValueError("Write both `epsilon` and `delta`, or neither for a fit without noise.")
+        if self.epsilon is not None:
+            check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
+            check_delta(self.delta)
+
+    def _budget(self, stated: Mapping) -> Budget | None:
+        if self.epsilon is None:
+            return None
+        budget = split_budget(
+            float(self.epsilon), float(self.delta), int(self.n_steps), float(self.table_share), self.relation,
+            "category" in stated.values(),
+        )  # fmt: skip
+        return replace(budget, encoder=replace(budget.encoder, clip_norm=math.sqrt(len(stated) + 1)))
+
+    def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
+        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"))
+        if ledger is not None and self.epsilon is None:
+            raise ValueError(
+                "This fit adds no noise, so that no budget could pay for it. Write `epsilon` and `delta`; for public data, fit "
+                "outside of the ledger."
+            )
+        return ledger
+
+    def _checked(self, model: BayesianLogisticRegression, X, y, groups) -> tuple[np.ndarray, Persons]:
+        """Place of each row's class, n_classes for a label that is none; and the records. Raises what would stop the fit."""
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        model.check_arguments()
+        n_rows = X.shape[0]
+        rows = model._data(np.zeros((n_rows, 1)), y)
+        place, known = model._places(rows.arrays[1])
+        self.n_classes_ = len(model._labels())
+        numbers = None if groups is None else group_numbers(groups, n_rows)
+        return np.where(known, place, self.n_classes_), Persons(numbers)
+
+    def _release(self, X, place, stated, budget, persons, of_persons: bool, release) -> None:
+        """Tables and class counts."""
+        n_categories = sum(each == "category" for each in stated.values())
+        most = MOST_CATEGORIES if of_persons else None
+        std, cut, add_noise = 0.0, 0.0, np.asarray
+        if budget is not None:
+            plan, randomness = budget.encoder, budget.encoder.randomness(None)
+            std = plan.noise_std()
+            cut = threshold(budget.threshold_delta, std, (most or 1) * n_categories) if n_categories else math.inf
+
+            def add_noise(counts: np.ndarray) -> np.ndarray:
+                release()
+                return plan.add_noise({"counts": counts}, {"counts": Block(counts.shape)}, randomness, 1)["counts"]
+
+        n_classes, self.table_std_ = self.n_classes_, std
+        rows = np.zeros(len(place), dtype=np.int64)
+        self.class_counts_ = add_noise(class_counts(rows, 1, place, n_classes, persons))[:, 0]
+        self.tables_ = {
+            name: release_table(X, name, each, place, n_classes, persons, add_noise, std, cut, most, len(stated))
+            for name, each in stated.items()
+        }
+
+    # -- from released numbers ------------------------------------------------------------------------------------
+
+    def _weigh(self) -> None:
+        """Log odds of all cells, and the scale of a row of features."""
+        outputs = [1] if self.n_classes_ == 2 else range(self.n_classes_)
+        tables = self.tables_.items()
+        self.log_odds_ = {name: np.array([self._log_odds(table, k) for k in outputs]) for name, table in tables}
+        squares = sum(float((shares(table) * self.log_odds_[name] ** 2).sum()) for name, table in tables)
+        self._scale = 1.0 / (_ROW_NORM * math.sqrt(squares)) if squares > 0.0 else 1.0
+
+    def _log_odds(self, table: ClassTable, k: int) -> np.ndarray:
+        """Of class k in each cell, less their average."""
+        own, std = table.counts[k], self.table_std_
+        rest = np.delete(table.counts, k, axis=0).sum(axis=0)
+        stds = (std, std * math.sqrt(self.n_classes_ - 1))
+        rest_of_all = float(np.delete(self.class_counts_, k).sum())
+        total, n = total_log_odds(self.class_counts_[k], rest_of_all, std), max(1.0, float(self.class_counts_.sum()))
+        found, share = np.zeros(len(own)), shares(table)
+        if table.cells.kind == "category":
+            parts = [(np.isfinite(own), None)]
+        else:
+            parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
+        for part, positions in parts:
+            found[part] = posterior_log_odds(own[part], rest[part], stds, total, n, positions)
+        centred = np.clip(found - (found * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+        return np.where(np.isfinite(own), centred, 0.0)
+
+    def _features(self, X) -> np.ndarray:
+        """Features from each row alone: the log odds of its cells, each plus their average over the columns. Stretched like
+        this, the regression's prior expects about equal weights, as in naive Bayes, unless there is evidence of others."""
+        by_column = [
+            self.log_odds_[name][:, table.cells.codes(column(X, name))] for name, table in self.tables_.items()
+        ]
+        by_output = np.stack(by_column, axis=-1)  # (n_outputs, n_rows, n_columns)
+        by_output += by_output.mean(axis=-1, keepdims=True)
+        return self._scale * np.hstack(list(by_output))
+
+    @property
+    def privacy_(self) -> PipelineReport | PrivacyReport:
+        """The statement of tables and regression together; of a fit without noise, that of the regression."""
+        check_is_fitted(self, "model_")
+        fit = self.model_.privacy_
+        return fit if self._statement is None else PipelineReport(self._statement, fit, float(self.delta))
+
+    # -- after fit ------------------------------------------------------------------------------------------------
+
+    def features(self, X) -> np.ndarray:
+        """What the regression sees of each row: shape (n_rows, n_outputs · n_columns)."""
+        check_is_fitted(self, "model_")
+        X = as_frame(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        columns_of(X, self.tables_)
+        return self._features(X)
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probabilities of the classes, shape (n_rows, n_classes); rows sum to 1."""
+        features = self.features(X)
+        return self.model_.predict_proba(features)
+
+    def predict_log_proba(self, X) -> np.ndarray:
+        """Logarithm of :meth:`predict_proba`."""
+        return np.log(self.predict_proba(X))
+
+    def decision_function(self, X) -> np.ndarray:
+        """Log odds of the second class, shape (n_rows,); log probabilities of more than two classes."""
+        features = self.features(X)
+        return self.model_.decision_function(features)
+
+    def predict(self, X) -> np.ndarray:
+        """The most probable class of each row."""
+        features = self.features(X)
+        return self.model_.predict(features)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted classifier to a file of arrays and JSON, without pickle; ``vips.load`` reads it."""
+        check_is_fitted(self, "model_")
+        save_classifier(self, path)
+
+    @classmethod
+    def _of_file(cls, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> Self:
+        """The classifier that :meth:`save` wrote; ``known`` classes of models, by name."""
+        return restored_classifier(cls, header, arrays, known)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "model_" in self.__dict__
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
+        tags.non_deterministic = self.epsilon is not None
+        return tags
+
+
+def shares(table: ClassTable) -> np.ndarray:
+    """Shares of the records in each cell, from noisy counts."""
+    counts = np.maximum(np.nan_to_num(table.counts.sum(axis=0)), 0.0)
+    return counts / max(counts.sum(), 1e-300)

@@ -1,0 +1,174 @@
+"""Which cell of its column a value is in. No value raises.
+
+=============  ======================================================  ==========================================
+stated         cells                                                   learnt from noisy counts
+=============  ======================================================  ==========================================
+(low, high)    32 of equal width; near 0 finer ones, by factors of √2  nothing
+a list         its categories                                          nothing
+"number"       those of a public grid, eight for each factor of 2      between which of them the values lie
+"date"         32 days each                                            the same
+"category"     one for each category                                   which categories stand above a threshold
+=============  ======================================================  ==========================================
+
+Missing values have a cell of their own, and so have categories that a list does not name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._validation import check_number
+from vips.data import as_source
+from vips.preprocessing._cell_values import as_categories, as_numbers, kind_of
+from vips.preprocessing._declared import as_table, column, columns_of, is_frame
+
+__all__ = ["ColumnCells", "as_frame", "bounded", "columns_stated", "listed"]
+
+_WORDS = ("number", "date", "category")
+_N_CELLS, _FINEST = 32, 2.0**-10  # of declared bounds; the finest cell near 0 in units of the others
+
+
+@dataclass(frozen=True)
+class ColumnCells:
+    """Cells of one column, in an order in which neighbours are alike if the column holds numbers.
+
+    Attributes
+    ----------
+    kind : {"number", "date", "category"}
+    edges : tuple of float
+        Of numbers and dates: one more than cells. Values beyond the first or the last edge are in the first or last cell.
+    categories : tuple
+        The others are in the cell after them.
+    """
+
+    kind: str
+    edges: tuple[float, ...] = ()
+    categories: tuple = ()
+
+    @property
+    def n_cells(self) -> int:
+        """Without the last cell, of missing values."""
+        return len(self.categories) + 1 if self.kind == "category" else len(self.edges) - 1
+
+    def codes(self, values) -> np.ndarray:
+        """The cell of each value, ``n_cells`` if it is missing: int64 of shape (n_rows,)."""
+        if self.kind == "category":
+            places = {category: i for i, category in enumerate(self.categories)}
+            other, missing = len(places), len(places) + 1
+            cells = (missing if each is None else places.get(each, other) for each in as_categories(values))
+            return np.fromiter(cells, np.int64, len(values))
+        numbers = as_numbers(values, self.kind)
+        places = np.clip(np.searchsorted(self.edges, numbers, side="right") - 1, 0, self.n_cells - 1)
+        return np.where(np.isnan(numbers), self.n_cells, places)
+
+    def positions(self, shares: np.ndarray) -> np.ndarray:
+        """Where the cells of numbers are, by value and by rank, less the average: shape (2, n_cells), within [-2, 2].
+
+        Parameters
+        ----------
+        shares : ndarray of shape (n_cells,)
+            Of the records, ≥ 0.
+        """
+        edges = np.array(self.edges)
+        middles = 0.5 * edges[1:] + 0.5 * edges[:-1]
+        half = 0.5 * edges[-1] - 0.5 * edges[0]
+        weights = shares / max(shares.sum(), 1e-300)
+        ranks = np.cumsum(weights) - 0.5 * weights
+        found = np.array([middles / half, 2.0 * ranks])
+        return np.clip(found - (found @ weights)[:, None], -2.0, 2.0)
+
+
+def bounded(low: float, high: float, kind: str = "number") -> ColumnCells:
+    """Cells of a column between two public bounds."""
+    width = (high - low) / _N_CELLS
+    powers = width * np.exp2(np.arange(np.log2(_FINEST), 2.0, 0.5))  # a few large values beside many small ones
+    near_zero = np.concatenate([-powers, powers])
+    near_zero = near_zero[(near_zero > low) & (near_zero < high)]
+    edges = np.union1d(np.linspace(low, high, _N_CELLS + 1), near_zero)
+    return ColumnCells(kind, tuple(edges.tolist()))
+
+
+def listed(categories: Sequence) -> ColumnCells:
+    """Cells of public categories."""
+    known = as_categories(list(categories))
+    return ColumnCells("category", (), tuple(dict.fromkeys(each for each in known if each is not None)))
+
+
+def as_frame(X):
+    """A data frame of pandas. The columns of an array are named 0, 1, 2, …
+
+    Raises
+    ------
+    TypeError, ValueError
+        From the container, its dtype and shape.
+    """
+    X = as_table(X)
+    if as_source(X) is not None or (is_frame(X) and not hasattr(X, "iloc")):
+        raise TypeError(f"PrivateClassifier needs a table in memory, got {type(X).__name__}.")
+    if is_frame(X):
+        return X
+    if X.dtype.kind == "c":
+        raise ValueError("Complex data not supported.")
+    import pandas as pd
+
+    return pd.DataFrame(X, columns=range(X.shape[1]), copy=False)
+
+
+def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, ColumnCells | str]:
+    """Cells of the columns that are declared, and "number", "date" or "category" for those that are to be learnt.
+
+    Parameters
+    ----------
+    columns : mapping, sequence or None
+    X : data frame
+        Only names and dtypes of its columns are read.
+
+    Raises
+    ------
+    TypeError, ValueError
+    """
+    if columns is None:
+        stated = dict.fromkeys(X.columns)
+    elif isinstance(columns, Mapping) and columns:
+        stated = dict(columns)
+    elif isinstance(columns, list | tuple) and len(columns) == len(X.columns):
+        stated = dict(zip(X.columns, columns, strict=True))
+    else:
+        raise TypeError(
+            f"`columns` must be None, a mapping of column names, or a list with one entry for each of the {len(X.columns)} "
+            f"columns, got {columns!r}."
+        )
+    columns_of(X, stated)
+    if not stated:
+        raise ValueError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
+    return {name: _cells(name, each, column(X, name).dtype) for name, each in stated.items()}
+
+
+def _cells(name, stated, dtype) -> ColumnCells | str:
+    by_dtype = kind_of(dtype)
+    if by_dtype is None:
+        raise TypeError(f"Column {name!r} has dtype {dtype}: convert it to numbers, strings or dates first.")
+    if isinstance(stated, list) and stated:
+        return listed(stated)
+    if isinstance(stated, tuple) and len(stated) == 2:
+        low, high = stated
+        check_number(f"the lower bound of column {name!r}", low, -1e300, 1e300, "a finite number")
+        check_number(
+            f"the upper bound of column {name!r}", high, low, 1e300, "a finite number above the lower", open_low=True
+        )
+        return bounded(float(low), float(high), "date" if by_dtype == "date" else "number")
+    if stated is None:
+        return listed([False, True]) if by_dtype == "flag" else by_dtype
+    if isinstance(stated, str) and stated in _WORDS:
+        if stated == "number" and by_dtype == "date":
+            raise TypeError(f'Column {name!r} is to be a number, but its dtype is {dtype}: write "date".')
+        if stated == "date" and by_dtype in ("number", "flag"):
+            raise TypeError(f'Column {name!r} is to be a date, but its dtype is {dtype}: write "number".')
+        return stated
+    raise TypeError(
+        f"Column {name!r} is declared as {stated!r}: write (low, high) or a list of categories to declare it, or one of "
+        f"{_WORDS} to learn it."
+    )

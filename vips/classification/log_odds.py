@@ -1,0 +1,160 @@
+"""Log odds of a class in each cell of a column, as posterior means given noisy counts.
+
+In cell c the counts of the class and of all others are T_c p_c and T_c (1 - p_c), with independent normal errors: the noise
+that was added, and that of a sample. The unknowns are
+
+    T_c      a size, with a prior that is flat in log T (a mixture of exponential laws)
+    δ_c      logit p_c minus the logit over all cells; its prior is N(0, τ²) on a grid
+    chain    in a column of numbers δ moves from cell to cell by small steps, or jumps to a fresh draw; categories are all fresh
+    trend    or, in a column of numbers, δ is N(slope · position, τ²), where the position is the value, or its rank
+
+T is integrated out in closed form, δ by sums over the grid (for chains, the forward-backward algorithm). τ, steps, jumps
+and slopes are averaged over public lists, weighted by their likelihood. So cells which noise hides are shrunk to 0 or to a
+trend, and neighbours help each other as far as the counts say. All of it is post-processing.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import expit, log_ndtr, logsumexp
+
+__all__ = ["MOST_LOG_ODDS", "posterior_log_odds", "total_log_odds"]
+
+MOST_LOG_ODDS = 3.0  # in a feature
+_STATES = np.linspace(-6.0, 6.0, 49)  # of δ
+_FINE = np.linspace(-6.0, 6.0, 241)  # for the mean, where a cell's counts are precise
+_TAUS = (0.1, 0.3, 0.6, 1.0, 2.0)
+_FRESH = ((1.0, 1.0),)  # probability of a fresh draw, size of a step
+_CHAINS = (*_FRESH, (0.02, 0.1), (0.02, 0.3), (0.1, 0.3), (0.3, 0.3))
+_SLOPES = (0.15, 0.3, 0.6, 1.2, 2.4)  # of δ between the middle and the end of the positions; of both signs
+_AROUND_TREND = (0.1, 0.3)  # τ
+_LEAST = -200.0  # log likelihood beside the largest one
+_SIZES = 12  # exponential laws, of means between 1 and all records
+
+
+def total_log_odds(own: float, rest: float, std: float) -> float:
+    """Log odds of a class over all records, from noisy counts: towards even odds where these are noise."""
+    own, rest = max(own, 0.0) + std + 0.5, max(rest, 0.0) + std + 0.5
+    return float(np.log(own) - np.log(rest))
+
+
+def posterior_log_odds(
+    own: np.ndarray,
+    rest: np.ndarray,
+    std: tuple[float, float],
+    total: float,
+    n_records: float,
+    positions: np.ndarray | None = None,
+) -> np.ndarray:
+    """Posterior means of δ in each cell.
+
+    Parameters
+    ----------
+    own, rest : ndarray of shape (n_cells,)
+        Noisy counts of the class and of all others.
+    std : (float, float)
+        Standard deviations of their noise.
+    total : float
+        Log odds over all records.
+    n_records : float
+        About how many there are.
+    positions : ndarray of shape (n_kinds, n_cells), optional
+        In a column of numbers: where the cells are, in [-2, 2].
+
+    Returns
+    -------
+    ndarray of shape (n_cells,)
+        Within ±6.
+    """
+    errors = (own, rest, std, total, n_records)
+    likelihood, fine = (_scaled(_log_likelihood(*errors, states)) for states in (_STATES, _FINE))
+    if positions is None:
+        others, evidence = _independent(likelihood, _chains(False)[0][:, None])
+    else:
+        chains, trends = _forward_backward(likelihood, *_chains(True)), _independent(likelihood, _trends(positions))
+        others = np.concatenate([chains[0], trends[0]])
+        evidence = np.concatenate([chains[1] - np.log(len(chains[1])), trends[1] - np.log(len(trends[1]))])
+    weights = np.exp(evidence - evidence.max())
+    others = np.tensordot(weights, others, 1)  # what is known about δ without the counts of the cell itself
+    posterior = fine * np.array([np.interp(_FINE, _STATES, each) for each in others])
+    return posterior @ _FINE / posterior.sum(axis=1)
+
+
+def _scaled(log_likelihood: np.ndarray) -> np.ndarray:
+    """The likelihood, nowhere 0: a prior may have all of its mass where rounding would make it 0."""
+    return np.exp(np.maximum(log_likelihood - log_likelihood.max(axis=1, keepdims=True), _LEAST))
+
+
+def _log_likelihood(own, rest, std, total: float, n_records: float, states: np.ndarray) -> np.ndarray:
+    """log p(counts | δ) at each state δ, T integrated out, shape (n_cells, n_states); up to a constant in each cell.
+
+    In units of the errors, counts are a point m and the cell's mean is T u(δ): the exponential law of T with mean 1/λ leaves
+    a Gaussian integral over T ≥ 0.
+    """
+    deviations = [np.sqrt(each**2 + np.maximum(counts, 1.0)) for counts, each in zip((own, rest), std, strict=True)]
+    p = expit(total + states)
+    m = [(counts / deviation)[:, None] for counts, deviation in zip((own, rest), deviations, strict=True)]
+    u = [share / deviation[:, None] for share, deviation in zip((p, 1.0 - p), deviations, strict=True)]
+    length = np.sqrt(u[0] ** 2 + u[1] ** 2)
+    along = (m[0] * u[0] + m[1] * u[1]) / length
+    parts = []
+    for mean in np.geomspace(1.0, max(n_records, 10.0), _SIZES):
+        shifted = along - 1.0 / (mean * length)
+        parts.append(log_ndtr(shifted) + 0.5 * shifted**2 - np.log(length) - np.log(mean))
+    return logsumexp(np.array(parts), axis=0)
+
+
+def _independent(likelihood: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What is known about δ of each cell without its own counts, divided by the evidence of these, shape (n_priors, n_cells,
+    n_states); and the log evidence of each prior. Priors have that shape, or (n_priors, 1, n_states)."""
+    size = (likelihood * priors).sum(axis=2, keepdims=True)
+    return priors / size, np.log(size).sum(axis=(1, 2))
+
+
+def _trends(positions: np.ndarray) -> np.ndarray:
+    """Priors along every trend, shape (n_trends, n_cells, n_states)."""
+    slopes = np.array([sign * slope for slope in _SLOPES for sign in (-1.0, 1.0)])
+    centres = (slopes[:, None, None] * positions).reshape(-1, positions.shape[1])
+    log_priors = [-0.5 * ((_STATES - centres[:, :, None]) / tau) ** 2 for tau in _AROUND_TREND]
+    log_priors = np.concatenate(log_priors)
+    return np.exp(log_priors - logsumexp(log_priors, axis=2, keepdims=True))
+
+
+def _forward_backward(likelihood: np.ndarray, priors: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same for chains with the transition matrices ``steps``, whose stationary laws are the priors."""
+    n_cells = len(likelihood)
+    others, evidence = np.empty((len(priors), n_cells, priors.shape[1])), np.zeros(len(priors))
+    current = priors
+    for i in range(n_cells):
+        others[:, i] = current
+        current = current * likelihood[i]
+        size = current.sum(axis=1, keepdims=True)
+        evidence += np.log(size[:, 0])
+        current = ((current / size)[:, None] @ steps)[:, 0]
+    behind = np.ones_like(priors)
+    for i in reversed(range(n_cells)):
+        others[:, i] *= behind
+        others[:, i] /= (others[:, i] @ likelihood[i])[:, None]
+        behind = (steps @ (likelihood[i] * behind)[:, :, None])[:, :, 0]
+        behind /= behind.sum(axis=1, keepdims=True)
+    return others, evidence
+
+
+@lru_cache
+def _chains(is_ordered: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Stationary laws and transition matrices: one of each for every τ and every kind of chain."""
+    priors, steps = [], []
+    for tau in _TAUS:
+        log_prior = -0.5 * (_STATES / tau) ** 2
+        prior = np.exp(log_prior - logsumexp(log_prior))
+        for fresh, size in _CHAINS if is_ordered else _FRESH:
+            proposed = np.exp(-0.5 * ((_STATES[:, None] - _STATES) / size) ** 2)
+            proposed /= proposed.sum(axis=1).max()
+            accepted = proposed * np.exp(np.minimum(0.0, log_prior - log_prior[:, None]))  # keeps the prior stationary
+            np.fill_diagonal(accepted, 0.0)
+            np.fill_diagonal(accepted, 1.0 - accepted.sum(axis=1))
+            priors.append(prior)
+            steps.append((1.0 - fresh) * accepted + fresh * prior)
+    return np.array(priors), np.array(steps)

@@ -1,0 +1,93 @@
+"""A fitted ``PrivateClassifier`` as a file of arrays and JSON, and back. What is read is checked: it may be forged."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips.classification.columns import ColumnCells
+from vips.classification.tables import ClassTable
+from vips.persistence.archive import write_archive
+from vips.persistence.fitted import contents, restored
+from vips.persistence.settings import decode, encode
+from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+
+__all__ = ["restored_classifier", "save_classifier"]
+
+_COUNTS = "tables/"
+
+
+def save_classifier(classifier, path: str | os.PathLike) -> None:
+    """Write a fitted classifier."""
+    header, arrays = contents(classifier.model_)
+    parameters = classifier.get_params(deep=False)
+    if isinstance(parameters["columns"], Mapping):
+        parameters["columns"] = {"items": encode(list(parameters["columns"].items()))}
+    else:
+        parameters["columns"] = encode(parameters["columns"])
+    tables = classifier.tables_
+    header = {
+        "parameters": {name: value if name == "columns" else encode(value) for name, value in parameters.items()},
+        "tables": [[encode(name), encode([*vars(table.cells).values()])] for name, table in tables.items()],
+        "n_features_in": classifier.n_features_in_,
+        "names_in": encode(list(getattr(classifier, "feature_names_in_", []))),
+        "report": None if classifier._statement is None else report_to_json(classifier._statement),
+        "table_std": encode(classifier.table_std_),
+        "model": header,
+    }
+    arrays |= {f"{_COUNTS}{i}": table.counts for i, table in enumerate(tables.values())}
+    write_archive(path, "classifier", header, arrays | {"class_counts": classifier.class_counts_})
+
+
+def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
+    """The classifier, of class ``kind``, of a file's header and arrays; ``known`` classes of models, by name."""
+    columns = header["parameters"].pop("columns")
+    columns = dict(decode(columns["items"])) if isinstance(columns, dict) and "items" in columns else decode(columns)
+    parameters = {name: decode(value) for name, value in header["parameters"].items()}
+    classifier = kind(columns, **parameters)
+    classifier._check_parameters()
+    counts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_COUNTS) or name == "class_counts"}
+    classifier.class_counts_ = counts.pop("class_counts")
+    classifier.n_classes_, classifier.table_std_ = len(classifier.class_counts_), float(decode(header["table_std"]))
+    classifier.tables_ = {
+        decode(name): ClassTable(ColumnCells(*decode(cells)), counts[f"{_COUNTS}{i}"])
+        for i, (name, cells) in enumerate(header["tables"])
+    }
+    for table in classifier.tables_.values():
+        if table.counts.shape != (classifier.n_classes_, table.cells.n_cells + 1):
+            raise ValueError("its tables have other shapes than their cells")
+    classifier.n_features_in_, names = int(header["n_features_in"]), decode(header["names_in"])
+    if names:
+        classifier.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
+    classifier._weigh()
+    classifier.model_ = restored(header["model"], arrays, known)
+    classifier.classes_ = classifier.model_.classes_
+    width = sum(len(each) for each in classifier.log_odds_.values())
+    if width != classifier.model_.n_features_in_ or len(classifier.classes_) != classifier.n_classes_:
+        raise ValueError("its tables and its regression have different numbers of features or classes")
+    classifier._statement = _statement(classifier, header["report"])
+    return classifier
+
+
+def _statement(classifier, saved: dict | None) -> EncoderReport | None:
+    """The statement of the tables; ValueError unless it is that of the settings."""
+    if (saved is None) != (classifier.epsilon is None):
+        raise ValueError("its statement is not that of its settings")
+    if saved is None:
+        return None
+    kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if decode(saved["threshold_delta"]) else {})
+    budget = classifier._budget(kinds)
+    encoder = budget.encoder
+    ours, theirs = budget.fit, classifier.model_.privacy_.plan
+    plan = decode(saved["plan"])
+    is_same = math.isclose(encoder.noise_multiplier, plan.noise_multiplier, rel_tol=1e-4)
+    is_same &= math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
+    is_same &= ours.n_steps == theirs.n_steps and plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
+    is_same &= math.isclose(plan.noise_std(), classifier.table_std_)
+    is_same &= plan.relation == theirs.relation == classifier.relation
+    if not is_same:
+        raise ValueError("its settings are not those of its plans")
+    return EncoderReport(**report_from_json(saved, plan, budget.threshold_delta or 0.0))

@@ -1,0 +1,99 @@
+"""Tables of classes by cells, one for each column, released together with noise.
+
+A record adds 1 to the cell of its class and value in every column, and 1 to the count of its class. A person with c_i rows in
+cell i of a column adds c_i/‖c‖. So a record's vector over the tables of d columns has norm at most √(d + 1), whatever the
+number of classes, and all tables are one release of a Gaussian mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips.classification.columns import ColumnCells
+from vips.preprocessing._cell_values import as_categories, as_numbers
+from vips.preprocessing._declared import column
+from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
+from vips.preprocessing._histograms import Persons
+from vips.preprocessing._learnt_columns import cells_of_categories, is_text
+
+__all__ = ["ClassTable", "class_counts", "release_table"]
+
+
+@dataclass(frozen=True)
+class ClassTable:
+    """Noisy counts of one column.
+
+    Attributes
+    ----------
+    cells : ColumnCells
+    counts : ndarray of shape (n_classes, n_cells + 1)
+        The last column counts missing values. NaN in the cell of other categories, where categories were learnt.
+    """
+
+    cells: ColumnCells
+    counts: np.ndarray
+
+
+def class_counts(
+    codes: np.ndarray, n_cells: int, place: np.ndarray, n_classes: int, persons: Persons, most: int | None = None
+) -> np.ndarray:
+    """Sums over records of their weights: exact and private, shape (n_classes, n_cells).
+
+    Parameters
+    ----------
+    codes : ndarray of int64, shape (n_rows,)
+        Cells.
+    place : ndarray of int64, shape (n_rows,)
+        Place of each row's class, ``n_classes`` for a label that is no class: such a row counts nowhere.
+    most : int, optional
+        See :meth:`Persons.totals`.
+    """
+    sums = persons.totals(place * np.int64(n_cells) + codes, (n_classes + 1) * n_cells, most)
+    return sums.reshape(n_classes + 1, n_cells)[:n_classes]
+
+
+def release_table(
+    X: object, name: object, stated: ColumnCells | str, place: np.ndarray, n_classes: int, persons: Persons,
+    add_noise: Callable[[np.ndarray], np.ndarray], std: float, cut: float, most: int | None, n_columns: int,
+) -> ClassTable:  # fmt: skip
+    """Count one column and add noise; what is learnt follows from the noisy counts alone.
+
+    Parameters
+    ----------
+    stated : ColumnCells or str
+        Cells, or what to learn.
+    add_noise : function of an array
+        Noise of standard deviation ``std`` on every count.
+    cut : float
+        A category is released if its noisy counts' sum over the classes, divided by √n_classes, is above it.
+    most : int or None
+        Most cells of one person in a column of categories.
+    """
+    values = column(X, name)
+    if isinstance(stated, ColumnCells):
+        counts = class_counts(stated.codes(values), stated.n_cells + 1, place, n_classes, persons)
+        return ClassTable(stated, add_noise(counts))
+    if stated == "category":
+        return _learnt_categories(as_categories(values), place, n_classes, persons, add_noise, cut, most)
+    grid = DAYS if stated == "date" else NUMBERS
+    codes = grid.cells(as_numbers(values, stated))
+    noisy = add_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))
+    low, high = bounds_from_counts(noisy[:, :-1].sum(axis=0), std * np.sqrt(n_classes), grid, (0.0, 1.0), n_columns)
+    first, last = np.searchsorted(grid.shown, low), np.searchsorted(grid.shown, high, side="right") - 1
+    edges = grid.edges[first : last + 1]
+    return ClassTable(ColumnCells(stated, tuple(edges.tolist())), np.hstack([noisy[:, first:last], noisy[:, -1:]]))
+
+
+def _learnt_categories(values, place, n_classes, persons, add_noise, cut, most) -> ClassTable:
+    """Every category that occurs gets noise in every class. Which are released depends on these noisy counts."""
+    categories, codes = cells_of_categories(values)
+    noisy = add_noise(class_counts(codes, 1 + len(categories), place, n_classes, persons, most))
+    stands_out = noisy[:, 1:].sum(axis=0) / np.sqrt(n_classes) > cut
+    rows = {each: noisy[:, 1 + i] for i, each in enumerate(categories) if stands_out[i]}
+    rows = {each: row for each, row in rows.items() if not isinstance(each, str) or is_text(each)}
+    released = tuple(sorted(rows, key=lambda each: (isinstance(each, str), each)))
+    counts = np.array([*(rows[each] for each in released), np.full(n_classes, np.nan), noisy[:, 0]]).T
+    return ClassTable(ColumnCells("category", (), released), counts)
