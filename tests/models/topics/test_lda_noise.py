@@ -8,14 +8,14 @@ from scipy.optimize import linear_sum_assignment
 import vips
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
-from vips.models.topics.noise_aware import _count_moments, _responses, noise_aware_topics
+from vips.models.topics.noise_aware import _responses, count_moments, noise_aware_topics
 
 
 @pytest.mark.parametrize("prior", [0.02, 1.0])
 def test_moments_of_counts_against_numerical_integration(prior):
     """Below, within and above the table; density c^(η-1) exp(-(ĉ - c)²/2s²), substituted u = c^η at the pole in 0."""
     noisy, noise_std = np.array([-2000.0, -60.0, 0.0, 3.0, 40.0, 3000.0]), np.full(6, 10.0)
-    means, variances = _count_moments(noisy, noise_std, prior)
+    means, variances = count_moments(noisy, noise_std, prior)
     for z, mean, var in zip(noisy / 10.0, means / 10.0, variances / 100.0, strict=True):
         largest = max(z, 0.0) + min(12.0, 60.0 / max(-z, 1.0))
         top = 0.5 * min(z, 0.0) ** 2  # the exponent at its largest

@@ -1,0 +1,153 @@
+"""Intervals of topics that are calibrated by simulation: post-processing, which costs no budget.
+
+``noise_aware.py`` accounts for the noise of the totals. Three more errors remain: shares are inferred one document at a time,
+a clip weighs documents, and the fit ends before it has converged. A parametric bootstrap measures them. Stand-ins, fits to
+documents that were drawn from the released topics, make the same errors against topics that are known.
+
+=========  ==========================================================================================================
+symbol     meaning
+=========  ==========================================================================================================
+x          noisy count over the denoised total of its topic
+σ          deviation of x that the noise and the documents explain, by ``noise_aware.py``
+β°         topics from which documents of stand-ins are drawn
+e_b        x of stand-in b less β°: its error
+m          mean of e_b
+λ          how well the others' mean error predicts that of a stand-in, from 0 to 1
+f          0.95 quantile of \\|e_b - λ m_{-b}\\|/1.96σ, where m_{-b} is the mean of the other stand-ins; at least 1
+=========  ==========================================================================================================
+
+The calibrated posterior is that of counts whose noisy values are x - λ m, with deviation f σ. λ and f are functions of x/σ.
+First two stand-ins of the released topics give m; then three of the topics less λ m: the errors that the fit makes are those at
+the truth, not those at its own result.
+
+Topics of stand-ins that match no topic of β° are left out: f holds for topics that a fit found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from vips.expfam import ScaledDirichlet
+from vips.models.topics.noise_aware import count_moments, error_factors
+from vips.models.topics.stand_ins import stand_in, start_of
+
+__all__ = ["calibrated_topics"]
+
+_FITS = (2, 3)  # stand-ins of each round
+_LEVEL, _QUANTILE = 0.95, 1.959964
+_MATCHES = 0.3  # squared Hellinger distance (from 0 to 2) of a topic that was found
+_FEWEST_CELLS, _MOST_GROUPS = 100, 8
+_UNSURE = 0.25  # of the correction counts as its standard deviation
+_LEAST, _MOST = 1e-100, 1e100
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """Noisy counts of a fit: x, σ, s.d. in units of counts, and the topics' totals."""
+
+    noisy: np.ndarray
+    std: np.ndarray
+    totals: np.ndarray
+
+    @classmethod
+    def of(cls, model) -> _Counts:
+        scale, prior = model.posterior_.average_scale, model._topic_word_prior()
+        noisy = model.noisy_totals_.average["topic_word"] / scale
+        noise_std = model.noisy_totals_.noise_std["topic_word"] / scale
+        counts = np.maximum(model.posterior_.concentration - prior, 0.0)
+        amplified, spread = error_factors(noisy, noise_std, counts, prior, model._doc_topic_prior())
+        with np.errstate(all="ignore"):
+            std = np.sqrt((noise_std * amplified) ** 2 + spread * np.maximum(counts, 1.0))
+        totals = np.maximum(counts.sum(axis=1, keepdims=True), _LEAST)
+        return cls(noisy, std, totals)
+
+    @property
+    def share(self) -> np.ndarray:
+        """x."""
+        return self.noisy / self.totals
+
+    @property
+    def error(self) -> np.ndarray:
+        """σ."""
+        return self.std / self.totals
+
+    def posterior(self, bias, factor, prior: float) -> ScaledDirichlet:
+        """Given x - ``bias``, with deviations ``factor`` times σ and a part of the bias."""
+        std = np.hypot(factor * self.std, _UNSURE * np.abs(bias) * self.totals)
+        moments = count_moments(self.noisy - bias * self.totals, std, prior)
+        return ScaledDirichlet(*(np.clip(moment, _LEAST, _MOST) for moment in moments))
+
+
+def calibrated_topics(model) -> ScaledDirichlet:
+    """Topic-word probabilities of a private fit; a function of released numbers and fixed seeds.
+
+    Costs about as many fits of the same plan as there are stand-ins, to at most 20,000 documents.
+
+    Parameters
+    ----------
+    model : LatentDirichletAllocation
+        Fitted with noise.
+    """
+    fit, prior, start = _Counts.of(model), model._topic_word_prior(), start_of(model)
+    bias, factor = np.zeros_like(fit.noisy), np.ones_like(fit.noisy)
+    seed = 0
+    for n_fits in _FITS:
+        topics = fit.posterior(bias, factor, prior).mean
+        stands = [_Counts.of(stand_in(model, topics, seed + i, start)) for i in range(n_fits)]
+        seed += n_fits
+        bias, factor = _errors(fit, topics, stands, prior)
+    return fit.posterior(bias, factor, prior)
+
+
+def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+    """λ m and f of every cell of the fit, from stand-ins of ``topics``."""
+    matched = [_matched(stand, topics, prior) for stand in stands]
+    found = np.array([is_found for _, is_found in matched])[:, :, None]  # (stand-ins, topics, 1)
+    if found.mean() < 0.5:  # of noise: then all topics count, and are far off
+        found = np.ones_like(found)
+    order = [order for order, _ in matched]
+    share, sigma = (
+        np.array([getattr(stand, name)[o] for stand, o in zip(stands, order, strict=True)]) for name in ("share", "error")
+    )
+    errors = np.where(found, share - topics, 0.0)
+    n_found = found.sum(axis=0)
+    others = (errors.sum(axis=0) - errors) / np.maximum(n_found - found, 1)
+    known = np.broadcast_to(found & (n_found > 1), errors.shape)
+    size, error, other = (array[known] for array in (share / sigma, errors / sigma, others / sigma))
+    at = _log_size(fit.share / fit.error)
+    if len(size) < _FEWEST_CELLS:
+        return np.zeros_like(fit.noisy), np.ones_like(fit.noisy)
+    slope, factor = _by_group(_log_size(size), error, other)
+    mean = errors.sum(axis=0) / np.maximum(n_found, 1)
+    return slope(at) * mean, factor(at)
+
+
+def _log_size(size: np.ndarray) -> np.ndarray:
+    return np.log1p(np.maximum(size, 0.0))
+
+
+def _by_group(size: np.ndarray, error: np.ndarray, other: np.ndarray):
+    """λ and f as functions of the size, linear between the middles of groups of cells of about the same size."""
+    n_groups = int(np.clip(len(size) // _FEWEST_CELLS, 1, _MOST_GROUPS))
+    groups = np.array_split(np.argsort(size, kind="stable"), n_groups)
+    middles = np.array([np.median(size[group]) for group in groups])
+    slopes, factors = [], []
+    for group in groups:
+        e, o = error[group], other[group]
+        weight = 1.0 / (1.0 + o**2 + e**2)  # large errors of single cells do not decide
+        slope = float(np.clip((weight * e * o).sum() / max((weight * o**2).sum(), _LEAST), 0.0, 1.0))
+        slopes.append(slope)
+        factors.append(max(np.quantile(np.abs(e - slope * o), _LEVEL) / _QUANTILE, 1.0))
+    return (lambda at: np.interp(at, middles, slopes)), (lambda at: np.interp(at, middles, factors))
+
+
+def _matched(stand: _Counts, topics: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
+    """Which topic of the stand-in matches each topic, and whether it is near."""
+    shares = np.maximum(stand.share, 0.0)
+    shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
+    distances = 2.0 - 2.0 * np.sqrt(topics) @ np.sqrt(shares).T
+    rows, order = linear_sum_assignment(distances)
+    return order, distances[rows, order] < _MATCHES
