@@ -40,7 +40,8 @@ _FITS = (2, 3)  # stand-ins of each round
 _LEVEL, _QUANTILE = 0.95, 1.959964
 _MATCHES = 0.3  # squared Hellinger distance (from 0 to 2) of a topic that was found
 _FEWEST_CELLS, _MOST_GROUPS = 100, 8
-_UNSURE = 0.25  # of the correction counts as its standard deviation
+_UNSURE = 0.2  # of the correction counts as its standard deviation
+_LEAST_FACTOR = 0.8
 _LEAST, _MOST = 1e-100, 1e100
 
 
@@ -51,6 +52,7 @@ class _Counts:
     noisy: np.ndarray
     std: np.ndarray
     totals: np.ndarray
+    topics: np.ndarray
 
     @classmethod
     def of(cls, model) -> _Counts:
@@ -62,7 +64,7 @@ class _Counts:
         with np.errstate(all="ignore"):
             std = np.sqrt((noise_std * amplified) ** 2 + spread * np.maximum(counts, 1.0))
         totals = np.maximum(counts.sum(axis=1, keepdims=True), _LEAST)
-        return cls(noisy, std, totals)
+        return cls(noisy, std, totals, model.posterior_.mean)
 
     @property
     def share(self) -> np.ndarray:
@@ -98,38 +100,48 @@ def calibrated_topics(model) -> ScaledDirichlet:
         topics = fit.posterior(bias, factor, prior).mean
         stands = [_Counts.of(stand_in(model, topics, seed + i, start)) for i in range(n_fits)]
         seed += n_fits
-        bias, factor = _errors(fit, topics, stands, prior)
+        bias, factor = _errors(fit, topics, stands)
     return fit.posterior(bias, factor, prior)
 
 
-def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts], prior: float) -> tuple[np.ndarray, np.ndarray]:
+def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts]) -> tuple[np.ndarray, np.ndarray]:
     """λ m and f of every cell of the fit, from stand-ins of ``topics``."""
-    matched = [_matched(stand, topics, prior) for stand in stands]
-    found = np.array([is_found for _, is_found in matched])[:, :, None]  # (stand-ins, topics, 1)
+    order, found = np.array([_matched(stand.topics, topics) for stand in stands]).transpose(1, 0, 2)
+    found = found.astype(bool)[:, :, None]  # (stand-ins, topics, 1)
     if found.mean() < 0.5:  # of noise: then all topics count, and are far off
         found = np.ones_like(found)
-    order = [order for order, _ in matched]
     share, sigma = (
         np.array([getattr(stand, name)[o] for stand, o in zip(stands, order, strict=True)]) for name in ("share", "error")
     )
-    errors = np.where(found, share - topics, 0.0)
-    n_found = found.sum(axis=0)
-    others = (errors.sum(axis=0) - errors) / np.maximum(n_found - found, 1)
-    known = np.broadcast_to(found & (n_found > 1), errors.shape)
-    size, error, other = (array[known] for array in (share / sigma, errors / sigma, others / sigma))
-    at = _log_size(fit.share / fit.error)
-    if len(size) < _FEWEST_CELLS:
+    errors = np.where(found, share - topics, np.nan)
+    others = np.array([_agreed(np.delete(errors, b, axis=0)) for b in range(len(stands))])
+    known = np.isfinite(errors) & np.isfinite(others)
+    if known.sum() < _FEWEST_CELLS:
         return np.zeros_like(fit.noisy), np.ones_like(fit.noisy)
-    slope, factor = _by_group(_log_size(size), error, other)
-    mean = errors.sum(axis=0) / np.maximum(n_found, 1)
-    return slope(at) * mean, factor(at)
+    size, error, other = (array[known] for array in (share / sigma, errors / sigma, others / sigma))
+    stand = np.broadcast_to(np.arange(len(stands))[:, None, None], errors.shape)[known]
+    slope, factor = _by_group(_log_size(size), error, other, stand)
+    at = _log_size(fit.share / fit.error)
+    return slope(at) * np.nan_to_num(_agreed(errors)), factor(at)
+
+
+def _agreed(errors: np.ndarray) -> np.ndarray:
+    """Of two errors the smaller, or 0 if their signs differ; the median of three. So one stand-in that went astray decides
+    nothing. Errors that are not known (NaN) do not count."""
+    low, high = np.fmin.reduce(errors, axis=0), np.fmax.reduce(errors, axis=0)
+    if len(errors) < 3:
+        return np.clip(0.0, low, high)
+    with np.errstate(all="ignore"):
+        n = np.isfinite(errors).sum(axis=0)
+        middle = np.nansum(errors, axis=0) - low - high
+    return np.where(n == 3, middle, np.where(n == 2, np.clip(0.0, low, high), low))
 
 
 def _log_size(size: np.ndarray) -> np.ndarray:
     return np.log1p(np.maximum(size, 0.0))
 
 
-def _by_group(size: np.ndarray, error: np.ndarray, other: np.ndarray):
+def _by_group(size: np.ndarray, error: np.ndarray, other: np.ndarray, stand: np.ndarray):
     """λ and f as functions of the size, linear between the middles of groups of cells of about the same size."""
     n_groups = int(np.clip(len(size) // _FEWEST_CELLS, 1, _MOST_GROUPS))
     groups = np.array_split(np.argsort(size, kind="stable"), n_groups)
@@ -140,14 +152,14 @@ def _by_group(size: np.ndarray, error: np.ndarray, other: np.ndarray):
         weight = 1.0 / (1.0 + o**2 + e**2)  # large errors of single cells do not decide
         slope = float(np.clip((weight * e * o).sum() / max((weight * o**2).sum(), _LEAST), 0.0, 1.0))
         slopes.append(slope)
-        factors.append(max(np.quantile(np.abs(e - slope * o), _LEVEL) / _QUANTILE, 1.0))
+        rest, of_stand = np.abs(e - slope * o), stand[group]
+        each = [np.quantile(rest[of_stand == b], _LEVEL) for b in np.unique(of_stand)]
+        factors.append(max(float(np.median(each)) / _QUANTILE, _LEAST_FACTOR))
     return (lambda at: np.interp(at, middles, slopes)), (lambda at: np.interp(at, middles, factors))
 
 
-def _matched(stand: _Counts, topics: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
-    """Which topic of the stand-in matches each topic, and whether it is near."""
-    shares = np.maximum(stand.share, 0.0)
-    shares /= np.maximum(shares.sum(axis=1, keepdims=True), _LEAST)
-    distances = 2.0 - 2.0 * np.sqrt(topics) @ np.sqrt(shares).T
+def _matched(found: np.ndarray, topics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which topic of a stand-in matches each topic, and whether it is near."""
+    distances = 2.0 - 2.0 * np.sqrt(topics) @ np.sqrt(found).T
     rows, order = linear_sum_assignment(distances)
     return order, distances[rows, order] < _MATCHES
