@@ -11,16 +11,22 @@ x          noisy count over the denoised total of its topic
 σ          deviation of x that the noise and the documents explain, by ``noise_aware.py``
 β°         topics from which documents of stand-ins are drawn
 e_b        x of stand-in b less β°: its error
-m          mean of e_b
-λ          how well the others' mean error predicts that of a stand-in, from 0 to 1
-f          0.95 quantile of \\|e_b - λ m_{-b}\\|/1.96σ, where m_{-b} is the mean of the other stand-ins; at least 1
+m          median of e_b; of two stand-ins the smaller error, 0 if they differ in sign
+λ          how well m_{-b} predicts e_b, from 0 to 1
+m_{-b}     the same of the other stand-ins
+f          0.95 quantile of |e_b - λ m_{-b}|/1.96σ, the median of those of the stand-ins; at least 0.8
 =========  ==========================================================================================================
 
-The calibrated posterior is that of counts whose noisy values are x - λ m, with deviation f σ. λ and f are functions of x/σ.
+The calibrated posterior is that of counts whose noisy values are x - λ m, with deviation √((f σ)² + (0.2 λ m)²). λ and f are
+functions of x/σ.
 First two stand-ins of the released topics give m; then three of the topics less λ m: the errors that the fit makes are those at
 the truth, not those at its own result.
 
-Topics of stand-ins that match no topic of β° are left out: f holds for topics that a fit found.
+A stand-in starts where the fit did, if ``random_state`` is a number. Otherwise the start is not known, stand-ins start at
+random, their errors agree less, and intervals are wider.
+
+Topics of stand-ins that match no topic of β° are left out: f holds for topics that a fit found. A fit that ended in another
+optimum (two true topics in one) looks like a good one to its stand-ins: its intervals hold less often.
 """
 
 from __future__ import annotations
@@ -47,10 +53,10 @@ _LEAST, _MOST = 1e-100, 1e100
 
 @dataclass(frozen=True)
 class _Counts:
-    """Noisy counts of a fit: x, σ, s.d. in units of counts, and the topics' totals."""
+    """What a fit released: noisy counts, their deviations, totals of topics, and topics."""
 
     noisy: np.ndarray
-    std: np.ndarray
+    std: np.ndarray  # σ in units of counts
     totals: np.ndarray
     topics: np.ndarray
 
@@ -80,7 +86,7 @@ class _Counts:
         """Given x - ``bias``, with deviations ``factor`` times σ and a part of the bias."""
         std = np.hypot(factor * self.std, _UNSURE * np.abs(bias) * self.totals)
         moments = count_moments(self.noisy - bias * self.totals, std, prior)
-        return ScaledDirichlet(*(np.clip(moment, _LEAST, _MOST) for moment in moments))
+        return ScaledDirichlet(*(np.clip(np.nan_to_num(moment, nan=1.0), _LEAST, _MOST) for moment in moments))
 
 
 def calibrated_topics(model) -> ScaledDirichlet:
@@ -111,7 +117,8 @@ def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts]) -> tuple[np
     if found.mean() < 0.5:  # of noise: then all topics count, and are far off
         found = np.ones_like(found)
     share, sigma = (
-        np.array([getattr(stand, name)[o] for stand, o in zip(stands, order, strict=True)]) for name in ("share", "error")
+        np.array([getattr(stand, name)[o] for stand, o in zip(stands, order, strict=True)])
+        for name in ("share", "error")
     )
     errors = np.where(found, share - topics, np.nan)
     others = np.array([_agreed(np.delete(errors, b, axis=0)) for b in range(len(stands))])

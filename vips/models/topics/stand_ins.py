@@ -33,7 +33,7 @@ from vips.models.topics.statistics import TopicPosterior
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan
 
-__all__ = ["start_of", "stand_in"]
+__all__ = ["stand_in", "start_of"]
 
 _MOST_DOCUMENTS, _FEWEST_DOCUMENTS, _N_PROBES = 20_000, 30, 500
 _SHORTEST, _LONGEST = 8, 600
