@@ -14,7 +14,7 @@ e_b        x of stand-in b less β°: its error
 m          median of e_b; of two stand-ins the smaller error, 0 if they differ in sign
 λ          how well m_{-b} predicts e_b, from 0 to 1
 m_{-b}     the same of the other stand-ins
-f          0.95 quantile of |e_b - λ m_{-b}|/1.96σ, the median of those of the stand-ins; at least 0.8
+f          0.95 quantile of |e_b - λ m_{-b}|/1.96σ, the median of those of the stand-ins; at least 1
 =========  ==========================================================================================================
 
 The calibrated posterior is that of counts whose noisy values are x - λ m, with deviation √((f σ)² + (0.2 λ m)²). λ and f are
@@ -47,7 +47,7 @@ _LEVEL, _QUANTILE = 0.95, 1.959964
 _MATCHES = 0.3  # squared Hellinger distance (from 0 to 2) of a topic that was found
 _FEWEST_CELLS, _MOST_GROUPS = 100, 8
 _UNSURE = 0.2  # of the correction counts as its standard deviation
-_LEAST_FACTOR = 0.8
+_LEAST_FACTOR = 1.0  # σ is never doubted downwards: documents of stand-ins are simpler than records
 _LEAST, _MOST = 1e-100, 1e100
 
 
