@@ -48,7 +48,7 @@ def stand_in(model, topics: np.ndarray, seed: int, start: np.ndarray | None):
     model : LatentDirichletAllocation
         Fitted with noise.
     topics : ndarray of shape (n_topics, n_words)
-        Rows sum to 1.
+        In the order of the fit's topics. Rows sum to 1.
     seed : int
         Of documents, samples and noise.
     start : ndarray of shape (n_topics, n_words) or None
