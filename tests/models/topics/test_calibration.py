@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import vips
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
 from vips.models.topics import calibration
@@ -94,3 +95,14 @@ def test_a_fit_to_nothing_stays_wide():
     lower, upper = model.noise_aware_posterior_.interval(0.95)
     assert np.median(upper) > 0.05
     assert np.median(lower) < 1e-3
+
+
+def test_a_file_of_the_fit_gives_the_same_intervals(tmp_path):
+    """A file holds released values only, and no record."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=5)
+    corpus = make_lda_corpus(300, n_topics=2, n_words=30, document_length=20, random_state=0)
+    model = LatentDirichletAllocation(2, vocabulary=30, privacy=plan).fit(corpus.counts)
+    model.save(tmp_path / "model.npz")
+    again = vips.load(tmp_path / "model.npz").noise_aware_posterior_
+    np.testing.assert_array_equal(again.rate_mean, model.noise_aware_posterior_.rate_mean)
+    np.testing.assert_array_equal(again.rate_var, model.noise_aware_posterior_.rate_var)
