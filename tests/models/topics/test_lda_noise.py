@@ -1,21 +1,22 @@
 """Topics given noisy totals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import linear_sum_assignment
 
-import vips
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
-from vips.models.topics.noise_aware import _count_moments, _responses, noise_aware_topics
+from vips.models.topics.noise_aware import _responses, count_moments, noise_aware_topics
 
 
 @pytest.mark.parametrize("prior", [0.02, 1.0])
 def test_moments_of_counts_against_numerical_integration(prior):
     """Below, within and above the table; density c^(η-1) exp(-(ĉ - c)²/2s²), substituted u = c^η at the pole in 0."""
     noisy, noise_std = np.array([-2000.0, -60.0, 0.0, 3.0, 40.0, 3000.0]), np.full(6, 10.0)
-    means, variances = _count_moments(noisy, noise_std, prior)
+    means, variances = count_moments(noisy, noise_std, prior)
     for z, mean, var in zip(noisy / 10.0, means / 10.0, variances / 100.0, strict=True):
         largest = max(z, 0.0) + min(12.0, 60.0 / max(-z, 1.0))
         top = 0.5 * min(z, 0.0) ** 2  # the exponent at its largest
@@ -66,13 +67,17 @@ def test_without_noise_and_overlap_it_is_the_posterior():
     np.testing.assert_allclose(found.var[own], 0.16 / 20_001.0, rtol=0.02)
 
 
-def test_intervals_of_private_topics_hold_the_truth_where_naive_ones_do_not(tmp_path):
-    held = []
+@pytest.mark.slow
+def test_intervals_of_private_topics_hold_the_truth_where_naive_ones_do_not():
+    """Those of all topics that resemble true ones, and of those that are no mixtures of two true topics. No simulation from the
+    released topics notices such mixtures."""
+    held, of_found = [], []
     for seed in range(3):
         corpus = make_lda_corpus(
             5000, n_topics=4, n_words=80, document_length=60, doc_topic_prior=0.2, topic_word_prior=0.2, random_state=seed
         )  # fmt: skip
         plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=0.5, n_steps=40)
+        plan = replace(plan, reproducible_noise=True)
         model = LatentDirichletAllocation(
             4, vocabulary=80, privacy=plan, doc_topic_prior=0.2, topic_word_prior=0.2, random_state=seed
         ).fit(corpus.counts)
@@ -83,9 +88,11 @@ def test_intervals_of_private_topics_hold_the_truth_where_naive_ones_do_not(tmp_
         for posterior in (model.posterior_, model.noise_aware_posterior_):
             lower, upper = (bound[order] for bound in posterior.interval(0.95))
             held.append(((lower < corpus.topics) & (corpus.topics < upper))[frequent].mean())
+        found = distances[np.arange(4), order] < 0.05
+        of_found.append(
+            ((lower < corpus.topics) & (corpus.topics < upper))[(corpus.topics > 1e-3) & found[:, None]].mean()
+        )
     naive, aware = np.reshape(held, (-1, 2)).mean(axis=0)
     assert naive < 0.65
     assert aware > max(0.72, naive + 0.15)
-    model.save(tmp_path / "model.npz")
-    again = vips.load(tmp_path / "model.npz").noise_aware_posterior_
-    np.testing.assert_array_equal(again.mean, model.noise_aware_posterior_.mean)
+    assert np.mean(of_found) > 0.9

@@ -27,7 +27,7 @@ _WORDS_AT_A_TIME = 128
 _GUESS_WEIGHT = 0.02  # of a guess of the common shares, for each cell
 _COMMON_WEIGHT = 10.0  # the common shares count as this many topics when a word's own shares are fitted
 LARGEST_SCALE = 5.0  # public bound on c_kv
-_POWER = -0.35
+_POWER = -0.45
 _RAREST, _OF_NOISE = (
     0.01,
     0.5,
@@ -93,7 +93,7 @@ def denoise_counts(noisy: np.ndarray, noise_std: np.ndarray) -> tuple[np.ndarray
 
 
 def scale_cells(counts: np.ndarray, noise_std: np.ndarray) -> np.ndarray:
-    """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.35).
+    """Scale c_kv of each cell in the sum, from denoised counts: counts^(-0.45).
 
     A document's norm is dominated by frequent words of its topics, which noise hardly hurts. Scaled down, they leave more of
     the clip norm to the others. Counts below half of their noise are scaled alike, because noise chose them. The mean of c²,

@@ -22,7 +22,7 @@ from scipy.special import gamma, pbdv
 
 from vips.expfam import ScaledDirichlet
 
-__all__ = ["noise_aware_topics"]
+__all__ = ["count_moments", "error_factors", "noise_aware_topics"]
 
 _N_DOCUMENTS = 128
 _WORDS_AT_A_TIME = 64
@@ -46,9 +46,18 @@ def noise_aware_topics(
     counts : ndarray of shape (n_topics, n_words)
         Denoised ĉ, where C and φ are taken.
     """
+    amplified, spread = error_factors(noisy, noise_std, counts, topic_word_prior, doc_topic_prior)
+    mean, var = count_moments(noisy, noise_std * amplified, topic_word_prior)
+    return ScaledDirichlet(mean, var + spread * mean)
+
+
+def error_factors(
+    noisy: np.ndarray, noise_std: np.ndarray, counts: np.ndarray, topic_word_prior: float, doc_topic_prior: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """By how much words that topics share amplify the noise's deviation, and the variance of counts; arguments as above."""
     shares = np.random.default_rng(0).dirichlet(np.full(len(noisy), max(doc_topic_prior, 1e-3)), _N_DOCUMENTS)
     # share of the noise variance that remains in a count that cannot be below 0
-    believed = np.minimum(_count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2, 1.0)
+    believed = np.minimum(count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2, 1.0)
     known = counts + _LEAST_COUNT
     probabilities = known / known.sum(axis=1, keepdims=True)
     amplified, spread = np.empty_like(noisy), np.empty_like(noisy)
@@ -56,11 +65,10 @@ def noise_aware_topics(
         words = slice(start, start + _WORDS_AT_A_TIME)
         of_words = (array[:, words].T for array in (known, probabilities, believed))
         amplified[:, words], spread[:, words] = _responses(*of_words, shares)
-    mean, var = _count_moments(noisy, noise_std * amplified, topic_word_prior)
-    return ScaledDirichlet(mean, var + spread * mean)
+    return amplified, spread
 
 
-def _count_moments(noisy: np.ndarray, noise_std: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
+def count_moments(noisy: np.ndarray, noise_std: np.ndarray, prior: float) -> tuple[np.ndarray, np.ndarray]:
     """Mean and variance of c with density ∝ c^(η-1) exp(-(ĉ - c)² / 2s²) on c > 0, interpolated in z = ĉ/s."""
     z = noisy / noise_std
     grid = np.linspace(-_FAR, _FAR, 2001)
