@@ -97,6 +97,14 @@ def test_the_report_names_them_and_files_keep_them(tmp_path):
     assert clone(loaded).public_documents.shape == PUBLIC.shape
 
 
+def test_what_is_not_known_with_public_documents_is_not_said():
+    fitted = model(PUBLIC, private_plan(1.0)).fit(PRIVATE[:300])
+    assert fitted.evidence() is None
+    with pytest.raises(AttributeError, match="public_documents"):
+        _ = fitted.noise_aware_posterior_
+    assert fitted.top_words(3)
+
+
 @pytest.mark.parametrize(
     ("public", "message"),
     [

@@ -74,7 +74,7 @@ class LatentDirichletAllocation(
     public_documents : CSR matrix or array of shape (n_public, n_words) or None
         Counts of documents of the same kind that are public. The fit starts from their topics, adds their counts, and denoises
         private counts towards theirs, as far as these agree. That costs no budget. Where noise hides the private documents,
-        the model of the public ones is what remains.
+        the model of the public ones is what remains. Such fits have no ``evidence()`` and no ``noise_aware_posterior_`` yet.
     document_length : int or None
         If given, every training document is resized to this many words. None leaves documents unchanged.
     length_method : {"resample", "scale"}
@@ -333,6 +333,8 @@ class LatentDirichletAllocation(
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals (``noise_aware.py``), calibrated by fits to simulated documents
         (``calibration.py``): it takes about as long as five fits to at most 20,000 documents."""
+        if self.public_documents is not None:
+            raise NotImplementedError("Fits with `public_documents` have no noise-aware posterior yet.")
         return calibrated_topics(self)
 
     def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:

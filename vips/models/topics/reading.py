@@ -25,13 +25,14 @@ class ReadableTopics:
     """What a topic model shows to its readers. Everything is computed from its posterior and its privacy statement."""
 
     def evidence(self) -> TopicEvidence | None:
-        """Which topics are real, doubtful or noise; None for a fit without noise and for a single topic.
+        """Which topics are real, doubtful or noise; None for a fit without noise, for a single topic and with public documents,
+        whose topics are known.
 
         Each topic is compared with those of four fits to generated documents without topics, under as much noise. Only
         released numbers are used, so that this costs no budget. The first call takes seconds.
         """
         check_is_fitted(self, "posterior_")
-        if not hasattr(self, "noisy_totals_") or self.n_components == 1:
+        if not hasattr(self, "noisy_totals_") or self.n_components == 1 or self.public_documents is not None:
             return None
         known = self.__dict__.get("_evidence")
         if known is None or known[0] is not self.posterior_:
