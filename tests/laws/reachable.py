@@ -97,8 +97,6 @@ def what_a_fit_leaves(case, records, noise: str):
         }
     traces["report"] = [str(model.privacy_), model.privacy_._repr_html_(), model.privacy_.to_dict()]
     traces["words"] = repr(model)
-    if not model.takes_one_label:  # not for regressions: a second each, from `noisy_totals_` alone
-        traces["noise-aware posterior"] = _noise_aware(copy.copy(model))
     traces["pickle"] = pickle.dumps(model)
     return model, traces
 
@@ -114,7 +112,12 @@ def walked(traces) -> dict[str, list]:
     """Places and contents of all ``traces``, and of what the class and the modules of vips keep."""
     of_class = {name: value for name, value in vars(type(traces["model"])).items() if not callable(value)}
     there = {place: walk(thing, place) for place, thing in (traces | {"class": of_class}).items()}
-    return there | {"modules": vips_globals()}
+    there["modules"] = vips_globals()
+    model = traces["model"]
+    if not model.takes_one_label:  # not for regressions: a second each, from `noisy_totals_` alone
+        # last, because it may fit models to simulated records, which take the place of what was left of a chunk
+        there["noise-aware posterior"] = walk(_noise_aware(copy.copy(model)), "noise-aware posterior")
+    return there
 
 
 def everything_reachable_is_a_function_of_the_noisy_totals(case) -> None:

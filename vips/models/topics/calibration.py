@@ -70,7 +70,8 @@ class _Counts:
         with np.errstate(all="ignore"):
             std = np.sqrt((noise_std * amplified) ** 2 + spread * np.maximum(counts, 1.0))
         totals = np.maximum(counts.sum(axis=1, keepdims=True), _LEAST)
-        return cls(noisy, std, totals, model.posterior_.mean)
+        concentration = model.posterior_.concentration  # not its mean, which the posterior would keep
+        return cls(noisy, std, totals, concentration / concentration.sum(axis=1, keepdims=True))
 
     @property
     def share(self) -> np.ndarray:
