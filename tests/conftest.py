@@ -77,9 +77,18 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def few_generated_documents():
-    """Pages and comparisons label topics, which fits generated documents: fewer of them than users have."""
+    """Pages and comparisons label topics and calibrate intervals by fits to generated documents: fewer than users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
+        patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_generated_documents():
+    """As many as users have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 20_000)
         yield
 
 

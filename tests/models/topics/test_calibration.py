@@ -9,6 +9,8 @@ from vips.datasets import make_lda_corpus
 from vips.models.topics import calibration
 from vips.models.topics.stand_ins import stand_in, start_of
 
+pytestmark = pytest.mark.usefixtures("many_generated_documents")
+
 N_TOPICS, N_WORDS = 3, 60
 
 

@@ -9,6 +9,8 @@ from tests.models.topics import test_calibration as tests
 from tests.mutants import check_notices
 from vips.models.topics import calibration
 
+pytestmark = pytest.mark.usefixtures("many_generated_documents")
+
 
 def the_factor_is_ignored(patch):
     original = calibration._by_group

@@ -11,6 +11,8 @@ from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
 from vips.models.topics.noise_aware import _responses, count_moments, noise_aware_topics
 
+pytestmark = pytest.mark.usefixtures("many_generated_documents")
+
 
 @pytest.mark.parametrize("prior", [0.02, 1.0])
 def test_moments_of_counts_against_numerical_integration(prior):
