@@ -293,6 +293,10 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         columns_of(X, self.tables_)
         return self._features(X)
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of rows whose class :meth:`predict` gives."""
+        return super().score(X, y, sample_weight)
+
     def predict_proba(self, X) -> np.ndarray:
         """Probabilities of the classes, shape (n_rows, n_classes); rows sum to 1."""
         features = self.features(X)
