@@ -85,7 +85,7 @@ def test_generated_documents_have_no_more_words_than_were_released():
     assert evidence._lengths(4000.0, None, rng).sum() <= 4000
     assert len(evidence._lengths(1e9, 7, rng)) == len(whole)
     assert len(evidence._lengths(700.0, 7, rng)) in (99, 100)
-    assert len(evidence._lengths(0.0, 7, rng)) == evidence._FEWEST_DOCUMENTS
+    assert len(evidence._lengths(0.0, 7, rng)) == evidence.FEWEST_DOCUMENTS
 
 
 def test_noise_of_any_size_has_evidence():

@@ -1,6 +1,7 @@
 """Topics given noisy totals."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ from scipy.optimize import linear_sum_assignment
 
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.datasets import make_lda_corpus
-from vips.models.topics.noise_aware import _responses, count_moments, noise_aware_topics
+from vips.models.topics.calibration import _Counts
+from vips.models.topics.noise_aware import _responses, count_moments, error_factors
+from vips.models.topics.statistics import TopicPosterior
 
 pytestmark = pytest.mark.usefixtures("many_generated_documents")
 
@@ -55,15 +58,21 @@ def test_words_do_not_depend_on_the_other_words_of_their_piece(monkeypatch):
     rng = np.random.default_rng(0)
     counts = rng.gamma(0.3, 1000.0, (4, 90)) * np.array([[1.0], [1.0], [5.0], [20.0]])
     noisy = counts + 50.0 * rng.normal(size=counts.shape)
-    pieces = noise_aware_topics(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
+    pieces = error_factors(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
     monkeypatch.setattr("vips.models.topics.noise_aware._WORDS_AT_A_TIME", 90)
-    whole = noise_aware_topics(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
-    np.testing.assert_allclose(pieces.rate_var, whole.rate_var, rtol=1e-9)
+    whole = error_factors(noisy, np.full(90, 50.0), counts, 0.1, 0.1)
+    np.testing.assert_allclose(pieces, whole, rtol=1e-9)
 
 
 def test_without_noise_and_overlap_it_is_the_posterior():
     counts = np.kron(np.eye(3), np.full(5, 4000.0)) + 1e-9
-    found = noise_aware_topics(counts, np.full(15, 1e-3), counts, 0.1, 0.1)
+    fit = SimpleNamespace(
+        posterior_=TopicPosterior(counts + 0.1),
+        noisy_totals_=SimpleNamespace(average={"topic_word": counts}, noise_std={"topic_word": 1e-3}),
+        _topic_word_prior=lambda: 0.1,
+        _doc_topic_prior=lambda: 0.1,
+    )
+    found = _Counts.of(fit).posterior(0.0, 1.0, 0.1)
     own = np.kron(np.eye(3), np.ones(5)).astype(bool)
     np.testing.assert_allclose(found.mean[own], 0.2, rtol=1e-3)
     np.testing.assert_allclose(found.var[own], 0.16 / 20_001.0, rtol=0.02)

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 import vips
-from vips import LatentDirichletAllocation, PrivacyPlan
+from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.datasets import make_lda_corpus
 from vips.models.topics import lda, public_prior
 from vips.models.topics.public_prior import denoise_with_public
@@ -118,3 +118,9 @@ def test_what_is_not_known_with_public_documents_is_not_said():
 def test_bad_public_documents_are_refused(public, message):
     with pytest.raises(ValueError, match=message):
         model(public, private_plan(1.0)).fit(PRIVATE[:50])
+
+
+def test_public_documents_charge_nothing(tmp_path):
+    with PrivacyLedger(tmp_path / "l.ledger", dataset="letters", epsilon=10.0, delta=1e-5) as ledger:
+        model(PUBLIC, private_plan(1.0)).fit(PRIVATE[:100])
+    assert [run.charged for run in ledger.runs()] == [12]

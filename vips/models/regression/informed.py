@@ -6,16 +6,13 @@ from types import SimpleNamespace
 
 import joblib
 import numpy as np
-from sklearn.base import clone
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
-from vips import engine
-from vips.data import InMemoryData
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.model import ConjugateExponentialModel
+from vips.models._apart import fit_to_public
 from vips.models.regression.known_steps import Denoised, Known, Released, best_weight, known_step
 from vips.models.regression.prior import CoefficientPrior, KnownCoefficients
-from vips.persistence.checkpoint import Journal
 
 __all__ = ["InformedRegression"]
 
@@ -114,15 +111,7 @@ class InformedRegression(ConjugateExponentialModel):
         records = self.__dict__.pop("_public", None)
         if records is None:
             return
-        public = clone(self).set_params(privacy=None, schedule=None, **self._settings_of_public())
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(public, name, getattr(self, name))
-        X, y = public._validated(*records, reset=False)
-        y = column_or_1d(y)
-        public.check_values(X, y)
-        plan = public._complete(public.default_plan(len(y)))
-        posterior, _ = engine.run(public, InMemoryData(X, y), plan, Journal())
+        posterior, (X, y) = fit_to_public(self, *records, **self._settings_of_public())
         self.public_alpha_ = posterior.alpha_shape / posterior.alpha_rate
         self.public_posterior_ = Gaussian(posterior.mean, posterior.precision)
         self.public_records_ = (len(y), joblib.hash((X, y)))

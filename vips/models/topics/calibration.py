@@ -38,7 +38,7 @@ from scipy.optimize import linear_sum_assignment
 
 from vips.expfam import ScaledDirichlet
 from vips.models.topics.noise_aware import count_moments, error_factors
-from vips.models.topics.stand_ins import stand_in, start_of
+from vips.models.topics.stand_ins import released_counts, stand_in, start_of
 
 __all__ = ["calibrated_topics"]
 
@@ -62,9 +62,7 @@ class _Counts:
 
     @classmethod
     def of(cls, model) -> _Counts:
-        scale, prior = model.posterior_.average_scale, model._topic_word_prior()
-        noisy = model.noisy_totals_.average["topic_word"] / scale
-        noise_std = model.noisy_totals_.noise_std["topic_word"] / scale
+        (noisy, noise_std), prior = released_counts(model), model._topic_word_prior()
         counts = np.maximum(model.posterior_.concentration - prior, 0.0)
         amplified, spread = error_factors(noisy, noise_std, counts, prior, model._doc_topic_prior())
         with np.errstate(all="ignore"):

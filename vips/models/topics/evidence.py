@@ -21,28 +21,22 @@ than 0.3 of its squared deviations, weighted by 1/W_v, is not noise. docs/texts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
-from vips import engine
-from vips.data import InMemoryData
+from vips.models._apart import copy_of, fit_apart
 from vips.models.topics.denoising import denoise_counts
-from vips.models.topics.planning import std_of_average
-from vips.persistence.checkpoint import Journal
+from vips.models.topics.stand_ins import FEWEST_DOCUMENTS, drawn_lengths, noise_multiplier, released_counts
 from vips.privacy import PrivacyPlan
 
 __all__ = ["TopicEvidence", "counts_of", "deviations", "topic_evidence"]
 
 _N_FITS, _N_DOCUMENTS = 4, 1500
-_FEWEST_DOCUMENTS = 30
-_SHORTEST, _LONGEST = 8, 600  # words of a generated document; evenly spread on a logarithmic scale
 _MARGIN, _LEAST_STABILITY = 1.3, 0.3
 _RAREST = 1e-5  # words of a smaller share are weighted as if they had it
 _NO_CLIP = 1e6  # longer than any generated document
-_NOISE = (1e-12, 1e12)  # what a plan accepts
 
 
 @dataclass(frozen=True)
@@ -89,9 +83,7 @@ def topic_evidence(model) -> TopicEvidence:
     model : LatentDirichletAllocation
         Fitted with noise, with at least two topics.
     """
-    scale = model.posterior_.average_scale
-    noisy = model.noisy_totals_.average["topic_word"] / scale
-    noise_std = model.noisy_totals_.noise_std["topic_word"] / scale
+    noisy, noise_std = released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
     found = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
@@ -131,24 +123,19 @@ def _of_noise(model, words: np.ndarray, seed: int) -> np.ndarray:
     fitted = drawn if model.document_length is None else np.full(len(drawn), model.document_length)
     documents = _documents(words / words.sum(), drawn, rng)
     plan = model.privacy_.plan
-    of_one_step = std_of_average(replace(plan, n_steps=1), lambda t: 1.0)
     with np.errstate(all="ignore"):
-        noise = float(np.clip(of_one_step * fitted.sum() / words.sum() / _NO_CLIP, *_NOISE))
+        noise = noise_multiplier(plan, fitted.sum() / words.sum() / _NO_CLIP)
     plan = PrivacyPlan(
         noise_multiplier=noise, clip_norm=_NO_CLIP, sampling="full", n_steps=plan.n_steps, reproducible_noise=True
     )
-    stand_in = clone(model).set_params(privacy=plan, random_state=seed)
-    stand_in.n_features_in_, stand_in._fitting_plan = documents.shape[1], plan
-    posterior, totals = engine.run(stand_in, InMemoryData(documents), plan, Journal())
-    scale = posterior.average_scale
-    return deviations(totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale)[0]
+    return deviations(*released_counts(fit_apart(copy_of(model, privacy=plan, random_state=seed), documents)))[0]
 
 
 def _lengths(n_words: float, length: int | None, rng: np.random.Generator) -> np.ndarray:
     """Of documents to draw: so many that the fit, which resizes them to ``length`` words, sees about ``n_words`` at most."""
-    lengths = np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), _N_DOCUMENTS)).astype(np.int64)
+    lengths = drawn_lengths(_N_DOCUMENTS, rng)
     seen = np.cumsum(lengths if length is None else np.full(len(lengths), length))
-    return lengths[: max(_FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
+    return lengths[: max(FEWEST_DOCUMENTS, int(np.searchsorted(seen, n_words)))]
 
 
 def _documents(frequency: np.ndarray, lengths: np.ndarray, rng: np.random.Generator) -> sp.csr_array:

@@ -24,7 +24,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin, clone
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, check_non_negative
 
 from vips._random_state import as_generator
@@ -39,7 +39,7 @@ from vips.models.topics.completion import alternate_words, split_words
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
 from vips.models.topics.parts import completion_score, held_out_words, topic_parts, topics_in_order
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
-from vips.models.topics.public_prior import check_public, denoise_with_public
+from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
 from vips.models.topics.reading import ReadableTopics
 from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
 from vips.models.topics.sums import resample_counts
@@ -270,8 +270,9 @@ class LatentDirichletAllocation(
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Gamma(100, 1/100) entries, as in the paper and in Hoffman's code; or the counts of public documents, fitted alone."""
-        start = self._random_topics if self.public_documents is None else self._fitted_to_public
-        return {"topic_word": start(rng)}
+        if self.public_documents is not None:
+            return {"topic_word": topics_of_public(self, rng)}
+        return {"topic_word": self._random_topics(rng)}
 
     def _random_topics(self, rng: np.random.Generator) -> np.ndarray:
         return rng.gamma(100.0, 0.01, (self.n_components, self._n_words()))
@@ -298,7 +299,7 @@ class LatentDirichletAllocation(
             average_scale = (1.0 - rho) * previous.average_scale + rho * previous.scale
         counts = counts / average_scale
         prior = self._topic_word_prior()
-        public = None if self.public_documents is None or previous is None else self._public_counts(previous)
+        public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)
         if noise == 0.0:
             known = prior if public is None else prior + public
             return TopicPosterior(known + np.maximum(counts, 0.0), None, average_scale, step)
@@ -313,22 +314,6 @@ class LatentDirichletAllocation(
                     prior + self._random_topics(as_generator(self.random_state)), None, average_scale, 1
                 )
         return TopicPosterior(prior + counts, scale_cells(counts, noise_std), average_scale, step)
-
-    def _fitted_to_public(self, rng: np.random.Generator) -> np.ndarray:
-        """Topic-word counts of a fit to the public documents alone, shape (n_components, n_words)."""
-        alone = clone(self).set_params(privacy=None, public_documents=None, schedule=None, random_state=rng)
-        return alone.fit(self.public_documents).components_ - self._topic_word_prior()
-
-    def _public_counts(self, posterior: TopicPosterior) -> np.ndarray:
-        """Topic-word counts of the public documents after an E-step, shape (n_components, n_words)."""
-        posterior, size = TopicPosterior(posterior.concentration), self.default_chunk_size()
-        documents = self._to_length(canonical(self.public_documents))
-        return sum(
-            self._infer(documents[start : start + size], posterior, self.is_private).weighted_sum(
-                np.ones(min(size, documents.shape[0] - start))
-            )["topic_word"]
-            for start in range(0, documents.shape[0], size)
-        )
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals (``noise_aware.py``), calibrated by fits to simulated documents

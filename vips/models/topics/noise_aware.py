@@ -20,9 +20,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gamma, pbdv
 
-from vips.expfam import ScaledDirichlet
-
-__all__ = ["count_moments", "error_factors", "noise_aware_topics"]
+__all__ = ["count_moments", "error_factors"]
 
 _N_DOCUMENTS = 128
 _WORDS_AT_A_TIME = 64
@@ -32,10 +30,10 @@ _LEAST_COUNT = 1.0
 _FAR = 25.0
 
 
-def noise_aware_topics(
+def error_factors(
     noisy: np.ndarray, noise_std: np.ndarray, counts: np.ndarray, topic_word_prior: float, doc_topic_prior: float
-) -> ScaledDirichlet:
-    """Topic-word probabilities given noisy totals.
+) -> tuple[np.ndarray, np.ndarray]:
+    """By how much words that topics share amplify the noise's deviation, and the variance of counts.
 
     Parameters
     ----------
@@ -46,15 +44,6 @@ def noise_aware_topics(
     counts : ndarray of shape (n_topics, n_words)
         Denoised ĉ, where C and φ are taken.
     """
-    amplified, spread = error_factors(noisy, noise_std, counts, topic_word_prior, doc_topic_prior)
-    mean, var = count_moments(noisy, noise_std * amplified, topic_word_prior)
-    return ScaledDirichlet(mean, var + spread * mean)
-
-
-def error_factors(
-    noisy: np.ndarray, noise_std: np.ndarray, counts: np.ndarray, topic_word_prior: float, doc_topic_prior: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """By how much words that topics share amplify the noise's deviation, and the variance of counts; arguments as above."""
     shares = np.random.default_rng(0).dirichlet(np.full(len(noisy), max(doc_topic_prior, 1e-3)), _N_DOCUMENTS)
     # share of the noise variance that remains in a count that cannot be below 0
     believed = np.minimum(count_moments(noisy, noise_std, topic_word_prior)[1] / noise_std**2, 1.0)

@@ -16,15 +16,35 @@ import scipy.sparse as sp
 from scipy.special import log_ndtr
 from sklearn.utils.validation import check_non_negative
 
+from vips.models._apart import fit_to_public
 from vips.models.topics.denoising import MEANS, posterior_mean
+from vips.models.topics.statistics import TopicPosterior, canonical
 
-__all__ = ["check_public", "denoise_with_public"]
+__all__ = ["check_public", "counts_of_public", "denoise_with_public", "topics_of_public"]
 
 _WEIGHTS = (1.0, 0.2, 0.0)  # the largest first: it is kept unless the totals speak for another
 _MARGIN = 30.0  # by which the log evidence for another weight must be larger
 _CELLS, _EM_STEPS = 20_000, 10
 _SHARES = np.array([0.05, 0.9, 0.05])  # of the exponentials, where noise hides them
 _STDS = 3.0  # a total of counts must exceed its noise by so much to count
+
+
+def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
+    """Topic-word counts of a fit to the public documents alone, shape (n_components, n_words)."""
+    posterior, _ = fit_to_public(model, model.public_documents, public_documents=None, random_state=rng)
+    return posterior.concentration - model._topic_word_prior()
+
+
+def counts_of_public(model, posterior: TopicPosterior) -> np.ndarray:
+    """Topic-word counts of the public documents after an E-step, shape (n_components, n_words)."""
+    posterior, size = TopicPosterior(posterior.concentration), model.default_chunk_size()
+    documents = model._to_length(canonical(model.public_documents))
+    return sum(
+        model._infer(documents[start : start + size], posterior, model.is_private).weighted_sum(
+            np.ones(min(size, documents.shape[0] - start))
+        )["topic_word"]
+        for start in range(0, documents.shape[0], size)
+    )
 
 
 def denoise_with_public(noisy: np.ndarray, noise_std: np.ndarray, public: np.ndarray) -> tuple[np.ndarray, float]:

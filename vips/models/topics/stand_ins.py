@@ -23,19 +23,16 @@ from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
-from sklearn.base import clone
 
-from vips import engine
-from vips._random_state import entropy_of
-from vips.data import InMemoryData
+from vips.models._apart import copy_of, fit_apart
 from vips.models.topics.planning import std_of_average
 from vips.models.topics.statistics import TopicPosterior
-from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyPlan
 
-__all__ = ["stand_in", "start_of"]
+__all__ = ["FEWEST_DOCUMENTS", "drawn_lengths", "noise_multiplier", "released_counts", "stand_in", "start_of"]
 
-_MOST_DOCUMENTS, _FEWEST_DOCUMENTS, _N_PROBES = 20_000, 30, 500
+FEWEST_DOCUMENTS = 30
+_MOST_DOCUMENTS, _N_PROBES = 20_000, 500
 _SHORTEST, _LONGEST = 8, 600
 _NOISE = (1e-12, 1e12)  # what a plan accepts
 
@@ -61,23 +58,20 @@ def stand_in(model, topics: np.ndarray, seed: int, start: np.ndarray | None):
     """
     rng, plan = np.random.default_rng([seed, 0]), model.privacy_.plan
     total = max(float(model.posterior_.concentration.sum()), 1.0)
-    probes = _documents(topics, _lengths(_N_PROBES, rng), model._doc_topic_prior(), rng)
+    probes = _documents(topics, drawn_lengths(_N_PROBES, rng), model._doc_topic_prior(), rng)
     with np.errstate(all="ignore"):
-        needed = max(total / max(_words_of_one(model, topics * total, probes), 1e-3), _FEWEST_DOCUMENTS)
+        needed = max(total / max(_words_of_one(model, topics * total, probes), 1e-3), FEWEST_DOCUMENTS)
         n = int(min(needed, _MOST_DOCUMENTS))
-        of_one_step = std_of_average(replace(plan, n_steps=1), lambda t: 1.0)
-        noise = float(np.clip(of_one_step * plan.sampling_rate / plan.clip_norm * n / needed, *_NOISE))
-    documents = _documents(topics, _lengths(n, rng), model._doc_topic_prior(), rng)
+        noise = noise_multiplier(plan, plan.sampling_rate / plan.clip_norm * n / needed)
+    documents = _documents(topics, drawn_lengths(n, rng), model._doc_topic_prior(), rng)
     sampling = {"sampling": "full"} if plan.sampling_rate == 1.0 else {"sampling_rate": plan.sampling_rate}
     simulated = PrivacyPlan(
         noise_multiplier=noise, clip_norm=plan.clip_norm, n_steps=plan.n_steps, reproducible_noise=True, **sampling
     )
-    fit = clone(model).set_params(privacy=simulated, random_state=seed)
-    fit.n_features_in_, fit._fitting_plan = documents.shape[1], simulated
+    fit = copy_of(model, privacy=simulated, random_state=seed)
     if start is not None:
         fit.initial = partial(_given, start)
-    fit.posterior_, fit.noisy_totals_ = engine.run(fit, InMemoryData(documents), simulated, Journal())
-    return fit
+    return fit_apart(fit, documents)
 
 
 def start_of(model) -> np.ndarray | None:
@@ -87,8 +81,23 @@ def start_of(model) -> np.ndarray | None:
     """
     if not isinstance(model.random_state, int | np.integer):
         return None
-    seed = np.random.SeedSequence(entropy_of(model.random_state)).spawn(3)[0]  # as in ``Randomness.for_fit``
-    return model.initial(np.random.default_rng(seed))["topic_word"]
+    return model.initial(model.privacy_.plan.randomness(model.random_state).initial)["topic_word"]
+
+
+def released_counts(model) -> tuple[np.ndarray, np.ndarray]:
+    """Noisy topic-word counts of a private fit, and their standard deviations, each of shape (n_topics, n_words)."""
+    scale, totals = model.posterior_.average_scale, model.noisy_totals_
+    return totals.average["topic_word"] / scale, totals.noise_std["topic_word"] / scale
+
+
+def noise_multiplier(plan: PrivacyPlan, factor: float) -> float:
+    """``factor`` times the noise of one step of ``plan``, in units of a total of all records; within what a plan accepts."""
+    return float(np.clip(std_of_average(replace(plan, n_steps=1), lambda t: 1.0) * factor, *_NOISE))
+
+
+def drawn_lengths(n: int, rng: np.random.Generator) -> np.ndarray:
+    """Words of ``n`` documents."""
+    return np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), n)).astype(np.int64)
 
 
 def _given(start: np.ndarray, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -101,10 +110,6 @@ def _words_of_one(model, counts: np.ndarray, probes: sp.csr_array) -> float:
     statistics = model.expected_statistics(probes, posterior)
     weights = model.privacy_.plan.clip_weights(statistics.norms(model.blocks()))
     return float((statistics.weighted_sum(weights)["topic_word"] / posterior.scale).sum() / probes.shape[0])
-
-
-def _lengths(n: int, rng: np.random.Generator) -> np.ndarray:
-    return np.exp(rng.uniform(np.log(_SHORTEST), np.log(_LONGEST), n)).astype(np.int64)
 
 
 def _documents(topics: np.ndarray, lengths: np.ndarray, prior: float, rng: np.random.Generator) -> sp.csr_array:
