@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["PLAIN_TEXT", "printable"]
+__all__ = ["PLAIN_TEXT", "printable", "strings_for_pandas"]
 
 # For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
@@ -29,6 +29,16 @@ def printable(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(_escaped(character) if _acts(character) else character for character in text)
+
+
+def strings_for_pandas(strings: list[str]):
+    """A column of strings, as Python objects if one of them holds an unpaired surrogate, which Arrow refuses."""
+    import pandas as pd
+
+    try:
+        return pd.Series(strings)
+    except UnicodeEncodeError:
+        return pd.Series(strings, dtype=object)
 
 
 def _acts(character: str) -> bool:

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import chi2
 
+from vips._printable import strings_for_pandas
 from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
@@ -99,7 +100,7 @@ def coefficient_table(model, posterior, level: float, units=None):
                     f"{ratio}, lower": np.exp(lower),
                     f"{ratio}, upper": np.exp(upper),
                 },
-                index=pd.Index(names, name="coefficient"),
+                index=pd.Index(strings_for_pandas(names), name="coefficient"),
             )
         )
     table = pd.concat(frames, keys=classes, names=["class"]) if len(frames) > 1 else frames[0]

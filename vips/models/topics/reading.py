@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._pipelines import model_of, statement_of
+from vips._printable import strings_for_pandas
 from vips._validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
@@ -85,7 +86,7 @@ class ReadableTopics:
         return pd.DataFrame(
             {
                 "topic": topics,
-                "word": [words.names[v] for v in columns],
+                "word": strings_for_pandas([words.names[v] for v in columns]),
                 "probability": words.probabilities[topics, columns],
                 "overall": words.overall[columns],
                 "share": words.of_word[topics, columns],
