@@ -54,7 +54,7 @@ def model(columns=COLUMNS, n_steps=3, **settings):
 
 def without_log_odds(patch):
     """Of tests that look at tables only."""
-    patch.setattr(module, "posterior_log_odds", lambda own, *_: np.zeros(len(own)))
+    patch.setattr("vips.classification.features.posterior_log_odds", lambda own, *_: np.zeros(len(own)))
 
 
 def exact_tables(X, y, groups=None, **settings):

@@ -301,7 +301,7 @@ def test_a_person_of_one_row_is_a_record(case):
     by_person = case.make_model(privacy=plan, random_state=0).fit(*records, groups=np.arange(30))
     for name, value in by_row.noisy_totals_.average.items():
         np.testing.assert_allclose(
-            by_person.noisy_totals_.average[name], value, rtol=1e-6, atol=1e-7 * np.abs(value).max()
+            by_person.noisy_totals_.average[name], value, rtol=1e-6, atol=1e-8 * np.abs(value).max()
         )
 
 

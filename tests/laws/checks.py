@@ -516,7 +516,8 @@ def one_event_per_step(case):
     model = fit(case.make_model(privacy=plan, random_state=0), case.make_records(20, np.random.default_rng(0)))
     event, epsilon = _three_steps()
     assert model.privacy_.event() == event, "not one event per step"
-    assert model.privacy_.epsilon(1e-5) == pytest.approx(epsilon, rel=1e-4)  # on two grids
+    # an upper bound; the other one is computed on another grid
+    assert epsilon * (1.0 - 1e-6) <= model.privacy_.epsilon(1e-5) <= epsilon * (1.0 + 1e-4)
 
 
 @cache

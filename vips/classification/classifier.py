@@ -14,10 +14,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.classification.columns import as_frame, columns_stated
-from vips.classification.log_odds import MOST_LOG_ODDS, posterior_log_odds, total_log_odds
+from vips.classification.features import centred_log_odds, shares
 from vips.classification.saved import restored_classifier, save_classifier
 from vips.classification.statement import as_one, statement_of_regression, statement_of_tables
-from vips.classification.tables import ClassTable, class_counts, release_table
+from vips.classification.tables import class_counts, release_table
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
 from vips.preprocessing._budget import Budget, split_budget
@@ -245,26 +245,12 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         """Log odds of all cells, and the scale of a row of features."""
         outputs = [1] if self.n_classes_ == 2 else range(self.n_classes_)
         tables = self.tables_.items()
-        self.log_odds_ = {name: np.array([self._log_odds(table, k) for k in outputs]) for name, table in tables}
+        self.log_odds_ = {
+            name: np.array([centred_log_odds(table, k, self.class_counts_, self.table_std_) for k in outputs])
+            for name, table in tables
+        }
         squares = sum(float((shares(table) * self.log_odds_[name] ** 2).sum()) for name, table in tables)
         self._scale = 1.0 / (_ROW_NORM * math.sqrt(squares)) if squares > 0.0 else 1.0
-
-    def _log_odds(self, table: ClassTable, k: int) -> np.ndarray:
-        """Of class k in each cell, less their average."""
-        own, std = table.counts[k], self.table_std_
-        rest = np.delete(table.counts, k, axis=0).sum(axis=0)
-        stds = (std, std * math.sqrt(self.n_classes_ - 1))
-        rest_of_all = float(np.delete(self.class_counts_, k).sum())
-        total, n = total_log_odds(self.class_counts_[k], rest_of_all, std), max(1.0, float(self.class_counts_.sum()))
-        found, share = np.zeros(len(own)), shares(table)
-        if table.cells.kind == "category":
-            parts = [(np.isfinite(own), None)]
-        else:
-            parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
-        for part, positions in parts:
-            found[part] = posterior_log_odds(own[part], rest[part], stds, total, n, positions)
-        centred = np.clip(found - (found * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
-        return np.where(np.isfinite(own), centred, 0.0)
 
     def _features(self, X) -> np.ndarray:
         """Features from each row alone: the log odds of its cells, each plus their average over the columns. Stretched like
@@ -334,9 +320,3 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         tags.non_deterministic = self.epsilon is not None
         return tags
-
-
-def shares(table: ClassTable) -> np.ndarray:
-    """Shares of the records in each cell, from noisy counts."""
-    counts = np.maximum(np.nan_to_num(table.counts.sum(axis=0)), 0.0)
-    return counts / max(counts.sum(), 1e-300)
