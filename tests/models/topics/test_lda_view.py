@@ -95,17 +95,18 @@ def test_anything_gives_valid_counts_without_a_warning(shape, noise):
 
 
 def test_scales_keep_the_meaning_of_the_clip_norm():
-    counts = np.random.default_rng(3).gamma(0.5, 100.0, (40, 2500))
+    counts = np.random.default_rng(3).gamma(2.0, 100.0, (40, 2500))
+    counts[0, :300] *= 1e-3
     scale = scale_cells(counts, np.zeros(counts.shape))
     square = np.average(scale**2, weights=np.maximum(counts / counts.mean(), 0.01))
-    assert 0.94 < square <= 1.0  # a little less where the largest scale is reached
+    assert 0.99 < square <= 1.0  # a little less where the largest scale is reached
     order = np.argsort(counts, axis=None)
     assert (np.diff(scale.ravel()[order]) <= 1e-12).all()  # rarer cells are never scaled down more
     average = np.interp(counts.mean(), counts.ravel()[order], scale.ravel()[order])
     assert scale.max() == LARGEST_SCALE == 5.0
     rare = counts < 0.01 * counts.mean()
     np.testing.assert_allclose(
-        scale[~rare & (scale < 5.0)], average * (counts / counts.mean())[~rare & (scale < 5.0)] ** -0.45, rtol=0.04
+        scale[~rare & (scale < 5.0)], average * (counts / counts.mean())[~rare & (scale < 5.0)] ** -0.45, rtol=1e-6
     )
 
 
