@@ -4,6 +4,9 @@ Figures 2 and 3 of the paper on 118,000 Wikipedia articles, K = 50, with 2,000 f
 
 Fitted: the first 118,000 articles. Held out: the last 2,000, never used to choose anything. The default clip, schedule and
 view of noisy counts were chosen on articles 116,000 to 118,000 with the first 116,000 fitted (docs/lda.md).
+
+"Ours" takes samples, as the paper does; "ours, full batches" takes those of ``vips.plan_for``. Public articles are the first
+2,000, and are then left out of the private ones.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from vips import LatentDirichletAllocation, PrivacyPlan
 N_TOPICS, N_TRAIN, N_TEST = 50, 118_000, 2_000
 EPSILONS, DELTAS = (0.5, 1.0, 2.44, 8.0), (1e-4, 1e-5)
 SAMPLING_RATE, N_STEPS = 0.3, 20
+FULL_EPSILONS, N_PUBLIC, QUICK_PUBLIC = (1.0, 2.44), 2_000, 100
 QUICK_TOPICS, QUICK_TRAIN, QUICK_TEST, QUICK_EPSILON = 5, 1000, 200, 2.44
 PAPER_BATCH, QUICK_BATCH = 20_000, 170  # 20 batches hold 3.4 times the number of fitted documents
 # fixed reference points of the utility scale: unigram and non-private perplexity of a first prototype
@@ -77,6 +81,19 @@ def configurations(peers: bool, quick: bool = False):
             n_topics, vocabulary=vocabulary, privacy=plan, random_state=seed
         ).fit(train)
 
+    def with_public(plan):
+        n_public = QUICK_PUBLIC if quick else N_PUBLIC
+
+        def fit(train, vocabulary, seed):
+            public, private = train[:n_public], train[n_public:]
+            if plan is None:
+                return LatentDirichletAllocation(n_topics, vocabulary=vocabulary, random_state=seed).fit(public)
+            return LatentDirichletAllocation(
+                n_topics, vocabulary=vocabulary, privacy=plan, public_documents=public, random_state=seed
+            ).fit(private)
+
+        return fit
+
     yield {"method": "non-private"}, ours(PrivacyPlan.non_private(sampling_rate=0.05, n_steps=60))
     if peers:
         yield {"method": "scikit-learn", "once": True}, _sklearn
@@ -86,6 +103,12 @@ def configurations(peers: bool, quick: bool = False):
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, sampling_rate=SAMPLING_RATE, n_steps=N_STEPS)
             row = {"method": "ours", "epsilon": epsilon, "delta": delta, "noise_multiplier": plan.noise_multiplier}
             yield row, ours(plan)
+    for epsilon in epsilons if quick else FULL_EPSILONS:
+        plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=deltas[0], sampling="full", n_steps=N_STEPS)
+        row = {"epsilon": epsilon, "delta": deltas[0], "noise_multiplier": plan.noise_multiplier}
+        yield {"method": "ours, full batches"} | row, ours(plan)
+        yield {"method": "ours, full batches, public articles"} | row, with_public(plan)
+    yield {"method": "public articles alone"}, with_public(None)
     for name, calibrate in (
         ("paper's recipe, moments", paper_recipe.sigma_by_moments),
         ("paper's recipe, strong composition", paper_recipe.sigma_by_strong_composition),
@@ -186,9 +209,9 @@ def plot(rows, path) -> None:
     series = {}
     for row in rows:
         if "epsilon" in row:
-            label = row["method"] + (f", δ = {row['delta']:g}" if row["method"] == "ours" else " (no guarantee)")
+            label = row["method"] + (" (no guarantee)" if "no_guarantee" in row else f", δ = {row['delta']:g}")
             series.setdefault(label, []).append(row)
-    styles = ("o-", "s-", "^--", "v--")
+    styles = ("o-", "s-", "D:", "*:", "^--", "v--")
     for (label, points), style in zip(series.items(), styles, strict=False):
         x = [row["epsilon"] for row in points]
         y = np.array([[np.mean(r["perplexity"]), min(r["perplexity"]), max(r["perplexity"])] for r in points])

@@ -114,6 +114,8 @@ def _(printed, folder):
     assert rows["non-private"]["perplexity"] < rows["ours"]["perplexity"]
     assert rows["paper's recipe, moments"]["noise_multiplier"] == pytest.approx(1.24, rel=5e-3)  # the paper's
     assert "| ours | 2.44 | 0.0001 | 2.24 |" in printed
+    assert rows["non-private"]["perplexity"] < rows["public articles alone"]["perplexity"]
+    assert rows["ours, full batches, public articles"]["perplexity"] < rows["unigram"]["perplexity"]
 
 
 @check("lda_settings")
