@@ -304,7 +304,7 @@ class LatentDirichletAllocation(
             return TopicPosterior(known + np.maximum(counts, 0.0), None, average_scale, step)
         noise_std = noise / average_scale
         if public is None:
-            counts, _ = denoise_counts(counts, noise_std)
+            denoise_counts(counts, noise_std, out=counts)
         else:
             counts, weight = denoise_with_public(counts, noise_std, public)
             prior = prior + weight * public
@@ -312,7 +312,9 @@ class LatentDirichletAllocation(
                 return TopicPosterior(
                     prior + self._random_topics(as_generator(self.random_state)), None, average_scale, 1
                 )
-        return TopicPosterior(prior + counts, scale_cells(counts, noise_std), average_scale, step)
+        scale = scale_cells(counts, noise_std, out=noise_std)
+        counts += prior
+        return TopicPosterior(counts, scale, average_scale, step)
 
     def _fitted_to_public(self, rng: np.random.Generator) -> np.ndarray:
         """Topic-word counts of a fit to the public documents alone, shape (n_components, n_words)."""
