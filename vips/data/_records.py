@@ -6,6 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+import scipy.sparse as sp
+
+from vips.data._rows import some_rows
 
 __all__ = ["OpenPartition", "Records", "Runs", "rows_without"]
 
@@ -94,11 +97,13 @@ class OpenPartition:
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
-        # A whole range, as in a full batch, is a view. (Not for CSR: SciPy's slices drop entries of columns that do not exist;
-        # its selections keep them, so that the record is found to be defective.)
-        if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-            rows = slice(rows[0], rows[-1] + 1)
-        X = self.X[rows]
+        # A whole range, as in a full batch, is a view.
+        if sp.issparse(self.X) and self.X.format == "csr":
+            X = some_rows(self.X, rows)
+        else:
+            if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+                rows = slice(rows[0], rows[-1] + 1)
+            X = self.X[rows]
         return X if self.y is None else Records(X, self.y[rows])
 
 

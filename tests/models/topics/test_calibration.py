@@ -21,7 +21,7 @@ def fitted():
         4000, n_topics=N_TOPICS, n_words=N_WORDS, document_length=60, doc_topic_prior=0.3, topic_word_prior=0.2, random_state=1
     )  # fmt: skip
     plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=15, reproducible_noise=True)
-    settings = {"doc_topic_prior": 0.3, "topic_word_prior": 0.2, "vocabulary": N_WORDS, "random_state": 0}
+    settings = {"doc_topic_prior": 0.3, "topic_word_prior": 0.2, "vocabulary": N_WORDS, "random_state": 1}
     return corpus.topics, LatentDirichletAllocation(N_TOPICS, privacy=plan, **settings).fit(corpus.counts)
 
 

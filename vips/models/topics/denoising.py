@@ -127,14 +127,12 @@ def scale_cells(counts: np.ndarray, noise_std: np.ndarray, out: np.ndarray | Non
     return np.minimum(scale, LARGEST_SCALE, out=scale)
 
 
-def posterior_mean(
-    noisy, noise_std, prior_mean, own_shares=False, shares=None, of_topic=None, out=None
-) -> np.ndarray:
+def posterior_mean(noisy, noise_std, prior_mean, own_shares=False, shares=None, of_topic=None, out=None) -> np.ndarray:
     """E[μ | c] for c ~ N(μ, s²) and μ from a mixture of exponentials with means ``MEANS × m``.
 
-    m is ``prior_mean``, or ``of_topic[k] × prior_mean[0, v]`` with ``of_topic``, shape (n_topics,). The shares of the mixture are
-    fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for each word. Words are handled in blocks,
-    so that memory stays small, and in threads. ``out`` may be ``noisy``.
+    m is ``prior_mean``; with ``of_topic``, of shape (n_topics,), it is ``of_topic[k] × prior_mean[0, v]``. The shares of
+    the mixture are fitted by EM, first in common on a subset of the cells, then, with ``own_shares``, for each word. Words are
+    handled in blocks, so that memory stays small, and in threads. ``out`` may be ``noisy``.
     """
     n_topics, n_words = noisy.shape
     of_topic = np.ones(n_topics) if of_topic is None else of_topic
@@ -155,7 +153,12 @@ def posterior_mean(
 def _totals(noisy, noise_std):
     """Totals of topics and of words, and the variances of the noise in them."""
     n_topics, n_words = noisy.shape
-    topics, topic_noise, words, word_noise = np.empty(n_topics), np.empty(n_topics), np.zeros(n_words), np.zeros(n_words)
+    topics, topic_noise, words, word_noise = (
+        np.empty(n_topics),
+        np.empty(n_topics),
+        np.zeros(n_words),
+        np.zeros(n_words),
+    )
     for k in range(n_topics):
         row, std, total, total_noise = noisy[k], noise_std[k], 0.0, 0.0
         for v in range(n_words):
