@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-import scipy.sparse as sp
 
 from vips.data._rows import some_rows
 
@@ -97,13 +96,10 @@ class OpenPartition:
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
-        # A whole range, as in a full batch, is a view.
-        if sp.issparse(self.X) and self.X.format == "csr":
-            X = some_rows(self.X, rows)
-        else:
-            if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-                rows = slice(rows[0], rows[-1] + 1)
-            X = self.X[rows]
+        # A whole range of an array, as in a full batch, is a view.
+        if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+            rows = slice(rows[0], rows[-1] + 1)
+        X = some_rows(self.X, rows) if getattr(self.X, "format", None) == "csr" else self.X[rows]
         return X if self.y is None else Records(X, self.y[rows])
 
 

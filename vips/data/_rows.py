@@ -23,9 +23,7 @@ def range_of_rows(X, rows: slice):
 
 
 def some_rows(X, rows: np.ndarray):
-    """``X[rows]`` for a CSR matrix and ascending ``rows``; a whole range is a view."""
-    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
-        return range_of_rows(X, slice(rows[0], rows[-1] + 1))
+    """``X[rows]`` of a CSR matrix."""
     if X.data.dtype.kind not in "biuf" or X.data.itemsize > 8 or X.indices.dtype != X.indptr.dtype:
         return X[rows]
     begins = X.indptr[rows].astype(np.int64)
