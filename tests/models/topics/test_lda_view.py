@@ -9,6 +9,7 @@ from scipy.stats import norm
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.models.topics import denoising as lda_view
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.mixture import components
 from vips.models.topics.statistics import TopicPosterior
 
 
@@ -39,7 +40,7 @@ def test_components_against_scipy():
     """Means and likelihoods of truncated normal distributions, from nearly all cut off to nearly nothing."""
     rng = np.random.default_rng(5)
     noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
-    found_z, excess, likelihood = lda_view._components(noisy, np.ones(2000), prior_mean)
+    found_z, excess, likelihood = components(noisy, np.ones(2000), prior_mean)
     component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-6))
     z = noisy - 1.0 / component_mean
     ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, 35.0) / -np.sqrt(2.0))
@@ -80,7 +81,7 @@ def test_fitted_shares_and_means_against_numpy(n_words):
     of_topic, prior_mean = rng.dirichlet(np.ones(7)), rng.gamma(1.0, 20.0, (1, n_words))
     cells = (noisy, noise_std, np.outer(of_topic, prior_mean))
     z, excess, likelihood = (
-        array.reshape(3, 7, n_words).astype(float) for array in lda_view._components(*(each.ravel() for each in cells))
+        array.reshape(3, 7, n_words).astype(float) for array in components(*(each.ravel() for each in cells))
     )
     common = np.full(3, 1.0 / 3.0)
     for _ in range(20):
