@@ -8,6 +8,7 @@ many starting points (vips five times from each), and the median is reported. Qu
 documents under each fitted model, by the same code. The limit for two threads is measured beside them: two processes that
 share nothing, each doing all of the work with one thread, at the same time. A library that is not installed is left out.
 
+``--threads``: only fits with one thread and with two, private and not, and two processes side by side.
 ``--quick``: a small corpus, once, in this process, which keeps its number of threads; without the two processes.
 """
 
@@ -79,15 +80,28 @@ def run_vips(counts, size: Size, seed, executor=None):
     return timed(lambda: fit_vips(counts, size, seed, executor).components_)
 
 
-def run_side_by_side(counts, size: Size, seed):
+def fit_in_batches(counts, size: Size, seed=0):
+    """A private fit of as many steps, on samples of the same size, as ``fit_vips``; defaults otherwise."""
+    from vips import LatentDirichletAllocation, PrivacyPlan
+
+    plan = PrivacyPlan(noise_multiplier=2.24, sampling_rate=1.0 / BATCHES, n_steps=BATCHES)
+    return LatentDirichletAllocation(size.topics, vocabulary=size.words, privacy=plan, random_state=seed).fit(counts)
+
+
+def run_private(counts, size: Size, seed):
+    fit_in_batches(counts[:300], size)
+    return timed(lambda: fit_in_batches(counts, size, seed).components_)
+
+
+def run_side_by_side(counts, size: Size, seed, fit_one=fit_vips):
     """The same fit in two processes at once; seconds of one of them."""
-    fit_vips(counts[:300], size)
+    fit_one(counts[:300], size)
     context = multiprocessing.get_context("fork")
     start, results = context.Barrier(2, timeout=60), context.SimpleQueue()
 
     def fit():
         start.wait()
-        results.put(timed(lambda: fit_vips(counts, size, seed).components_)[1])
+        results.put(timed(lambda: fit_one(counts, size, seed).components_)[1])
 
     processes = [context.Process(target=fit) for _ in range(2)]
     for process in processes:
@@ -220,6 +234,8 @@ RUNS = {
     "vips": run_vips,
     "vips by partitions": partial(run_vips, executor="threads"),
     "vips side by side": run_side_by_side,
+    "private": run_private,
+    "private side by side": partial(run_side_by_side, fit_one=fit_in_batches),
     "scikit-learn": run_sklearn,
     "gensim": run_gensim,
     "privacy share": run_privacy_share,
@@ -269,12 +285,14 @@ def measure(name: str, threads: int, size: Size, folder: Path, seed: int) -> dic
     return result
 
 
-def contenders(size: Size) -> list[tuple[str, int]]:
+def contenders(size: Size, only_threads: bool = False) -> list[tuple[str, int]]:
     """(name, threads) of each run; libraries that are not installed are left out."""
-    ours = [("vips", 1), ("vips", 2), ("vips by partitions", 2)]
+    ours = [("vips", 1), ("vips", 2), ("vips by partitions", 2), ("private", 1), ("private", 2)]
     if size.alone:
-        ours.append(("vips side by side", 1))
-    else:
+        ours += [("vips side by side", 1), ("private side by side", 1)]
+    if only_threads:
+        return ours * size.n_ours
+    if not size.alone:
         print("Two processes side by side are left out of a quick run.")
     peers = [("scikit-learn", 1)]
     if find_spec("gensim") is None:
@@ -288,6 +306,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = parser_of("experiments.benchmarks.lda", __doc__)
     parser.add_argument("--documents", type=int)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--threads", action="store_true", help="only compare threads")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--seed", type=int, default=0, help=argparse.SUPPRESS)
@@ -309,7 +328,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
         sp.save_npz(folder / "train.npz", corpus.counts[: size.documents], compressed=False)
         sp.save_npz(folder / "test.npz", corpus.counts[size.documents :], compressed=False)
-        compared = contenders(size)
+        compared = contenders(size, options.threads)
         runs: dict[str, list[dict]] = {}
         for seed in range(options.repeats):
             for name, threads in compared:
@@ -321,18 +340,17 @@ def main(arguments: list[str] | None = None) -> None:
         name: {key: statistics.median(run[key] for run in repeated) for key in repeated[0]}
         for name, repeated in runs.items()
     }
-    text = report(median, runs, size)
+    text = "\n".join(of_threads(runs)) + "\n" if options.threads else report(median, runs, size)
     print("\n" + text)
+    if options.threads:
+        return
     if results is not None:
         write_text(results / "lda.md", f"```\n{text}```\n")
         write_json(results / "lda.json", {"documents": size.documents, "median": median, "runs": runs})
 
 
 def report(median: dict, runs: dict, size: Size) -> str:
-    """The medians in words. Threads are compared by the fastest runs, too, because other processes only slow them down.
-
-    Two processes side by side share nothing but the machine: their speed is the limit for two threads.
-    """
+    """The medians in words."""
     lines = []
     ours = median["vips, 1 thread"]
     peers = [name for name in ("scikit-learn", "gensim") if f"{name}, 1 thread" in median]
@@ -349,20 +367,7 @@ def report(median: dict, runs: dict, size: Size) -> str:
         lines.append(
             f"  documents per CPU second, vips / {peer}: {median[f'{peer}, 1 thread']['cpu_s'] / ours['cpu_s']:.1f}"
         )
-    for what, name, n_fits in (
-        ("two threads / one, wall clock", "vips, 2 threads", 1),
-        ('two threads with executor="threads" / one', "vips by partitions, 2 threads", 1),
-        ("two processes with a fit each / one", "vips side by side, 1 thread", 2),
-    ):
-        if name not in runs:
-            continue
-        median_ratio, ratio_of_fastest = (
-            n_fits
-            * statistic(run["wall_s"] for run in runs["vips, 1 thread"])
-            / statistic(run["wall_s"] for run in runs[name])
-            for statistic in (statistics.median, min)
-        )
-        lines.append(f"  {what}: {median_ratio:.2f} (fastest runs: {ratio_of_fastest:.2f})")
+    lines += of_threads(runs)
     share = median["privacy share, 1 thread"]
     private = share["clip_s"] + share["noise_s"] + share["epsilon_s"]
     lines.append(
@@ -378,6 +383,31 @@ def report(median: dict, runs: dict, size: Size) -> str:
         f"  E-step {kernel:.0f} of {peak:.0f} GFlop/s of a matrix product (single precision): {100 * kernel / peak:.0f} %"
     )
     return "\n".join(lines) + "\n"
+
+
+def of_threads(runs: dict) -> list[str]:
+    """Two threads over one, by medians and by the fastest runs, because other processes only slow them down.
+
+    Two processes side by side share nothing but the machine: their speed is the limit for two threads.
+    """
+    lines = []
+    for what, name, alone, n_fits in (
+        ("two threads / one, wall clock", "vips, 2 threads", "vips", 1),
+        ('two threads with executor="threads" / one', "vips by partitions, 2 threads", "vips", 1),
+        ("two processes with a fit each / one", "vips side by side, 1 thread", "vips", 2),
+        ("private fit: two threads / one", "private, 2 threads", "private", 1),
+        ("private fit: two processes with a fit each / one", "private side by side, 1 thread", "private", 2),
+    ):
+        if name not in runs:
+            continue
+        median_ratio, ratio_of_fastest = (
+            n_fits
+            * statistic(run["wall_s"] for run in runs[f"{alone}, 1 thread"])
+            / statistic(run["wall_s"] for run in runs[name])
+            for statistic in (statistics.median, min)
+        )
+        lines.append(f"  {what}: {median_ratio:.2f} (fastest runs: {ratio_of_fastest:.2f})")
+    return lines
 
 
 if __name__ == "__main__":

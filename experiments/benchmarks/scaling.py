@@ -257,7 +257,7 @@ def coordinator(size: Size) -> dict:
     noisy = rng.gamma(0.1, 200.0, shape) + gaussian_noise(shape, False, std, rng)
     return {
         "noise_ms": 1e3 * shortest(lambda: gaussian_noise(shape, False, std, rng)),
-        "view_ms": 1e3 * shortest(lambda: denoise_counts(noisy, np.full(shape[1], std))),
+        "view_ms": 1e3 * shortest(lambda: denoise_counts(noisy, np.full(shape, std))),
     }
 
 

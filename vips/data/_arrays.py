@@ -9,6 +9,7 @@ import scipy.sparse as sp
 
 from vips.data._groups import runs_of_rows
 from vips.data._records import OpenPartition
+from vips.data._rows import range_of_rows
 from vips.data._source import DataSource, Partition
 
 __all__ = ["PARTITION_SIZE", "InMemoryData", "RangesOfRecords"]
@@ -102,7 +103,7 @@ class InMemoryData(RangesOfRecords):
 
     def partition(self, i: int) -> Partition:
         rows, starts = self._range(i)
-        X = row_range(self._X, rows) if sp.issparse(self._X) else self._X[rows]
+        X = range_of_rows(self._X, rows) if sp.issparse(self._X) else self._X[rows]
         return ArrayPartition(f"partition {i}", X, None if self._y is None else self._y[rows], starts)
 
 
@@ -135,16 +136,3 @@ def _without_file_map(array):
                 return array.copy() if sp.issparse(array) else np.array(array)
             part = part.base
     return array
-
-
-def row_range(X, rows: slice):
-    """Rows of a CSR matrix as a view, with all entries. (SciPy's slices copy, and drop entries of nonexistent columns.)"""
-    indptr = X.indptr[rows.start : rows.stop + 1]
-    stored = slice(indptr[0], indptr[-1])
-    view = type(X)((len(indptr) - 1, X.shape[1]), dtype=X.dtype)
-    view.data, view.indices, view.indptr = (
-        X.data[stored],
-        X.indices[stored],
-        indptr - indptr[0],
-    )  # a constructor would copy
-    return view

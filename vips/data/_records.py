@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from vips.data._rows import some_rows
+
 __all__ = ["OpenPartition", "Records", "Runs", "rows_without"]
 
 
@@ -94,11 +96,10 @@ class OpenPartition:
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
-        # A whole range, as in a full batch, is a view. (Not for CSR: SciPy's slices drop entries of columns that do not exist;
-        # its selections keep them, so that the record is found to be defective.)
+        # A whole range of an array, as in a full batch, is a view.
         if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
-        X = self.X[rows]
+        X = some_rows(self.X, rows) if getattr(self.X, "format", None) == "csr" else self.X[rows]
         return X if self.y is None else Records(X, self.y[rows])
 
 

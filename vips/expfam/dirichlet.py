@@ -42,7 +42,7 @@ class Dirichlet(Headline):
 
     def __init__(self, concentration: np.ndarray) -> None:
         concentration = np.array(concentration, dtype=np.float64)
-        if not (np.isfinite(concentration).all() and (concentration > 0.0).all()):
+        if concentration.size and not 0.0 < concentration.min() <= concentration.max() < np.inf:  # false for NaN
             raise ValueError("`concentration` must be positive and finite.")
         concentration.flags.writeable = False
         self.concentration = concentration

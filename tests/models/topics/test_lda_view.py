@@ -9,6 +9,7 @@ from scipy.stats import norm
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.models.topics import denoising as lda_view
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.mixture import components
 from vips.models.topics.statistics import TopicPosterior
 
 
@@ -39,8 +40,7 @@ def test_components_against_scipy():
     """Means and likelihoods of truncated normal distributions, from nearly all cut off to nearly nothing."""
     rng = np.random.default_rng(5)
     noisy, prior_mean = rng.uniform(-45.0, 45.0, 2000), np.exp(rng.uniform(-9.0, 6.0, 2000))
-    found = lda_view._components(noisy[None], np.ones((1, 2000)), prior_mean[None], np.empty(8 * 2000))
-    found_z, excess, likelihood = (array[:, 0] for array in found)
+    found_z, excess, likelihood = components(noisy, np.ones(2000), prior_mean)
     component_mean = np.outer([0.1, 1.0, 10.0], np.maximum(prior_mean, 1e-6))
     z = noisy - 1.0 / component_mean
     ratio = np.sqrt(np.pi / 2.0) * erfcx(np.minimum(z, 35.0) / -np.sqrt(2.0))
@@ -71,6 +71,48 @@ def test_denoising_beats_clamping(noise):
     ]
     assert cross_entropy[0] < cross_entropy[1]
     assert np.sum((words - true.sum(axis=0)) ** 2) <= 1.01 * np.sum((noisy.sum(axis=0) - true.sum(axis=0)) ** 2)
+
+
+@pytest.mark.parametrize("n_words", [1, 63, 64, 65, 130])
+def test_fitted_shares_and_means_against_numpy(n_words):
+    """EM in double precision, by arrays, with components that another test compares with SciPy's."""
+    rng = np.random.default_rng(6)
+    noisy, noise_std = rng.normal(3.0, 5.0, (7, n_words)), rng.uniform(0.5, 2.0, (7, n_words))
+    of_topic, prior_mean = rng.dirichlet(np.ones(7)), rng.gamma(1.0, 20.0, (1, n_words))
+    cells = (noisy, noise_std, np.outer(of_topic, prior_mean))
+    z, excess, likelihood = (
+        array.reshape(3, 7, n_words).astype(float) for array in components(*(each.ravel() for each in cells))
+    )
+    common = np.full(3, 1.0 / 3.0)
+    for _ in range(20):
+        common = common * (likelihood / np.tensordot(common, likelihood, 1)).mean(axis=(1, 2))
+    shares = np.outer(common, np.ones(n_words))
+    for _ in range(3):
+        ratios = (likelihood / np.einsum("jv,jkv->kv", shares, likelihood)).sum(axis=1)
+        shares = (10.0 * common[:, None] + shares * ratios) / (7 + 10.0)
+    weights = shares[:, None] * likelihood
+    expected = noise_std * (weights * (np.maximum(z, 0.0) + excess)).sum(axis=0) / weights.sum(axis=0)
+    for mean, factors in ((prior_mean, of_topic), (cells[2], None)):
+        found = lda_view.posterior_mean(noisy, noise_std, mean, own_shares=True, of_topic=factors)
+        np.testing.assert_allclose(found, expected, rtol=2e-6)
+    in_place = noisy.copy()
+    lda_view.posterior_mean(in_place, noise_std, prior_mean, own_shares=True, of_topic=of_topic, out=in_place)
+    np.testing.assert_array_equal(
+        in_place, lda_view.posterior_mean(noisy, noise_std, prior_mean, own_shares=True, of_topic=of_topic)
+    )
+
+
+def test_threads_change_no_bit_of_counts_and_scales(monkeypatch):
+    rng = np.random.default_rng(7)
+    noisy, noise_std = rng.normal(3.0, 5.0, (5, 1000)), rng.uniform(0.5, 2.0, (5, 1000))
+    results = []
+    for n_threads in (1, 2, 5):
+        monkeypatch.setattr("vips._compute.threads.n_threads", lambda n_threads=n_threads: n_threads)
+        counts, _ = denoise_counts(noisy, noise_std)
+        results.append((counts, scale_cells(counts, noise_std)))
+    for counts, scale in results[1:]:
+        np.testing.assert_array_equal(counts, results[0][0])
+        np.testing.assert_array_equal(scale, results[0][1])
 
 
 def test_denoising_vanishes_with_the_noise():

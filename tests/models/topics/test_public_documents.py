@@ -76,7 +76,9 @@ def test_the_weight_is_that_of_noisy_totals_that_agree():
 def test_public_documents_meet_noisy_totals_only(monkeypatch):
     seen = []
     original = public_prior.denoise_with_public
-    monkeypatch.setattr(lda, "denoise_with_public", lambda *given: seen.append(given) or original(*given))
+    monkeypatch.setattr(
+        lda, "denoise_with_public", lambda *given: seen.append([each.copy() for each in given]) or original(*given)
+    )
     fitted = model(PUBLIC, private_plan(1.0)).fit(PRIVATE[:300])
     assert len(seen) == 12
     noisy, noise_std, public = seen[-1]

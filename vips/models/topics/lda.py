@@ -41,7 +41,14 @@ from vips.models.topics.parts import completion_score, held_out_words, topic_par
 from vips.models.topics.planning import TopicsAdvice, advise_topics, std_of_average
 from vips.models.topics.public_prior import check_public, counts_of_public, denoise_with_public, topics_of_public
 from vips.models.topics.reading import ReadableTopics
-from vips.models.topics.statistics import DocumentStatistics, TopicPosterior, canonical, valid_documents, without_zeros
+from vips.models.topics.statistics import (
+    DocumentStatistics,
+    TopicPosterior,
+    canonical,
+    undo_scales,
+    valid_documents,
+    without_zeros,
+)
 from vips.models.topics.sums import resample_counts
 from vips.parts import NO_DIVERGENCE, Part, Score, divided
 from vips.privacy import PrivacyPlan
@@ -291,21 +298,18 @@ class LatentDirichletAllocation(
 
         Scales change from step to step. The average of ``c_kv s_kv`` over steps is divided by the same average of c_kv.
         """
-        counts, noise = average["topic_word"], noise_std["topic_word"]
-        step, average_scale = 0, np.ones_like(counts)
-        if previous is not None:
-            step = previous.step + 1
-            rho = self.step_size(step)
-            average_scale = (1.0 - rho) * previous.average_scale + rho * previous.scale
-        counts = counts / average_scale
+        noise, step = noise_std["topic_word"], 0 if previous is None else previous.step + 1
+        rho = None if previous is None else self.step_size(step)
+        counts, average_scale = undo_scales(average["topic_word"], previous, rho)
         prior = self._topic_word_prior()
         public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)
         if noise == 0.0:
-            known = prior if public is None else prior + public
-            return TopicPosterior(known + np.maximum(counts, 0.0), None, average_scale, step)
+            np.maximum(counts, 0.0, out=counts)
+            counts += prior if public is None else prior + public
+            return TopicPosterior(counts, None, average_scale, step)
         noise_std = noise / average_scale
         if public is None:
-            counts, _ = denoise_counts(counts, noise_std)
+            denoise_counts(counts, noise_std, out=counts)
         else:
             counts, weight = denoise_with_public(counts, noise_std, public)
             prior = prior + weight * public
@@ -313,7 +317,9 @@ class LatentDirichletAllocation(
                 return TopicPosterior(
                     prior + self._random_topics(as_generator(self.random_state)), None, average_scale, 1
                 )
-        return TopicPosterior(prior + counts, scale_cells(counts, noise_std), average_scale, step)
+        scale = scale_cells(counts, noise_std, out=noise_std)
+        counts += prior
+        return TopicPosterior(counts, scale, average_scale, step)
 
     def to_noise_aware_posterior(self) -> ScaledDirichlet:
         """Topic-word probabilities given the noisy totals (``noise_aware.py``), calibrated by fits to simulated documents

@@ -89,6 +89,32 @@ class TopicPosterior(Dirichlet):
         return cache[dtype, mean]
 
 
+def undo_scales(
+    average: np.ndarray, previous: TopicPosterior | None, step_size: float | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The running average of totals over that of their scales, and the latter, as new arrays.
+
+    Parameters
+    ----------
+    average : ndarray of shape (n_topics, n_words)
+    previous : TopicPosterior or None
+        Under which the last step's totals were computed; None before the first step.
+    step_size : float or None
+        ρ of the last step.
+    """
+    if previous is None:
+        return average.copy(), np.ones_like(average)
+    counts, average_scale = np.empty_like(average), np.empty_like(average)
+
+    def fill(first: int, last: int) -> None:
+        for k in range(first, last):  # rows stay in the cache
+            average_scale[k] = (1.0 - step_size) * previous.average_scale[k] + step_size * previous.scale[k]
+            counts[k] = average[k] / average_scale[k]
+
+    run_ranges(fill, np.arange(len(average) + 1))
+    return counts, average_scale
+
+
 def canonical(documents) -> sp.csr_array:
     """CSR with sorted, unrepeated columns. A word stored twice would make the norm come out too small."""
     documents = sp.csr_array(documents)
@@ -210,7 +236,7 @@ class DocumentStatistics(RecordStatistics):
 
     def _work_by_word(self) -> np.ndarray:
         """Cumulative work by word, estimated from a sample of the words: enough to divide the work among threads."""
-        work = np.bincount(self._indices[::64], minlength=len(self._word_weights))
+        work = np.bincount(self._indices[::256], minlength=len(self._word_weights))
         return np.concatenate([[0], np.cumsum(work)])
 
     def bounds(self) -> np.ndarray:

@@ -22,7 +22,8 @@ def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.
     A symmetric block has fewer coordinates than entries. Its isometric coordinates are the diagonal and √2 times the
     upper triangle; noise of ``std`` on each of those is ``std`` on the diagonal and ``std / √2`` off it, mirrored.
     """
-    noise = rng.normal(0.0, std, shape)
+    noise = rng.standard_normal(shape)
+    noise *= std
     if not symmetric:
         return noise
     size = shape[-1]
