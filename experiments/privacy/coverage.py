@@ -87,7 +87,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
     for fit in range(n_fits):
         simulated = model.simulate(n_records, plan, rng, fit < n_baselines, **model.arguments)
         truth = simulated.truth
-        if not len(truth):  # the fit found no topic of the truth
+        if not len(truth):  # the fit did not find the truth's topics or hidden units
             continue
         for name, interval in simulated.asked.items():
             bounds = [interval(level) for level in LEVELS]
@@ -100,6 +100,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
         "coverage": {name: np.mean(values, axis=0).tolist() for name, values in held.items()},
         "error": {name: (np.std(values, axis=0) / np.sqrt(len(values))).tolist() for name, values in held.items()},
         "width": {name: float(np.median(values)) for name, values in widths.items()},
+        "found": len(held.get("noise-aware", [])),
     }
 
 

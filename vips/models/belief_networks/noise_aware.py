@@ -27,12 +27,14 @@ as independent, and the clip as not binding.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import expit
 
+from vips.exceptions import PrivacyWarning
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.models.belief_networks.inference import infer
 from vips.models.belief_networks.posterior import NetworkPosterior
@@ -49,6 +51,7 @@ _N_SWEEPS, _FULL, _LAST = 8, 3, 5  # iterations, of which some are not damped; i
 _LARGEST_MOVE = 2.0  # of a parameter in one iteration
 _STAND_INS, _LEVEL, _QUANTILE = 2, 0.95, 1.959964
 _FEWEST, _LEAST_WEIGHT = 30.0, 1e-6
+_TOLD = 0.5  # of a unit that the fit found, z̄ correlates with z by more than this
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class _Network:
     rows_cov: np.ndarray | None = None
     hidden_cov: np.ndarray | None = None
     weight_var: float = 1.0  # of the weights' prior: at least that of the declared one
+    told: np.ndarray | None = None  # correlation of the fit's z̄ with z over simulated records, about
 
 
 @dataclass(frozen=True)
@@ -103,6 +107,11 @@ def noise_aware_network(model) -> NetworkPosterior:
     ------
     NotImplementedError
         If the fit kept no totals of its last steps: an older version saved it.
+
+    Warns
+    -----
+    PrivacyWarning
+        If the fit could not tell a hidden unit from noise.
     """
     posterior, plan, blocks = model.posterior_, model.privacy_.plan, model.blocks()
     trail = posterior.trail
@@ -114,6 +123,14 @@ def noise_aware_network(model) -> NetworkPosterior:
         np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean
     )
     found = _solved(records, totals, start, _N_SWEEPS, seed=0)
+    if (found.told < _TOLD).any():
+        units = np.flatnonzero(found.told < _TOLD).tolist()
+        warnings.warn(
+            f"Noise hides the hidden units {units} from the fit: intervals of the noise-aware posterior need not hold. "
+            "More records, a larger epsilon or fewer hidden units help.",
+            PrivacyWarning,
+            stacklevel=4,
+        )
     factors = _factors(records, totals, found)
     sizes = _deviations(found) * factors
     weight_var = sizes[:, 1:] ** 2
@@ -169,14 +186,15 @@ class _Records:
                 sums[name] = sums.get(name, 0.0) + value / _N_RECORDS
         s, u, z = sums["s"], sums["u"], sums["z"]
         explained = sums["su"] @ np.linalg.inv(sums["uu"] + 2.0 / _N_RECORDS * np.eye(width))
-        of_u = explained @ sums["fisher"] @ np.swapaxes(explained, 1, 2)
-        cov = sums["ss"] - s[:, :, None] * s[:, None, :]
+        mean = s - np.einsum("jab,jb->ja", explained, u)
+        crossed = explained @ np.swapaxes(sums["su"], 1, 2)
+        rest = sums["ss"] - crossed - np.swapaxes(crossed, 1, 2) + explained @ sums["uu"] @ np.swapaxes(explained, 1, 2)
         return _Moments(
             float(sums["count"]),
-            s - np.einsum("jab,jb->ja", explained, u),
-            cov,
+            mean,
+            sums["ss"] - s[:, :, None] * s[:, None, :],
             explained @ sums["fisher"],
-            cov - of_u,
+            rest - mean[:, :, None] * mean[:, None, :],
             z,
             sums["zz"] - np.outer(z, z),
             sums["zb"],
@@ -238,7 +256,10 @@ def _moved(network: _Network, totals: _Totals, of_one: _Moments, length: float) 
         length,
     )
     squares = np.square(rows[:, 1:]) + np.diagonal(rows_cov, axis1=1, axis2=2)[:, 1:]
-    return _Network(rows, hidden[0], rows_cov, hidden_cov[0], max(1.0, float(squares.mean())))
+    p = expit(network.hidden)
+    spread = np.sqrt(np.maximum(np.diag(of_one.hidden_cov) * p * (1.0 - p), _LEAST_WEIGHT**2))
+    told = np.diag(of_one.hidden_slope) / spread
+    return _Network(rows, hidden[0], rows_cov, hidden_cov[0], max(1.0, float(squares.mean())), told)
 
 
 def _expected(totals: _Totals, of_one: _Moments) -> tuple[float, np.ndarray, np.ndarray]:
