@@ -77,7 +77,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def few_generated_documents():
-    """Pages and comparisons label topics and calibrate intervals by fits to generated documents or records: fewer than users have."""
+    """Pages and comparisons label topics and calibrate intervals by generated documents or records: fewer than users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)

@@ -45,8 +45,8 @@ def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
 def network_width(model, weights: np.ndarray, c: np.ndarray, b: np.ndarray, z: np.ndarray) -> float:
     """Mean width at 95 % of the biases.
 
-    With z known, a visible unit is a regression of y on (1, z). Totals of its residuals and of their products with z - ¼, of the
-    weight that the clip leaves a record on average, are released in T steps.
+    With z known, a visible unit is a regression of y on (1, z). Totals of its residuals and of their products with z - ¼ are
+    released in T steps, times the weight that the clip leaves a record on average.
     """
     plan, blocks, n_hidden = model.privacy_.plan, model.blocks(), len(b)
     noise = {name: (plan.noise_std() * block.scale) ** 2 / plan.n_steps for name, block in blocks.items()}

@@ -53,8 +53,8 @@ def check_intervals_hold_the_truth_where_those_of_the_fit_do_not():
     _, naive, naive_hidden = errors(model, model.posterior_, truth)
     assert share_held(naive) < 0.8
     assert abs(naive_hidden[0]) > 3.0
-    # about those of 40 logistic regressions: not bought with width
-    assert 0.03 < np.median(np.sqrt(model.noise_aware_posterior_.visible_bias.var)) < 0.3
+    deviation = np.median(np.sqrt(model.noise_aware_posterior_.visible_bias.var))
+    assert 0.03 < deviation < 0.3, "intervals are too wide"  # about those of 40 logistic regressions
 
 
 def test_intervals_hold_the_truth_where_those_of_the_fit_do_not():
@@ -70,7 +70,7 @@ def check_simulated_totals_are_those_of_records():
     of_one = kept.moments(noise_aware._Network(np.column_stack([c, w]), np.array([b])), seed=0)
     totals = noise_aware._released(trail, blocks, plan.noise_std(), 1.0)
     n, rows_var, hidden_var = noise_aware._expected(totals, of_one)
-    assert n == pytest.approx(4000, rel=0.02), "the clip"
+    assert abs(n - 4000.0) < 80.0, "the clip"
     rest = totals.rows - n * of_one.rows
     squares = np.einsum("ja,jab,jb->j", rest, np.linalg.inv(rows_var), rest) / 2.0
     assert squares.mean() < 2.5, "totals"  # twelve averages of two squares, of mean 1
@@ -82,20 +82,20 @@ def test_simulated_totals_are_those_of_records():
 
 
 def check_slopes_are_those_of_the_means():
-    """By a difference of simulated means, of one visible unit; its own records' hidden units change with it."""
-    c, w, b, X = records(500, 6, np.random.default_rng(2))
-    model = fitted(X, 1.0, n_steps=4)
+    """By a difference of simulated means, of one visible unit; records' hidden units change with it."""
+    c, w, b, X = records(2000, 6, np.random.default_rng(2))
+    model = fitted(X, 0.1, n_steps=12)
     kept = noise_aware._Records(
         model.posterior_.trail, model.posterior_, model.blocks(), model.privacy_.plan.clip_weights, model.n_sweeps
     )
     low, high = (np.column_stack([c, w]) for _ in range(2))
-    low[0, 0], high[0, 0] = low[0, 0] - 0.3, high[0, 0] + 0.3
+    low[0, 1], high[0, 1] = low[0, 1] - 0.3, high[0, 1] + 0.3
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(noise_aware, "_N_RECORDS", 20_000)
         means = [kept.moments(noise_aware._Network(rows, np.array([b])), seed=0) for rows in (low, high)]
         slope = kept.moments(noise_aware._Network(0.5 * (low + high), np.array([b])), seed=1).rows_slope
     difference = (means[1].rows - means[0].rows)[0] / 0.6
-    np.testing.assert_allclose(slope[0, :, 0], difference, atol=0.1 * np.abs(difference).max())
+    np.testing.assert_allclose(slope[0, :, 1], difference, atol=0.1 * np.abs(difference).max())
 
 
 def test_slopes_are_those_of_the_means():
@@ -171,6 +171,7 @@ def test_a_fit_without_a_trail_says_so():
         _ = model.noise_aware_posterior_
 
 
+@pytest.mark.filterwarnings("ignore:Noise hides:vips.PrivacyWarning")
 def test_the_clip_is_warned_of_for_persons_only():
     """The clip of rows is simulated; how persons' rows hang together is not known."""
     *_, X = records(1000, 20, np.random.default_rng(7))

@@ -1,28 +1,32 @@
 """Posterior of weights and biases given *noisy* totals: post-processing, which costs no budget.
 
-Mean-field steps neither converge to the true network nor tell how far from it they end. But a released total says what records give at a
-*known* network. So we ask which networks give such totals: records are simulated from a network, with fixed seeds, and their statistics
-computed as the fit computes them, clip included. Networks are moved until simulated totals match the released ones.
+Steps end before they have converged, a clip weighs records, and variances of the mean field ignore both. But a
+released total says what records give at a *known* network. So we ask which networks give such totals: records are
+simulated from a network, with fixed seeds, and their statistics are computed as in the fit, clip included. The
+network moves until simulated totals match released ones.
 
-=========  ============================================================================================================
+=========  =====================================================================================================
 symbol     meaning
-=========  ============================================================================================================
+=========  =====================================================================================================
 θ_j        (c_j, w_j) of visible unit j
-s_j        statistics (r_j, r_j z̃ - ω_j v w̄_j) of a record, times its clip weight, at the average network of the last steps
+s_j        statistics (r_j, r_j z̃ - ω_j v w̄_j) of a record, times its clip weight, at the average network of the
+           last steps (``trail.py``)
 t_j        released total of s_j, averaged over the last steps
 μ_j, Γ_j   mean and covariance of s_j for records from θ;   n = released count / mean clip weight
-u_j        (y_j - p_j) (1, z), the derivative of a simulated record's log-probability by θ_j, so that ∂μ_j/∂θ_j = E s_j u_jᵀ = D_j
+u_j        (y_j - p_j) (1, z), the derivative of a simulated record's log-probability by θ_j
+D_j        E s_j u_jᵀ, which is ∂μ_j/∂θ_j
 V_j        variance of t_j - n μ_j: noise, records (n Γ_j), count, and simulation
-=========  ============================================================================================================
+=========  =====================================================================================================
 
-A step of the iteration is that of Gauss and Newton for t_j ~ N(n μ_j(θ), V_j), under the prior; its curvature at the end gives the
-variances. The same with z̃ and b in place of s_j and θ_j. Of the simulation's error, the part that u_j explains is removed, since E u_j = 0.
+Each move is a step of Gauss and Newton for t_j ~ N(n μ_j(θ), V_j), under the prior; the curvature at the end gives
+the variances. The same holds for z̃ and b in place of s_j and θ_j. Since E u_j = 0, the part of the simulation's
+error that u_j explains is removed.
 
-The posterior is not Gaussian where noise is large. Totals drawn from N(n μ, V) at the network found, from which the same iteration starts
-again, show by how much deviations must grow.
+Where noise is large the posterior is not Gaussian. Totals that are drawn from N(n μ, V) at the network found, with
+fixed seeds, and the same iteration show by how much deviations must grow.
 
-Intervals hold if records come from a network, and for units that the fit found. If all rows of a person are one record, its rows are taken
-as independent, and the clip as not binding.
+Intervals hold if records come from a network, and for fits that found its units. If all rows of a person are one
+record, its rows are taken as independent, and the clip as not binding.
 """
 
 from __future__ import annotations
@@ -116,12 +120,12 @@ def noise_aware_network(model) -> NetworkPosterior:
     posterior, plan, blocks = model.posterior_, model.privacy_.plan, model.blocks()
     trail = posterior.trail
     if trail is None or trail.n_steps == 0:
-        raise NotImplementedError("This network was fitted by an older version, which did not keep what intervals need.")
+        raise NotImplementedError(
+            "This network was fitted by an older version, which did not keep what intervals need."
+        )
     records = _Records(trail, posterior, blocks, plan.clip_weights, model.n_sweeps)
     totals = _released(trail, blocks, plan.noise_std() / plan.sampling_rate, plan.sampling_rate)
-    start = _Network(
-        np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean
-    )
+    start = _Network(np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean)
     found = _solved(records, totals, start, _N_SWEEPS, seed=0)
     if (found.told < _TOLD).any():
         units = np.flatnonzero(found.told < _TOLD).tolist()
@@ -244,9 +248,7 @@ def _moved(network: _Network, totals: _Totals, of_one: _Moments, length: float) 
     n, rows_var, hidden_var = _expected(totals, of_one)
     width = network.rows.shape[1]
     prior = np.append(BIAS_PRECISION, np.full(width - 1, 1.0 / network.weight_var))
-    rows, rows_cov = _step(
-        network.rows, totals.rows - n * of_one.rows, n * of_one.rows_slope, rows_var, prior, length
-    )
+    rows, rows_cov = _step(network.rows, totals.rows - n * of_one.rows, n * of_one.rows_slope, rows_var, prior, length)
     hidden, hidden_cov = _step(
         network.hidden[None],
         (totals.hidden - n * of_one.hidden)[None],

@@ -1,7 +1,7 @@
 """What a private fit of a belief network keeps of its last steps: post-processing of released numbers.
 
-A noisy total says something about the true network only together with the network at which its step was computed. Over the second
-half of a fit's steps, both are averaged.
+A noisy total says something about the true network only together with the network at which its step was computed. Over the
+second half of a fit's steps, both are averaged.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class Trail:
         zeros |= {name: np.zeros(np.shape(average[name])) for name in KEPT}
         return cls(0, **zeros, **{f"last_{name}": np.array(average[name]) for name in KEPT})
 
-    def extended(self, posterior, average: Mapping[str, np.ndarray], step_size: Mapping[str, float], is_late: bool) -> Trail:
+    def extended(
+        self, posterior, average: Mapping[str, np.ndarray], step_size: Mapping[str, float], is_late: bool
+    ) -> Trail:
         """After a step.
 
         Parameters
