@@ -81,7 +81,7 @@ def few_generated_documents():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
-        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 1_500)
+        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 300)
         yield
 
 
@@ -90,6 +90,14 @@ def many_generated_documents():
     """As many as users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 20_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_generated_records():
+    """Enough for intervals of small networks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 1_500)
         yield
 
 

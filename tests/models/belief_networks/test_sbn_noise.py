@@ -12,6 +12,8 @@ from vips import PrivacyPlan, PrivacyWarning, RobbinsMonro, SigmoidBeliefNetwork
 from vips.models.belief_networks import noise_aware
 from vips.models.belief_networks.trail import KEPT
 
+pytestmark = pytest.mark.usefixtures("many_generated_records")
+
 
 def records(n_records, n_visible, rng):
     """Parameters and records of a network with one hidden unit, which every record determines."""

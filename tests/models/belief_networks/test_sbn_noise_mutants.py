@@ -12,6 +12,8 @@ from tests.mutants import check_notices
 from vips.models.belief_networks import noise_aware
 from vips.models.belief_networks.trail import Trail
 
+pytestmark = pytest.mark.usefixtures("many_generated_records")
+
 
 def moves_go_the_wrong_way(patch):
     original = noise_aware._step

@@ -54,7 +54,7 @@ _N_RECORDS, _CHUNK = 5_000, 1_000_000  # simulated records; numbers in one array
 _N_SWEEPS, _FULL, _LAST = 8, 3, 5  # iterations, of which some are not damped; iterations of a stand-in
 _LARGEST_MOVE = 2.0  # of a parameter in one iteration
 _STAND_INS, _LEVEL, _QUANTILE = 2, 0.95, 1.959964
-_FEWEST, _LEAST_WEIGHT = 30.0, 1e-6
+_FEWEST, _LEAST_WEIGHT, _LEAST_VAR = 30.0, 1e-6, 1e-9
 _TOLD = 0.5  # of a unit that the fit found, z̄ correlates with z by more than this
 
 
@@ -267,12 +267,18 @@ def _moved(network: _Network, totals: _Totals, of_one: _Moments, length: float) 
 def _expected(totals: _Totals, of_one: _Moments) -> tuple[float, np.ndarray, np.ndarray]:
     """n, and the variances of the totals of the rows and of the hidden units."""
     n = max(totals.count / max(of_one.count, _LEAST_WEIGHT), _FEWEST)
-    n_var = totals.count_var / max(of_one.count, _LEAST_WEIGHT) ** 2 + n
+    n_var = totals.count_var / max(of_one.count, _LEAST_WEIGHT) ** 2 + n  # the latter at most, by clip weights
 
     def variance(mean, cov, rest, noise) -> np.ndarray:
         squares = mean[..., :, None] * mean[..., None, :]
         sampled = totals.sampled * n * (cov + squares)
-        return n * cov + sampled + n_var * squares + n**2 / _N_RECORDS * rest + noise * np.eye(len(mean.T))
+        return (
+            n * cov
+            + sampled
+            + n_var * squares
+            + n**2 / _N_RECORDS * rest
+            + (noise + _LEAST_VAR * n) * np.eye(len(mean.T))
+        )
 
     hidden = variance(of_one.hidden, of_one.hidden_cov, of_one.hidden_cov, totals.hidden_var)
     return n, variance(of_one.rows, of_one.rows_cov, of_one.rows_rest, totals.rows_var), hidden
