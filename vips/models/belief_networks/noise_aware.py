@@ -38,6 +38,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import expit
 
+from vips._compute.rowwise import PIECE
 from vips.exceptions import PrivacyWarning
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.models.belief_networks.inference import infer
@@ -176,14 +177,12 @@ class _Records:
             hidden_bias=DiagonalGaussian(trail.at_hidden, np.ones(trail.at_hidden.shape)),
             coupling=trail.at_coupling,
         )
-        self._blocks = {name: block for name, block in blocks.items() if name != "outer"}
-        self._full, self._all_blocks = "outer" in blocks, blocks
-        self._clip_weights, self._n_sweeps = clip_weights, n_sweeps
+        self._blocks, self._clip_weights, self._n_sweeps = blocks, clip_weights, n_sweeps
 
     def moments(self, network: _Network, seed: int) -> _Moments:
         """By simulation from the network; the same seed gives the same random numbers to every network."""
         rng, (J, width) = np.random.default_rng([seed, 0]), network.rows.shape
-        size = max(1, _CHUNK // (J * width))
+        size = PIECE * max(1, _CHUNK // (J * width * PIECE))
         sums: dict[str, np.ndarray] = {}
         for first in range(0, _N_RECORDS, size):
             for name, value in self._sums(network, min(size, _N_RECORDS - first), rng).items():
@@ -211,8 +210,8 @@ class _Records:
         p = expit(design @ network.rows.T)
         y = (rng.random((n, J)) < p).astype(np.float64)
         units = infer(y, self._at, self._n_sweeps)
-        norms = NetworkStatistics(units, self._at.weights.mean, CENTRE, self._full, False).norms(self._all_blocks)
-        weights = self._clip_weights(norms)
+        statistics = NetworkStatistics(units, self._at.weights.mean, CENTRE, "outer" in self._blocks, False)
+        weights = self._clip_weights(statistics.norms(self._blocks))
         centred, var = units.mean - CENTRE, units.mean * (1.0 - units.mean)
         s = np.empty((J, width, n))
         s[:, 0] = units.residual.T
