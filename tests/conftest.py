@@ -77,10 +77,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session", autouse=True)
 def few_generated_documents():
-    """Pages and comparisons label topics and calibrate intervals by fits to generated documents: fewer than users have."""
+    """Pages and comparisons label topics and calibrate intervals by generated documents or records: fewer than users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
+        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 300)
         yield
 
 
@@ -89,6 +90,14 @@ def many_generated_documents():
     """As many as users have."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 20_000)
+        yield
+
+
+@pytest.fixture(scope="module")
+def many_generated_records():
+    """Enough for intervals of small networks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 1_500)
         yield
 
 

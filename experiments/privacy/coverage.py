@@ -87,7 +87,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
     for fit in range(n_fits):
         simulated = model.simulate(n_records, plan, rng, fit < n_baselines, **model.arguments)
         truth = simulated.truth
-        if not len(truth):  # the fit found no topic of the truth
+        if not len(truth):  # the fit did not find the truth's topics or hidden units
             continue
         for name, interval in simulated.asked.items():
             bounds = [interval(level) for level in LEVELS]
@@ -100,6 +100,7 @@ def cell(model: Model, n_records: int, epsilon: float, n_fits: int, n_baselines:
         "coverage": {name: np.mean(values, axis=0).tolist() for name, values in held.items()},
         "error": {name: (np.std(values, axis=0) / np.sqrt(len(values))).tolist() for name, values in held.items()},
         "width": {name: float(np.median(values)) for name, values in widths.items()},
+        "found": len(held.get("noise-aware", [])),
     }
 
 
@@ -129,7 +130,7 @@ def table(rows: list[dict]) -> str:
 
 
 def plot(rows: list[dict], path) -> None:
-    """Coverage against level, a panel for each model that is well specified; one line per cell."""
+    """Coverage against level, a panel for each model that is well specified; one line per cell; of naive ones its end."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -144,7 +145,8 @@ def plot(rows: list[dict], path) -> None:
         panel.plot([0.0, 1.0], [0.0, 1.0], color="0.6", linewidth=0.8)
         for row in (row for row in rows if row["model"] == model):
             for name in colours.keys() & row["coverage"].keys():
-                panel.plot(LEVELS, row["coverage"][name], color=colours[name], alpha=0.6, marker=".")
+                first = len(LEVELS) - 1 if name == "naive" else 0
+                panel.plot(LEVELS[first:], row["coverage"][name][first:], color=colours[name], alpha=0.6, marker=".")
         panel.set(title=model, xlabel="level of the interval", xlim=(0.45, 1.0), ylim=(0.0, 1.0))
     panels[0, 0].set_ylabel("share that hold the truth")
     handles = [plt.Line2D([], [], color=colour, label=name) for name, colour in colours.items()]

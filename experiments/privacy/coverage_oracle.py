@@ -1,7 +1,7 @@
 """Widths of intervals of an oracle, which knows everything about the noise but its draw.
 
 Logistic regression: it knows the likelihood's curvature at the true coefficients, which a fit has to learn from noisy totals,
-and uses every step. Proportions: it knows the number of records.
+and uses every step. Proportions: it knows the number of records. Networks: it knows the hidden units of every record, too.
 """
 
 from __future__ import annotations
@@ -10,12 +10,15 @@ import numpy as np
 from scipy.special import expit, gammaln
 
 from vips import Records
+from vips.models.belief_networks.prior import BIAS_PRECISION
+from vips.models.belief_networks.update import CENTRE
 from vips.models.regression.posterior import CoefficientPosterior
 
-__all__ = ["N_MOVES", "logistic_width", "proportions_width"]
+__all__ = ["N_MOVES", "logistic_width", "network_width", "proportions_width"]
 
 _LEVEL, _QUANTILE = 0.95, 1.959964
 _N_CHAINS, N_MOVES = 400, 4000
+WEIGHT_PRECISION = 0.25  # of the weights of networks, N(0, 2²)
 
 
 def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
@@ -37,6 +40,33 @@ def logistic_width(model, X: np.ndarray, coefficients: np.ndarray) -> float:
     known = curvature @ np.linalg.solve(scores + noise * np.eye(len(units)), curvature)
     deviations = np.sqrt(np.diag(np.linalg.inv(known + np.diag(prior)))) / units
     return float(2.0 * _QUANTILE * deviations[: X.shape[1]].mean())
+
+
+def network_width(model, weights: np.ndarray, c: np.ndarray, b: np.ndarray, z: np.ndarray) -> float:
+    """Mean width at 95 % of the biases.
+
+    With z known, a visible unit is a regression of y on (1, z). Totals of its residuals and of their products with z - ¼ are
+    released in T steps, times the weight that the clip leaves a record on average.
+    """
+    plan, blocks, n_hidden = model.privacy_.plan, model.blocks(), len(b)
+    noise = {name: (plan.noise_std() * block.scale) ** 2 / plan.n_steps for name, block in blocks.items()}
+    share = float(model.posterior_.trail.count) / len(z)
+    design = np.column_stack([np.ones(len(z)), z])
+    centre = np.eye(n_hidden + 1)
+    centre[1:, 0] = -CENTRE
+    noise_cov = np.diag(np.append(noise["visible"], np.full(n_hidden, noise["weights"])))
+    prior = np.diag(np.append(BIAS_PRECISION, np.full(n_hidden, WEIGHT_PRECISION)))
+    predicted = expit(design @ np.column_stack([c, weights]).T)
+    deviations = []
+    for p in predicted.T:
+        information = (design * (p * (1.0 - p))[:, None]).T @ design
+        slope = share * centre @ information
+        cov = share**2 * centre @ information @ centre.T + noise_cov
+        deviations.append(np.sqrt(np.linalg.inv(slope.T @ np.linalg.solve(cov, slope) + prior)[0, 0]))
+    p = expit(b)
+    variance = share**2 * len(z) * p * (1.0 - p) + noise["hidden"] + (p - CENTRE) ** 2 * noise["count"]
+    deviations.extend(np.sqrt(variance) / (share * len(z) * p * (1.0 - p)))
+    return float(2.0 * _QUANTILE * np.mean(deviations))
 
 
 def proportions_width(model, n_records: int, rng: np.random.Generator, n_moves: int = N_MOVES) -> float:

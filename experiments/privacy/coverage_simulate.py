@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -28,7 +27,7 @@ __all__ = ["MODELS", "Model", "Simulated"]
 ALPHA, N_FEATURES, N_CATEGORIES = 0.1, 5, 8
 N_MANY = 400_000  # number of records for the best coefficients of a misspecified model
 N_TOPICS, N_WORDS, LENGTH, DOC_PRIOR, WORD_PRIOR, LEAST_PROBABILITY, FOUND = 5, 100, 100, 0.2, 0.1, 1e-3, 0.3
-N_VISIBLE, N_HIDDEN = 100, 2
+N_VISIBLE, N_HIDDEN, SAME = 100, 2, 0.8
 
 Interval = tuple[np.ndarray, np.ndarray]
 
@@ -141,40 +140,43 @@ def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_bas
 
 
 def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
-    """Biases of visible and hidden units, for weights from N(0, 2²) and biases from N(0, 1); ``clip_norm=max_norm()``."""
+    """Biases of visible and hidden units, for weights from N(0, 2²) and biases from N(0, 1); default clip, which binds.
+    Estimated: networks of which the fit found every hidden unit (z̄ correlates with z over records by more than 0.8)."""
     weights = rng.normal(0.0, 2.0, (N_VISIBLE, N_HIDDEN))
     c, b = rng.normal(size=N_VISIBLE), rng.normal(size=N_HIDDEN)
     z = rng.random((n_records, N_HIDDEN)) < expit(b)
     X = rng.random((n_records, N_VISIBLE)) < expit(z @ weights.T + c)
     arguments = {"prior": "normal", "random_state": int(rng.integers(2**31))}
-    model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments)
-    model.n_features_in_ = N_VISIBLE
-    model.privacy = replace(plan, clip_norm=model.max_norm())
-    model.fit(X)
-    truth = _as_found(weights, c, b, model.posterior_.weights.mean)
+    model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
+    found = _as_found(weights, c, b, z, model.transform(X))
+    if found is None:
+        return Simulated(np.empty(0), {})
+    truth = np.append(found[1], found[2])
     asked = _asked(model, None, _biases)
     if with_baseline:
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=60)
-        plain = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X).posterior_
-        same = np.allclose(truth, _as_found(weights, c, b, plain.weights.mean))
-        asked |= {"without privacy": lambda level: _biases(plain.interval(level))} if same else {}
-    return Simulated(truth, asked)
+        plain = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
+        its = _as_found(weights, c, b, z, plain.transform(X))
+        if its is not None and np.array_equal(truth, np.append(its[1], its[2])):  # otherwise units have other labels
+            asked["without privacy"] = lambda level: _biases(plain.posterior_.interval(level))
+    return Simulated(truth, asked, oracle.network_width(model, *found))
 
 
 def _biases(bounds: dict[str, Interval]) -> Interval:
     return tuple(np.concatenate([bounds["visible_bias"][side], bounds["hidden_bias"][side]]) for side in (0, 1))
 
 
-def _as_found(weights: np.ndarray, c: np.ndarray, b: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Biases of the same network, with the order of its units and their labels 0 and 1 chosen to be nearest to ``found``."""
-    best, nearest = None, np.inf
-    for order in itertools.permutations(range(N_HIDDEN)):
-        for turned in itertools.product([False, True], repeat=N_HIDDEN):
-            own, sign = weights[:, order], np.where(turned, -1.0, 1.0)
-            distance = np.square(own * sign - found).sum()
-            if distance < nearest:
-                nearest, best = distance, np.concatenate([c + own[:, list(turned)].sum(axis=1), b[list(order)] * sign])
-    return best
+def _as_found(weights, c, b, z, inferred) -> tuple[np.ndarray, ...] | None:
+    """Weights, biases and hidden units of the same network, with the order of its units and their labels 0 and 1 as the fit
+    found them; None if it did not find all."""
+    with np.errstate(all="ignore"):
+        correlation = np.nan_to_num(np.corrcoef(inferred.T, z.T)[:N_HIDDEN, N_HIDDEN:])
+    rows, order = linear_sum_assignment(-np.abs(correlation))
+    if np.abs(correlation[rows, order]).min() < SAME:
+        return None
+    turned = correlation[rows, order] < 0.0
+    own, sign = weights[:, order], np.where(turned, -1.0, 1.0)
+    return own * sign, c + own[:, turned].sum(axis=1), b[order] * sign, z[:, order] != turned
 
 
 @dataclass(frozen=True)

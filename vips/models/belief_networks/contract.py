@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,9 +19,11 @@ from vips.models.belief_networks.parts import network_parts, reordered
 from vips.models.belief_networks.posterior import NetworkPosterior
 from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
+from vips.models.belief_networks.trail import KEPT, Trail
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
 from vips.parts import Part
 from vips.privacy import PrivacyPlan
+from vips.privacy.units import is_group
 from vips.statistics import Block
 
 __all__ = ["BeliefNetwork"]
@@ -116,25 +119,32 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
         """See ``update.py``."""
-        if previous is None:
-            return first_posterior(average["weights"], self.prior, self.covariance == "full")
         plan = self._plan()
+        if previous is None:
+            trail = Trail.start(average) if plan.is_private else None
+            return replace(first_posterior(average["weights"], self.prior, self.covariance == "full"), trail=trail)
         exact = not plan.is_private and plan.sampling_rate == 1.0
-        return next_posterior(average, noise_std, previous, plan.is_private, exact)
+        posterior = next_posterior(average, noise_std, previous, plan.is_private, exact)
+        if previous.trail is None:
+            return posterior
+        rho = self.step_size(posterior.step)
+        rho = rho if isinstance(rho, dict) else dict.fromkeys(KEPT, rho)
+        trail = previous.trail.extended(previous, average, rho, posterior.step > plan.n_steps // 2)
+        return replace(posterior, trail=trail)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
-        """The posterior with variances increased by those of the noise (``noise_aware.py``).
+        """Networks whose records give such noisy totals, by simulation from released numbers (``noise_aware.py``).
 
-        Intervals of biases hold the truth about as often as those of a fit without noise, which is less than their level: the
-        mean field takes hidden units of a record as independent (docs/noise.md).
+        Its means differ from those of ``posterior_``, which steps have moved only part of the way.
 
         Warns
         -----
         PrivacyWarning
-            If the clip norm is below :meth:`max_norm`, as the default is.
+            If all rows of a person are one record and the clip norm may bind. (The clip of single rows is simulated, too.)
         """
-        warn_of_binding_clip(self)
-        return noise_aware_network(self.posterior_, self.noisy_totals_.average, self.noisy_totals_.noise_std)
+        if is_group(self.privacy_.unit):
+            warn_of_binding_clip(self)
+        return noise_aware_network(self)
 
     def step_size(self, t: int) -> float | dict[str, float]:
         """ρ_t: the ``schedule`` if there is one; 1 in a non-private full-batch fit. Otherwise 1 for gradients, which are not
