@@ -17,7 +17,7 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.options import folder_of, parser_of
-from experiments.results import write_json, write_text
+from experiments.results import read_json, write_json, write_text
 from experiments.scoring import model_of_topics, unigram_perplexity
 from experiments.stand_ins import wikipedia
 from experiments.topics import paper_recipe
@@ -40,6 +40,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--peers", action="store_true", help="also scikit-learn and gensim, three passes (ten minutes more)"
     )
+    parser.add_argument("--methods", nargs="+", help="run only these; keep results of the others")
     options = parser.parse_args(arguments)
     folder = folder_of("lda_wikipedia", options)
     n_test = N_TEST
@@ -49,6 +50,8 @@ def main(arguments: list[str]) -> None:
     train, test = corpus.counts[: options.train], corpus.counts[-n_test:]
     rows = [{"method": "unigram", "perplexity": [unigram_perplexity(train, test)]}]
     jobs = list(configurations(options.peers, options.quick))
+    if options.methods:
+        jobs = [(row, fit) for row, fit in jobs if row["method"] in options.methods]
     with tqdm(total=len(jobs) * options.seeds, desc="fits", disable=None) as progress:
         for row, fit in jobs:
             models, seconds = [], []
@@ -63,6 +66,8 @@ def main(arguments: list[str]) -> None:
             row["topics"] = [" ".join(words) for words in models[0].top_words(8)[:5]]
             rows.append(row)
             tqdm.write(describe(row))
+    if options.methods and folder is not None and (folder / "results.json").exists():
+        rows = _with_new(read_json(folder / "results.json")["rows"], rows)
     print(table(rows))
     if folder is None:
         return
@@ -132,6 +137,13 @@ def configurations(peers: bool, quick: bool = False):
             paper_recipe.fit(train, n_topics, 1.24, seed, batch_size=batch_size), vocabulary
         ),
     )
+
+
+def _with_new(known: list[dict], rows: list[dict]) -> list[dict]:
+    """Known rows, of which new ones take the place."""
+    new = {(row["method"], row.get("epsilon"), row.get("delta")): row for row in rows}
+    kept = [new.pop((row["method"], row.get("epsilon"), row.get("delta")), row) for row in known]
+    return kept + list(new.values())
 
 
 def _with_words(model, vocabulary):

@@ -20,9 +20,8 @@ OTHER_KIND = PUBLIC[:, np.random.default_rng(1).permutation(N_WORDS)]
 
 
 def model(public=PUBLIC, plan=None, **settings):
-    return LatentDirichletAllocation(
-        N_TOPICS, vocabulary=N_WORDS, privacy=plan, public_documents=public, random_state=0, **settings
-    )
+    settings = {"random_state": 0} | settings
+    return LatentDirichletAllocation(N_TOPICS, vocabulary=N_WORDS, privacy=plan, public_documents=public, **settings)
 
 
 def private_plan(epsilon, **settings):
@@ -42,9 +41,11 @@ def test_without_noise_public_documents_count_as_much_as_private_ones(monkeypatc
 @pytest.mark.parametrize("public", [PUBLIC, OTHER_KIND], ids=["the same kind", "another kind"])
 @pytest.mark.parametrize(("n_documents", "epsilon"), [(20, 0.1), (500, 0.1), (500, 1.0)])
 def test_a_fit_is_not_worse_than_the_public_documents_alone(public, n_documents, epsilon):
-    alone = model(None).fit(public).perplexity(TEST)
-    found = [model(public, private_plan(epsilon)).fit(PRIVATE[:n_documents]).perplexity(TEST) for _ in range(4)]
-    assert np.mean(found) < 1.02 * alone
+    seeds = range(6)  # starts end in different optima, which predict documents of another kind more or less badly
+    alone = [model(None, random_state=seed).fit(public).perplexity(TEST) for seed in seeds]
+    plan, private = private_plan(epsilon), PRIVATE[:n_documents]
+    found = [model(public, plan, random_state=seed).fit(private).perplexity(TEST) for seed in seeds]
+    assert np.median(found) < 1.02 * np.median(alone)
 
 
 def test_public_documents_help_and_those_of_another_kind_are_given_up():

@@ -26,13 +26,20 @@ _WEIGHTS = (1.0, 0.2, 0.0)  # the largest first: it is kept unless the totals sp
 _MARGIN = 30.0  # by which the log evidence for another weight must be larger
 _CELLS, _EM_STEPS = 20_000, 10
 _SHARES = np.array([0.05, 0.9, 0.05])  # of the exponentials, where noise hides them
+_SPREAD = 0.9  # share of the start
 _STDS = 3.0  # a total of counts must exceed its noise by so much to count
 
 
 def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
-    """Topic-word counts of a fit to the public documents alone, shape (n_components, n_words)."""
+    """Topic-word counts from which the fit starts, shape (n_components, n_words): those of a fit to the public documents alone.
+
+    In part they are spread over the words as all topics together use them. Few documents make topics too sure of their words; spread
+    ones show the direction only, and private documents decide.
+    """
     posterior, _ = fit_to_public(model, model.public_documents, public_documents=None, random_state=rng)
-    return posterior.concentration - model._topic_word_prior()
+    counts = posterior.concentration - model._topic_word_prior()
+    words = counts.sum(axis=0) / max(counts.sum(), 1e-300)
+    return (1.0 - _SPREAD) * counts + _SPREAD * counts.sum(axis=1, keepdims=True) * words
 
 
 def counts_of_public(model, posterior: TopicPosterior) -> np.ndarray:
