@@ -33,7 +33,8 @@ def test_saved_models_are_read(name):
             "scale": np.tile(of_words, (shape[0], 1)),
             "average_scale": np.tile(arrays["average_scale"], (shape[0], 1)),
         }
-    assert arrays_of(model).keys() == arrays.keys()
+    new = {key for key in arrays_of(model) if key.startswith("trail_")}  # of networks, for noise-aware posteriors
+    assert arrays_of(model).keys() - new == arrays.keys()
     for key, value in arrays.items():
         np.testing.assert_array_equal(arrays_of(model)[key], value)
     assert replace(model.privacy_.plan, clip_norm=None) == old.PLAN

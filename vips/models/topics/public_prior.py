@@ -33,8 +33,8 @@ _STDS = 3.0  # a total of counts must exceed its noise by so much to count
 def topics_of_public(model, rng: np.random.Generator) -> np.ndarray:
     """Topic-word counts from which the fit starts, shape (n_components, n_words): those of a fit to the public documents alone.
 
-    In part they are spread over the words as all topics together use them. Few documents make topics too sure of their words; spread
-    ones show the direction only, and private documents decide.
+    In part they are spread over the words as all topics together use them. Few documents make topics too sure of their words;
+    spread ones show the direction only, and private documents decide.
     """
     posterior, _ = fit_to_public(model, model.public_documents, public_documents=None, random_state=rng)
     counts = posterior.concentration - model._topic_word_prior()
