@@ -38,7 +38,7 @@ _SPREAD = 0.5  # of the first tables around the marginals, on the scale of logar
 _CLIP = 0.7  # of the largest norm
 _NOTHING = 1e-300  # weight of a class without records
 _NO_PRIOR = 1e-12  # of EM
-_AVERAGING = PolynomialAveraging(power=2.0)
+_AVERAGING = PolynomialAveraging(power=3.0)
 
 
 class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
@@ -111,7 +111,7 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
     unit = "one row of X"
     ignores_labels = True
     exact_rows = True
-    planned_steps = 40
+    planned_steps = 60
 
     def __init__(
         self,
@@ -206,7 +206,7 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
 
     def step_size(self, t: int) -> float:
         """ρ_t. The first two are 1: totals of the marginals, and then of the classes, which start with the second step. Then
-        s = t - 1 counts steps: ``schedule(s)`` if there is one, 3/(s + 2) in a private fit, (1 + s)^(-0.6) in a non-private
+        s = t - 1 counts steps: ``schedule(s)`` if there is one, 4/(s + 3) in a private fit, (1 + s)^(-0.6) in a non-private
         stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes. A private fit of one class
         takes the plain average of all steps."""
         if self.n_components == 1 and self.schedule is None and self.is_private:
