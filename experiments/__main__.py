@@ -60,7 +60,7 @@ EXPERIMENTS = {
     ),
     "latent_classes": (
         "mixtures.latent_classes",
-        "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (2 minutes)",
+        "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (4 minutes)",
     ),
     "sbn_mnist": (
         "belief_networks.mnist",
