@@ -58,6 +58,10 @@ EXPERIMENTS = {
         "regression.gibbs",
         "posteriors of logistic regression against Gibbs sampling (half a minute)",
     ),
+    "latent_classes": (
+        "mixtures.latent_classes",
+        "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (4 minutes)",
+    ),
     "sbn_mnist": (
         "belief_networks.mnist",
         "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",

@@ -16,6 +16,7 @@ from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     SigmoidBeliefNetwork,
@@ -40,6 +41,17 @@ class AnyClasses(BayesianLogisticRegression):
         if 2 <= len(labels) <= 10:
             self.classes_ = labels
         return data
+
+
+class AnyCategories(LatentClassAnalysis):
+    """Every column has ten codes, although the fit is private."""
+
+    def check_parameters(self):
+        with pytest.raises(ValueError, match="`categories` is required"):  # the last check
+            super().check_parameters()
+
+    def _declared(self):
+        return [list(range(10))] * self.n_features_in_
 
 
 class OfCounts:
@@ -116,7 +128,9 @@ NO_ROWS = "zero rows are ordinary input: whether there is a record is private"
 NO_LISTS = "lists are refused: their dtype depends on their values"
 NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
+ONLY_CODES = "codes are whole numbers from 0 on; -1 is a missing answer"
 WORDS = {
+    ONLY_CODES: "raised ValueError unexpectedly",
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
     NO_LISTS: r"got (list|_NotAnArray)",
@@ -160,6 +174,7 @@ WITHOUT_NOISE = [
     (NegativeBinomial(privacy=NO_NOISE), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
+    (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
     (make_public_pipeline(StandardScaler(), BayesianLogisticRegression(privacy=NO_NOISE)), {}),
     (make_public_pipeline("passthrough", DirichletMultinomial()), {}),
     (
@@ -178,6 +193,7 @@ WITH_NOISE = [
     (NegativeBinomial(1.0, 5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
+    (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),
     (make_public_pipeline(PublicScaler((-5, 5)), logistic()), PRIVATE_CLASSIFIER),
     (
         make_public_pipeline(Normalizer(), SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0, random_state=0)),

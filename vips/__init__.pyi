@@ -23,6 +23,7 @@ from .models import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     SigmoidBeliefNetwork,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "DenseStatistics",
     "DirichletMultinomial",
     "InvalidRecordError",
+    "LatentClassAnalysis",
     "LatentDirichletAllocation",
     "LedgerError",
     "NoisyCount",

@@ -62,6 +62,18 @@ def rows_of(folder):
     return {row["method"]: row for row in read_json(folder / "results.json")["rows"]}
 
 
+@check("latent_classes")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in rows] == [None, 0.5, 0.5, 1.0, 1.0, 4.0, 4.0]
+    # independent columns: their frequencies, without noise, are nearly the best; uniform ones are nearly as good
+    uniform = -sum(math.log(len(each)) for each in stand_ins.COLUMNS.values() if isinstance(each, list))
+    for row in rows:
+        assert uniform - 12.0 < row["smallest"] <= row["log likelihood"] < uniform
+        assert 0.0 < row["two-way error"] < 1.0
+        assert f"{row['log likelihood']:.3f}" in printed
+
+
 @check("accounting")
 def _(printed, folder):
     saved = read_json(folder / "curves.json")

@@ -16,6 +16,7 @@ from vips import (
     ConjugateExponentialModel,
     DenseStatistics,
     DirichletMultinomial,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     Records,
     RobbinsMonro,
@@ -84,7 +85,8 @@ class Case:
 
     ``hostile`` holds records that are valid for the container (right width and dtype) but meant to do harm; ``extreme`` is
     a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior. ``labels``:
-    a record's norm is the largest over these labels, up to the part of the squared scores.
+    a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
+    not finite are missing, and the rest of the record counts.
     """
 
     name: str
@@ -95,9 +97,11 @@ class Case:
     clip_norm: float
     sparse: bool = False
     labels: tuple[int, ...] = ()
+    has_missing: bool = False
 
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
+LEVELS = (2, 5, 2, 3, 4)  # of answers
 
 
 def _coins(n, rng):
@@ -114,6 +118,13 @@ def _vectors(n, rng):
 
 def _documents(n, rng):
     return sp.csr_array(rng.poisson(rng.gamma(0.3, 3.0, (n, N_WORDS))))
+
+
+def _answers(n, rng):
+    """Codes, some of them missing."""
+    answers = rng.integers(0, LEVELS, (n, N_FEATURES)).astype(float)
+    answers[rng.random(answers.shape) < 0.1] = np.nan
+    return answers
 
 
 def _long_documents(n, rng):
@@ -198,7 +209,7 @@ def _network_case(name, make_records=_coins, **settings):
 
 
 # One case of each family, for laws that take too long on every case.
-REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network"}
+REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network", "latent classes"}
 # At least one case of each class, and both forms of records and of covariances of a regression and of a network.
 ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "second moments",
@@ -278,6 +289,15 @@ CASES = [
         _hostile(N_FEATURES),
         np.full(N_FEATURES, 1e4),
         1.0,
+    ),
+    Case(
+        "latent classes",
+        lambda **arguments: LatentClassAnalysis(**({"n_components": 4, "categories": LEVELS} | arguments)),
+        _answers,
+        _hostile(N_FEATURES),
+        np.array([0.0, 4.0, 1.0, 0.0, 2.0]),
+        0.6,
+        has_missing=True,
     ),
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),

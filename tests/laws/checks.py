@@ -133,7 +133,7 @@ def defective_records_change_nothing_else(case):
         assert np.isfinite(total).all(), f"a record with {name} entries destroyed the sum"
         moved = np.linalg.norm(total - reference)
         assert moved <= plan.clip_norm * (1.0 + 1e-9), f"a record with {name} entries moved the sum by {moved}"
-        if name in ("nan", "inf", "minus inf"):
+        if name in ("nan", "inf", "minus inf") and not case.has_missing:
             np.testing.assert_allclose(total, reference, rtol=1e-12, atol=1e-12)
 
 

@@ -26,7 +26,7 @@ from vips.persistence.checkpoint import posterior_arrays
 
 # Attributes that a private fit adds to those of the constructor.
 LEARNT = {"n_features_in_", "posterior_", "noisy_totals_", "privacy_"}
-OF_CLASS = {"BayesianLogisticRegression": {"classes_"}}  # as declared
+OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {"categories_"}}  # as declared
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
@@ -37,6 +37,7 @@ WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
+    "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "NetworkPosterior": {
@@ -50,6 +51,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "trail", "_spreads"},
 }

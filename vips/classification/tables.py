@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vips.classification.columns import ColumnCells
-from vips.preprocessing._cell_values import as_categories, as_numbers
+from vips.data._cell_values import as_categories, as_numbers
 from vips.preprocessing._declared import column
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
 from vips.preprocessing._histograms import Persons

@@ -1,4 +1,5 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
+from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
@@ -9,6 +10,7 @@ __all__ = [
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "DirichletMultinomial",
+    "LatentClassAnalysis",
     "LatentDirichletAllocation",
     "SigmoidBeliefNetwork",
 ]

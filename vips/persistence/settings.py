@@ -37,6 +37,8 @@ def encode(value: object) -> object:
         return value if math.isfinite(value) else {_TAG: "float", "value": str(value)}
     if isinstance(value, list | tuple):
         return {_TAG: type(value).__name__, "value": [encode(item) for item in value]}
+    if isinstance(value, dict):
+        return {_TAG: "dict", "value": [[encode(key), encode(item)] for key, item in value.items()]}
     if sp.issparse(value) and value.ndim == 2:
         rows = sp.csr_array(value)
         parts = {name: encode(getattr(rows, name)) for name in ("data", "indices", "indptr")}
@@ -53,7 +55,7 @@ def encode(value: object) -> object:
         if isinstance(value, family):
             return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
     raise TypeError(
-        f"{value!r} cannot be saved: only numbers, words, lists, arrays, dtypes, Gaussians, plans and step sizes can."
+        f"{value!r} cannot be saved: only numbers, words, lists, mappings, arrays, dtypes, Gaussians, plans and step sizes can."
     )
 
 
@@ -72,6 +74,8 @@ def decode(value: object) -> object:
     if kind in ("list", "tuple"):
         items = [decode(item) for item in content]
         return items if kind == "list" else tuple(items)
+    if kind == "dict":
+        return {decode(key): decode(item) for key, item in content}
     if kind == "array":
         return _array(decode(content), np.dtype(value["dtype"]))
     if kind == "csr":

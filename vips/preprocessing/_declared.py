@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self, TypeVar
 
@@ -12,7 +11,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips.data._tables import from_arrow
+from vips.data._columns import as_table, column, columns_of, is_frame
 
 __all__ = ["DeclaredTransformer", "as_table", "column", "columns_of", "each_checked", "is_frame", "shortened"]
 
@@ -97,34 +96,6 @@ class DeclaredTransformer(TransformerMixin, BaseEstimator):
         return tags
 
 
-def columns_of(X, declared: Mapping | Sequence) -> list:
-    """Keys of the declared columns of ``X``: names in a data frame, positions in an array.
-
-    Parameters
-    ----------
-    X : data frame or ndarray of shape (n_records, n_columns)
-    declared : mapping or sequence
-        A mapping by column name, which needs a data frame and may leave columns out; or one entry per column.
-    """
-    names = list(X.columns) if is_frame(X) else list(range(X.shape[1]))
-    if not isinstance(declared, Mapping):
-        if len(declared) != len(names):
-            raise ValueError(f"{len(declared)} columns are declared, but X has {len(names)}.")
-        wanted = names
-    elif not is_frame(X):
-        raise TypeError(
-            "Columns are declared by name, but X is an array, whose columns have none. Pass a data frame, or declare a "
-            "list with one entry per column."
-        )
-    else:
-        wanted = list(declared)
-    there = Counter(names)
-    for name in wanted:
-        if there[name] != 1:
-            raise ValueError(f"Column {name!r} is declared, but X has {there[name]} columns of that name.")
-    return wanted
-
-
 def each_checked(declared, check: Callable[[object, str], T]) -> dict[object, T] | list[T] | None:
     """``check(value, where)`` of every column, declared by name or by position; None if ``declared`` is neither."""
     if isinstance(declared, Mapping) and declared:
@@ -134,35 +105,6 @@ def each_checked(declared, check: Callable[[object, str], T]) -> dict[object, T]
     return None
 
 
-def column(X, key):
-    """One column of a data frame or array."""
-    return X[key] if is_frame(X) else X[:, key]
-
-
 def shortened(items: Sequence[str], most: int = 3) -> str:
     """The first few, with dots for the others."""
     return ", ".join([*items[:most], "..."] if len(items) > most else items)
-
-
-def is_frame(X) -> bool:
-    """Whether ``X`` is a data frame, whose columns have their own names and dtypes."""
-    return hasattr(X, "columns") and hasattr(X, "dtypes")
-
-
-def as_table(X):
-    """A data frame of pandas, or a plain array: matrices and masked arrays are indexed differently."""
-    X = from_arrow(X)
-    if is_frame(X):
-        return X
-    if sp.issparse(X):
-        raise TypeError("Sparse input is not supported: pass a data frame or a dense array.")
-    if not isinstance(X, np.ndarray):
-        raise TypeError(
-            f"X must be a data frame or a NumPy array, got {type(X).__name__}: the dtype of anything else would depend on "
-            "its values. Convert it first, e.g. numpy.asarray(X, dtype=float)."
-        )
-    if X.ndim != 2:
-        raise ValueError(
-            f"Expected 2D array, got {X.ndim}D array instead: X has one row per record. Reshape your data."
-        )
-    return np.asarray(X)

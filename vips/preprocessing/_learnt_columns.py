@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips.preprocessing._cell_values import as_categories, as_numbers, kind_of
+from vips.data._cell_values import as_categories, as_numbers, kind_of
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
 from vips.preprocessing._histograms import Persons
 

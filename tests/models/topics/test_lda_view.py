@@ -7,9 +7,9 @@ from scipy.special import erfcx, log_ndtr
 from scipy.stats import norm
 
 from vips import LatentDirichletAllocation, PrivacyPlan
-from vips.models.topics import denoising as lda_view
+from vips.models import _denoising as lda_view
+from vips.models._exponentials import components
 from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
-from vips.models.topics.mixture import components
 from vips.models.topics.statistics import TopicPosterior
 
 

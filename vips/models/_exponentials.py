@@ -1,4 +1,4 @@
-"""Numba kernels of ``denoising.py``: posterior means under a mixture of three exponentials.
+"""Numba kernels of ``_denoising.py``: posterior means under a mixture of three exponentials.
 
 ========  =======================  ========================================================
 symbol    name                     meaning

@@ -1,0 +1,1 @@
+"""Mixtures: latent classes of surveys and registers."""

@@ -1,0 +1,187 @@
+"""Latent classes against the model written down anew, and against brute force."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy.special import gammaln, logsumexp
+
+from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, textbook_step
+from vips import LatentClassAnalysis, PrivacyPlan
+from vips.models.mixtures import class_statistics, kernels
+from vips.models.mixtures.class_statistics import ClassStatistics
+from vips.privacy import Lattice
+from vips.statistics import DenseStatistics
+
+CODES = answers(300)
+
+
+def steps(n):
+    return PrivacyPlan.non_private(n_steps=n)
+
+
+def fitted(n_steps, codes=CODES, **settings):
+    settings = {"n_components": 3, "categories": LEVELS, "random_state": 4} | settings
+    return LatentClassAnalysis(privacy=steps(n_steps), **settings).fit(codes)
+
+
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_without_noise_it_is_textbook_variational_bayes_and_em(inference):
+    priors = (0.7, 0.4) if inference == "vb" else (0.0, 0.0)
+    settings = {"class_prior": 0.7, "answer_prior": 0.4, "inference": inference}
+    start = fitted(2, **settings).posterior_
+    weights, table = start.weights.concentration, start.concentration
+    for n_steps in range(3, 13):
+        weights, table, scores = textbook_step(one_hot(CODES), weights, table, priors, inference == "vb")
+        found = fitted(n_steps, **settings).posterior_
+        np.testing.assert_allclose(found.weights.concentration, weights, rtol=1e-9)
+        np.testing.assert_allclose(found.concentration, table, rtol=1e-9, atol=1e-9)
+    before = fitted(11, **settings)
+    divergence = kl(before.posterior_, priors) if inference == "vb" else 0.0
+    assert before.bound(CODES, before.posterior_) == pytest.approx(scores.sum() - divergence, rel=1e-9)
+
+
+def kl(posterior, priors):
+    """KL of the Dirichlet posteriors from symmetric priors, by the formula."""
+    from scipy.special import digamma
+
+    total = 0.0
+    rows = [(posterior.weights.concentration, priors[0])]
+    rows += [(row, priors[1]) for column in by_column(posterior.concentration) for row in column]
+    for a, prior in rows:
+        total += gammaln(a.sum()) - gammaln(a).sum() - gammaln(prior * len(a)) + len(a) * gammaln(prior)
+        total += ((a - prior) * (digamma(a) - digamma(a.sum()))).sum()
+    return total
+
+
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_the_bound_does_not_fall(inference):
+    models = [fitted(n, inference=inference) for n in range(2, 25)]
+    bounds = [model.bound(CODES, model.posterior_) for model in models]
+    assert np.diff(bounds).min() > -1e-8
+    assert bounds[-1] > bounds[0] + 10.0
+
+
+def test_the_first_step_counts_answers_and_classes_start_around_them():
+    one = fitted(1, n_components=1, answer_prior=0.5)
+    np.testing.assert_allclose(one.posterior_.concentration[0], 0.5 + one_hot(CODES).sum(axis=0))
+    assert one.posterior_.weights.concentration[0] == 1.0 + len(CODES)
+    three = fitted(1).posterior_
+    np.testing.assert_allclose(three.weights.mean, 1.0 / 3.0)
+    ratios = (three.concentration - 1.0) / (one.posterior_.concentration - 0.5) * 3.0
+    assert 0.3 < np.log(ratios).std() < 0.8
+    assert np.abs(np.log(ratios).mean()) < 0.4
+
+
+def test_missing_answers_are_summed_out():
+    model, record = fitted(20), np.array([[1, -1, 2, -1]])
+    completions = np.array([[1, a, 2, b] for a, b in product(range(3), range(2))])
+    expected = logsumexp(model.score_samples(completions))
+    assert model.score_samples(record)[0] == pytest.approx(expected, rel=1e-12)
+    for hole in (np.nan, -1.0, 7.0, 0.5, np.inf):
+        same = np.array([[1.0, hole, 2.0, hole]])
+        if np.isinf(hole):
+            same[0, 3] = np.nan
+        assert model.score_samples(same)[0] == model.score_samples(record)[0]
+    np.testing.assert_allclose(model.predict_proba(np.full((1, 4), -1)), model.weights_[None])
+
+
+def test_scores_are_probabilities_of_all_records():
+    every = np.array(list(product(*map(range, LEVELS))))
+    assert np.exp(fitted(20).score_samples(every)).sum() == pytest.approx(1.0, rel=1e-12)
+
+
+def test_classes_are_recovered_with_and_without_noise():
+    codes = answers(20_000, seed=1)
+    best = fitted(60, codes).score(codes)
+    alone = fitted(1, codes, n_components=1).score(codes)
+    plan = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=30, reproducible_noise=True)
+    private = LatentClassAnalysis(3, categories=LEVELS, privacy=plan, random_state=0).fit(codes).score(codes)
+    assert best > alone + 0.2
+    assert private > alone + 0.7 * (best - alone)
+
+
+# -- statistics -------------------------------------------------------------------------------------------------
+
+
+def both_statistics(codes, seed=0):
+    """Statistics of records, never formed, and formed one by one."""
+    model = fitted(6)
+    model.n_features_in_ = len(LEVELS)
+    places = model._places(codes)
+    found = ClassStatistics(places, *model.posterior_.tables())
+    shares, indicators = found.shares, one_hot(codes)
+    formed = DenseStatistics({"count": shares, "answers": shares[:, :, None] * indicators[:, None, :]})
+    return model, found, formed
+
+
+def check_statistics():
+    codes = answers(50, seed=3, missing=0.3)
+    codes[7] = -1  # a record without an answer
+    model, found, formed = both_statistics(codes)
+    blocks = {name: type(block)(block.shape, scale=3.0 - i) for i, (name, block) in enumerate(model.blocks().items())}
+    weights, table = model.posterior_.tables()
+    joint = weights + one_hot(codes) @ table
+    expected = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
+    assert np.allclose(found.shares, expected, rtol=1e-10, atol=1e-14), "responsibilities differ"
+    assert np.allclose(found.norms(blocks), formed.norms(blocks), rtol=1e-8), "norms differ"
+    times = np.random.default_rng(0).random(50)
+    times[3] = 0.0
+    lattice = Lattice(1e-3, 1024)
+    for one, other in (
+        (found.weighted_sum(times), formed.weighted_sum(times)),
+        (found.rounded_sum(times, blocks, lattice), formed.rounded_sum(times, blocks, lattice)),
+    ):
+        for name in blocks:
+            assert np.allclose(one[name], other[name], rtol=1e-10, atol=1e-10), f"sums of {name} differ"
+
+
+def test_statistics_are_those_of_records_formed_one_by_one():
+    check_statistics()
+
+
+def norm_without_count(patch):
+    original = ClassStatistics.norms
+
+    def norms(self, blocks):
+        answered = (self._places >= 0).sum(axis=1) / blocks["answers"].scale ** 2
+        whole = answered + 1.0 / blocks["count"].scale ** 2
+        return original(self, blocks) * np.sqrt(answered / whole)
+
+    patch.setattr(ClassStatistics, "norms", norms)
+
+
+def missing_answers_counted(patch):
+    original = kernels.add_shares
+    patch.setattr(kernels, "add_shares", lambda places, shares, total: original(np.abs(places), shares, total))
+
+
+def e_step_reads_the_record_before(patch):
+    original = kernels.responsibilities
+    patch.setattr(
+        class_statistics.kernels,
+        "responsibilities",
+        lambda places, *tables_and_results: original(np.roll(places, 1, axis=0), *tables_and_results),
+    )
+
+
+@pytest.mark.parametrize(
+    ("mutant", "says"),
+    [
+        (norm_without_count, "norms differ"),
+        (missing_answers_counted, "sums of answers differ"),
+        (e_step_reads_the_record_before, "responsibilities differ"),
+    ],
+)
+def test_mutants_are_noticed(mutant, says, monkeypatch):
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError, match=says):
+        check_statistics()
+
+
+def test_no_record_is_longer_than_the_largest_norm():
+    model, found, _ = both_statistics(answers(200, seed=5))
+    assert found.norms(model.blocks()).max() <= model.max_norm() * (1.0 + 1e-8)
+    assert model.default_clip() == pytest.approx(0.7 * np.sqrt(5.0))

@@ -1,0 +1,1 @@
+"""Mixtures whose components are distributions over answers: latent classes."""

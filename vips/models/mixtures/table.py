@@ -1,0 +1,100 @@
+"""Answers as codes: whole numbers from 0 on in every column, -1 for a missing answer. No value raises.
+
+A column is declared by the number of its codes, or by a list of its categories. A value that is no code, or not in the list,
+is a missing answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from vips.data._cell_values import as_categories
+from vips.data._columns import column, columns_of
+
+__all__ = ["LARGEST", "as_codes", "as_frame", "checked_categories", "codes_in", "found_categories", "is_range"]
+
+LARGEST = 100_000  # categories of a column
+
+
+def checked_categories(name: object, declared: object) -> list:
+    """The categories of one column: 0, 1, … for a number.
+
+    Raises
+    ------
+    ValueError
+        If they are no whole number from 1 on and no list of different strings and numbers.
+    """
+    if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= LARGEST:
+        return list(range(int(declared)))
+    if isinstance(declared, str | Mapping) or not isinstance(declared, Sequence | np.ndarray) or not len(declared):
+        raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
+    categories = [each.item() if isinstance(each, np.generic) else each for each in declared]
+    known = as_categories(categories)
+    if any(each is None for each in known):
+        raise ValueError(f"Categories of column {name!r} must be strings or finite numbers.")
+    if len(set(known)) != len(known):
+        raise ValueError(f"Column {name!r} has a category twice.")
+    return categories
+
+
+def is_range(categories: Sequence) -> bool:
+    """Whether the categories are the codes 0, 1, … themselves."""
+    return all(type(each) is int and each == i for i, each in enumerate(categories))
+
+
+def found_categories(X) -> list[list]:
+    """Categories that occur, column by column, in order: for fits that are not private, and read all values."""
+    names = columns_of(X, range(X.shape[1]))
+    return [_found(column(X, name)) for name in names]
+
+
+def _found(values) -> list:
+    dtype = getattr(values, "dtype", None)
+    if getattr(dtype, "kind", None) == "b":
+        return [False, True]
+    if hasattr(dtype, "categories"):
+        listed = as_categories(list(dtype.categories))
+        if all(each is not None for each in listed):
+            return listed.tolist()
+    there = {each for each in as_categories(values) if each is not None}
+    return sorted(there, key=lambda each: (isinstance(each, str), each))
+
+
+def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
+    """Codes of a data frame's or array's answers, each from its value alone: int32 of shape (n_records, n_columns)."""
+    names = columns_of(X, range(X.shape[1]))
+    codes = np.empty((len(X), len(names)), np.int32)
+    for j, (name, listed) in enumerate(zip(names, categories, strict=True)):
+        places = {each: i for i, each in enumerate(as_categories(list(listed)))}
+        values = as_categories(column(X, name))
+        codes[:, j] = np.fromiter((places.get(each, -1) for each in values), np.int32, len(values))
+    return codes
+
+
+def codes_in(X: np.ndarray, levels: Sequence[int]) -> np.ndarray:
+    """Codes of an array of numbers, where NaN, fractions and numbers that are no code of their column become -1."""
+    with np.errstate(invalid="ignore"):
+        known = (X >= 0) & np.less(X, levels)
+        if X.dtype.kind == "f":
+            known &= np.equal(X, np.floor(X))
+    return np.where(known, X, -1).astype(np.int32)
+
+
+def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence], dtypes: Sequence[str]):
+    """The data frame of these answers, with columns of the given dtypes."""
+    import pandas as pd
+
+    columns = {}
+    for j, (name, listed, dtype) in enumerate(zip(names, categories, dtypes, strict=True)):
+        values = np.empty(len(listed), dtype=object)
+        values[:] = listed
+        if dtype == "category":
+            columns[name] = pd.Series(pd.Categorical.from_codes(codes[:, j], categories=values))
+            continue
+        columns[name] = pd.Series(values[codes[:, j]], dtype=object)
+        with suppress(TypeError, ValueError):  # categories that are no values of the dtype stay objects
+            columns[name] = columns[name].astype(dtype)
+    return pd.DataFrame(columns)
