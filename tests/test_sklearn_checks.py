@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
@@ -158,6 +159,8 @@ WITHOUT_NOISE = [
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
+    (BayesianLinearRegression(), {}),
+    (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
     (make_public_pipeline(StandardScaler(), BayesianLogisticRegression(privacy=NO_NOISE)), {}),
@@ -176,6 +179,7 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(1.0, 5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
+    (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (make_public_pipeline(PublicScaler((-5, 5)), logistic()), PRIVATE_CLASSIFIER),

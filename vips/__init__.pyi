@@ -20,6 +20,7 @@ from .exceptions import (
 from .model import ConjugateExponentialModel
 from .models import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
@@ -41,6 +42,7 @@ __version__: str
 __all__ = [
     "AuditReport",
     "BayesianBinomialRegression",
+    "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "Block",

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     Block,
@@ -186,6 +187,19 @@ def _regression_case(name, model, largest_label=1, sparse=False, **settings):
     )
 
 
+def _linear_case(name, sparse=False, **settings):
+    return Case(
+        name,
+        lambda **arguments: BayesianLinearRegression(
+            **({"feature_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
+        ),
+        _labelled(2, sparse),
+        _hostile_labelled(1.0),
+        np.append(np.linspace(-1e4, 1e4, N_FEATURES), 77.0),
+        1.0,
+    )
+
+
 def _network_case(name, make_records=_coins, **settings):
     return Case(
         name,
@@ -207,6 +221,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "binomial",
     "negative binomial",
     "network full",
+    "linear",
 }
 
 CASES = [
@@ -262,6 +277,8 @@ CASES = [
     ),
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
+    _linear_case("linear"),
+    _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
     Case(
         "proportions",

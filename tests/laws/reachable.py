@@ -39,6 +39,9 @@ WRITTEN = {
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
+    "LinearPosterior": {
+        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
+    },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
         "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
@@ -48,6 +51,7 @@ WRITTEN = {
 }  # fmt: skip
 HELD = {
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
+    "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }
 N_STEPS = 2

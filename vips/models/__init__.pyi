@@ -2,10 +2,12 @@ from .belief_networks.sigmoid import SigmoidBeliefNetwork
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
+from .second_moments.linear_regression import BayesianLinearRegression
 from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
     "BayesianBinomialRegression",
+    "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "DirichletMultinomial",
