@@ -17,8 +17,10 @@ from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder, make_public_pipeline
@@ -160,6 +162,8 @@ WITHOUT_NOISE = [
     (Binomial(5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
     (BayesianLinearRegression(), {}),
+    (ProbabilisticPCA(1), {}),
+    (FactorAnalysis(1), {}),
     (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
@@ -179,6 +183,8 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(1.0, 5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
+    (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
+    (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),

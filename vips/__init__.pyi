@@ -24,7 +24,9 @@ from .models import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentDirichletAllocation,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from .parts import Part, Score
@@ -51,6 +53,7 @@ __all__ = [
     "ConjugateExponentialModel",
     "DenseStatistics",
     "DirichletMultinomial",
+    "FactorAnalysis",
     "InvalidRecordError",
     "LatentDirichletAllocation",
     "LedgerError",
@@ -66,6 +69,7 @@ __all__ = [
     "PrivateClassifier",
     "PrivateSearch",
     "PrivateTopics",
+    "ProbabilisticPCA",
     "Recommendation",
     "RecordStatistics",
     "Records",

@@ -17,7 +17,9 @@ from vips import (
     ConjugateExponentialModel,
     DenseStatistics,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentDirichletAllocation,
+    ProbabilisticPCA,
     Records,
     RobbinsMonro,
     SigmoidBeliefNetwork,
@@ -222,6 +224,8 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "negative binomial",
     "network full",
     "linear",
+    "principal components",
+    "factors",
 }
 
 CASES = [
@@ -279,6 +283,22 @@ CASES = [
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
     _linear_case("linear"),
     _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
+    Case(
+        "principal components",
+        lambda **arguments: ProbabilisticPCA(2, **({"feature_norm": 1.5} | arguments)),
+        _vectors,
+        _hostile(N_FEATURES),
+        np.full(N_FEATURES, 1e4),
+        1.0,
+    ),
+    Case(
+        "factors",
+        lambda **arguments: FactorAnalysis(2, **({"feature_norm": 1.5, "max_iter": 5} | arguments)),
+        lambda n, rng: sp.csr_array(_vectors(n, rng)),
+        _hostile(N_FEATURES),
+        np.full(N_FEATURES, 1e4),
+        1.0,
+    ),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
     Case(
         "proportions",

@@ -39,6 +39,7 @@ WRITTEN = {
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
+    "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
     "LinearPosterior": {
         "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
     },
@@ -51,6 +52,7 @@ WRITTEN = {
 }  # fmt: skip
 HELD = {
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
+    "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "_spreads"},
 }

@@ -2,7 +2,9 @@ from .belief_networks.sigmoid import SigmoidBeliefNetwork
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
+from .second_moments.factor_analysis import FactorAnalysis
 from .second_moments.linear_regression import BayesianLinearRegression
+from .second_moments.principal_components import ProbabilisticPCA
 from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
@@ -11,6 +13,8 @@ __all__ = [
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "DirichletMultinomial",
+    "FactorAnalysis",
     "LatentDirichletAllocation",
+    "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
 ]
