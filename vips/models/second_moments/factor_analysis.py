@@ -45,7 +45,8 @@ class FactorAnalysis(FactorModel):
     posterior_ : DiagonalGaussian
         Of loadings, noise variances and means, for known factors.
     noise_aware_posterior_ : Draws
-        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor.
+        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. They hold the truth
+        less often than they say (docs/factors.md).
     privacy_ : PrivacyReport
     n_features_in_ : int
 
