@@ -138,7 +138,7 @@ def test_every_part_has_a_place():
         (check_layers, "vips.privacy.plan", "vips.model", "upwards"),
         (check_layers, "vips.engine", "vips.models.topics.lda", "upwards"),
         (check_families, "vips.comparison.matching", "vips.models.topics.lda", "another family"),
-        (check_families, "vips.models.topics.lda", "vips.models.regression.parts", "another family"),
+        (check_families, "vips.models.topics.lda", "vips.models.regression.prior", "another family"),
     ],
 )
 def test_imports_that_must_not_be_are_noticed(check, module, other, says):

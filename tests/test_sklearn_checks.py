@@ -13,12 +13,15 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder, make_public_pipeline
@@ -172,6 +175,10 @@ WITHOUT_NOISE = [
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(5, privacy=NO_NOISE), {}),
     (NegativeBinomial(privacy=NO_NOISE), {}),
+    (BayesianLinearRegression(), {}),
+    (ProbabilisticPCA(1), {}),
+    (FactorAnalysis(1), {}),
+    (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
@@ -191,6 +198,9 @@ WITH_NOISE = [
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
     (Binomial(5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
     (NegativeBinomial(1.0, 5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
+    (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
+    (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
+    (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),

@@ -20,11 +20,14 @@ from .exceptions import (
 from .model import ConjugateExponentialModel
 from .models import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from .parts import Part, Score
@@ -42,6 +45,7 @@ __version__: str
 __all__ = [
     "AuditReport",
     "BayesianBinomialRegression",
+    "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "Block",
@@ -50,6 +54,7 @@ __all__ = [
     "ConjugateExponentialModel",
     "DenseStatistics",
     "DirichletMultinomial",
+    "FactorAnalysis",
     "InvalidRecordError",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
@@ -66,6 +71,7 @@ __all__ = [
     "PrivateClassifier",
     "PrivateSearch",
     "PrivateTopics",
+    "ProbabilisticPCA",
     "Recommendation",
     "RecordStatistics",
     "Records",

@@ -13,11 +13,13 @@ from sklearn.linear_model import LogisticRegression
 
 from experiments.privacy import coverage_oracle as oracle
 from vips import (
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     DirichletMultinomial,
     LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from vips.datasets import make_lda_corpus
@@ -106,6 +108,34 @@ def proportions(
     baseline = DirichletMultinomial().fit(X).posterior_ if with_baseline else None
     known = oracle.proportions_width(model, n_records, rng, n_moves) if with_baseline and not misspecified else None
     return Simulated(theta, _asked(model, baseline, lambda bounds: bounds), known)
+
+
+def linear(
+    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, prior: str = "ridge"
+) -> Simulated:
+    """Five coefficients and an intercept from N(0, 1), targets with a deviation of ½; "ard": half of the coefficients are 0."""
+    w, intercept = rng.normal(size=N_FEATURES), rng.normal()
+    w = w * (rng.random(N_FEATURES) < 0.5) if prior == "ard" else w
+    X = rng.normal(size=(n_records, N_FEATURES))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    y = X @ w + intercept + 0.5 * rng.normal(size=n_records)
+    model = BayesianLinearRegression(prior, privacy=plan, feature_norm=1.0, target_range=(-6.0, 6.0)).fit(X, y)
+    baseline = BayesianLinearRegression(prior).fit(X, y).posterior_ if with_baseline else None
+    return Simulated(w, _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds)))
+
+
+def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Loadings of lengths ½ and 0.3 in six columns, and the noise variance 0.02. Nothing is estimated where noise hides one."""
+    loadings = np.array([[0.5], [0.3]]) * np.linalg.qr(rng.normal(size=(6, 6)))[0][:2]
+    X = rng.normal(size=(n_records, 2)) @ loadings + np.sqrt(0.02) * rng.normal(size=(n_records, 6))
+    model = ProbabilisticPCA(2, privacy=plan, feature_norm=2.5).fit(X)
+    found = model.posterior_.mean[:2]
+    loadings *= np.where((loadings * found).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
+    truth = np.append(loadings.ravel(), 0.02)
+    if not hasattr(model, "noise_aware_posterior_"):
+        nothing = np.zeros(0)
+        return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
+    return Simulated(truth, _asked(model, None, lambda bounds: tuple(side.ravel()[:13] for side in bounds)))
 
 
 def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
@@ -229,6 +259,13 @@ MODELS = {
     ),
     "proportions, misspecified": Model(
         proportions, (5_000,), _EPSILONS, {"sampling_rate": 1.0, "n_steps": 1}, 10.0, {"misspecified": True}
+    ),
+    "linear regression": Model(linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, fits=5.0),
+    "linear regression, relevance": Model(
+        linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, 5.0, {"prior": "ard"}
+    ),
+    "principal components": Model(
+        principal_components, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}
     ),
     "words of topics": Model(
         topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1, quick={"plan": _FULL}

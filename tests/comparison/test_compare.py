@@ -15,11 +15,14 @@ import vips
 from tests.comparison import report_cases
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
+    ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
 from vips.comparison import Comparison, compare
@@ -51,6 +54,12 @@ def models():
         "three classes": (BayesianLogisticRegression(feature_norm=1.0, classes=[0, 1, 2]), (X, y + (X[:, 3] > 0.2))),
         "diagonal": (BayesianLogisticRegression(feature_norm=1.0, covariance="diagonal"), (X, y)),
         "binomial": (BayesianBinomialRegression(2, feature_norm=1.0), (X, 2 * y)),
+        "linear": (
+            BayesianLinearRegression(feature_norm=1.0, target_range=(-4.0, 4.0)),
+            (X, X @ [4.0, -4.0, 2.0, 0.0] + y),
+        ),
+        "principal components": (ProbabilisticPCA(1, feature_norm=1.0), (X,)),
+        "factors": (FactorAnalysis(1, feature_norm=1.0), (X,)),
         "lda": (LatentDirichletAllocation(3, vocabulary=40, random_state=0), (documents,)),
         "sbn": (SigmoidBeliefNetwork(4, random_state=0), (digits,)),
         "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", prior="normal", random_state=0), (digits,)),
@@ -62,7 +71,19 @@ def models():
     }
 
 
-NAMES = ["logistic", "three classes", "diagonal", "binomial", "lda", "sbn", "sbn, full", "proportions"]
+NAMES = [
+    "logistic",
+    "three classes",
+    "diagonal",
+    "binomial",
+    "linear",
+    "principal components",
+    "factors",
+    "lda",
+    "sbn",
+    "sbn, full",
+    "proportions",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)

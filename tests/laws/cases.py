@@ -10,14 +10,17 @@ import scipy.sparse as sp
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     Block,
     ConjugateExponentialModel,
     DenseStatistics,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    ProbabilisticPCA,
     Records,
     RobbinsMonro,
     SigmoidBeliefNetwork,
@@ -197,6 +200,19 @@ def _regression_case(name, model, largest_label=1, sparse=False, **settings):
     )
 
 
+def _linear_case(name, sparse=False, **settings):
+    return Case(
+        name,
+        lambda **arguments: BayesianLinearRegression(
+            **({"feature_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
+        ),
+        _labelled(2, sparse),
+        _hostile_labelled(1.0),
+        np.append(np.linspace(-1e4, 1e4, N_FEATURES), 77.0),
+        1.0,
+    )
+
+
 def _network_case(name, make_records=_coins, **settings):
     return Case(
         name,
@@ -218,6 +234,9 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "binomial",
     "negative binomial",
     "network full",
+    "linear",
+    "principal components",
+    "factors",
 }
 
 CASES = [
@@ -273,6 +292,24 @@ CASES = [
     ),
     _regression_case("logistic sparse diagonal", BayesianLogisticRegression, sparse=True, covariance="diagonal"),
     _regression_case("binomial", BayesianBinomialRegression, 4, n_trials=4),
+    _linear_case("linear"),
+    _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
+    Case(
+        "principal components",
+        lambda **arguments: ProbabilisticPCA(2, **({"feature_norm": 1.5} | arguments)),
+        _vectors,
+        _hostile(N_FEATURES),
+        np.full(N_FEATURES, 1e4),
+        1.0,
+    ),
+    Case(
+        "factors",
+        lambda **arguments: FactorAnalysis(2, **({"feature_norm": 1.5, "max_iter": 5} | arguments)),
+        lambda n, rng: sp.csr_array(_vectors(n, rng)),
+        _hostile(N_FEATURES),
+        np.full(N_FEATURES, 1e4),
+        1.0,
+    ),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
     Case(
         "proportions",

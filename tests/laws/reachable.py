@@ -40,6 +40,10 @@ WRITTEN = {
     "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
+    "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
+    "LinearPosterior": {
+        "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
+    },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
         "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
@@ -53,6 +57,8 @@ WRITTEN = {
 HELD = {
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
+    "FactorPosterior": {"cov", "aware"},
+    "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "trail", "_spreads"},
 }
 N_STEPS = 2

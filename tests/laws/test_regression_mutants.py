@@ -15,6 +15,7 @@ from vips.models.regression import kernels as regression_kernels
 from vips.models.regression import norms as regression_norms
 from vips.models.regression import statistics as regression_statistics
 from vips.models.regression.statistics import RegressionStatistics
+from vips.models.second_moments.statistics import OuterStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 THREE = "logistic sparse, three classes"
@@ -136,7 +137,28 @@ def hardened_sums_by_blas(patch):
     patch.setattr(RegressionStatistics, "rounded_sum", mutant)
 
 
+def constant_not_in_the_norm_of_moments(patch):
+    """Nor the target."""
+    patch.setattr(
+        OuterStatistics,
+        "norms",
+        lambda self, blocks: np.square(np.linalg.norm(self._rows[:, :-2], axis=1)) / blocks["second"].scale,
+    )
+
+
 MUTANTS = [
+    (
+        constant_not_in_the_norm_of_moments,
+        "norms_are_joint_and_never_too_small",
+        "linear",
+        "a norm is smaller than the record",
+    ),
+    (
+        constant_not_in_the_norm_of_moments,
+        "neighbours_stay_within_the_sensitivity",
+        "linear",
+        "moved the sum by more than C",
+    ),
     (precision_not_in_the_norm, "norms_are_joint_and_never_too_small", "logistic", "a norm is smaller than the record"),
     (
         precision_not_in_the_norm,

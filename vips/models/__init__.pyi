@@ -3,14 +3,20 @@ from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
 from .regression.logistic import BayesianLogisticRegression
+from .second_moments.factor_analysis import FactorAnalysis
+from .second_moments.linear_regression import BayesianLinearRegression
+from .second_moments.principal_components import ProbabilisticPCA
 from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
     "BayesianBinomialRegression",
+    "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
     "DirichletMultinomial",
+    "FactorAnalysis",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
+    "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
 ]

@@ -15,8 +15,8 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
+from vips.models._coefficient_tables import signal_of
 from vips.models.regression.posterior import CoefficientPosterior
-from vips.models.regression.summary import signal_of
 from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
 
 COLUMNS = {"age": (10, 90), "ward": ["A", "B", "C"], "smoker": [True]}

@@ -27,6 +27,7 @@ from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
+from vips.models._coefficients import coefficient_parts
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
@@ -35,7 +36,6 @@ from vips.models.regression.denoising import (
     precision_view,
 )
 from vips.models.regression.informed import InformedRegression
-from vips.models.regression.parts import coefficient_parts
 from vips.models.regression.posterior import CoefficientPosterior, DiagonalCoefficientPosterior
 from vips.models.regression.prior import CoefficientPrior
 from vips.models.regression.scores import VARIANCE_SCALE

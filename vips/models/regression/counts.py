@@ -19,8 +19,8 @@ from sklearn.base import RegressorMixin
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.expfam.logistic_normal import posterior_probabilities
+from vips.models._coefficients import count_scores
 from vips.models.regression.estimator import PolyaGammaRegression
-from vips.models.regression.parts import count_scores
 from vips.parts import Score
 from vips.privacy import PrivacyPlan
 

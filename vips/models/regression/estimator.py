@@ -15,6 +15,14 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from vips.data import InMemoryData, as_source
 from vips.data._tables import from_arrow
 from vips.models._binding_clip import warn_of_binding_clip
+from vips.models._coefficient_tables import (
+    Signal,
+    coefficient_draws,
+    coefficient_table,
+    forest_plot,
+    signal_of,
+    warn_of_nothing,
+)
 from vips.models.regression.contract import POWER, AugmentedRegression
 from vips.models.regression.noise_aware import (
     NoisySteps,
@@ -24,14 +32,6 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
-from vips.models.regression.summary import (
-    Signal,
-    coefficient_draws,
-    coefficient_table,
-    forest_plot,
-    signal_of,
-    warn_of_nothing,
-)
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PolyaGammaRegression"]

@@ -77,7 +77,8 @@ def signal_of(posterior, prior: Sequence[np.ndarray], n_features: int, linear=No
 
 
 def coefficient_table(model, posterior, level: float, units=None):
-    """One row for each coefficient and the intercept; see ``PolyaGammaRegression.summary``."""
+    """One row for each coefficient and the intercept; see ``PolyaGammaRegression.summary``. No ratios where the model's
+    ``name_of_ratio`` is None."""
     import pandas as pd
 
     check_level(level)
@@ -96,10 +97,16 @@ def coefficient_table(model, posterior, level: float, units=None):
                     "lower": lower,
                     "upper": upper,
                     "P(> 0)": ndtr(mean / marginal.std[:, 0]),
-                    ratio: np.exp(mean),
-                    f"{ratio}, lower": np.exp(lower),
-                    f"{ratio}, upper": np.exp(upper),
-                },
+                }
+                | (
+                    {}
+                    if ratio is None
+                    else {
+                        ratio: np.exp(mean),
+                        f"{ratio}, lower": np.exp(lower),
+                        f"{ratio}, upper": np.exp(upper),
+                    }
+                ),
                 index=pd.Index(strings_for_pandas(names), name="coefficient"),
             )
         )

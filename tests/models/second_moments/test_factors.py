@@ -1,0 +1,134 @@
+"""Factors: scikit-learn's estimates without noise, and noise that is taken out of eigenvalues and told in intervals."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn import decomposition
+
+from tests.mutants import check_notices
+from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
+from vips.models.second_moments import estimates
+from vips.models.second_moments.bootstrap import aligned
+
+
+def table(n, rng, d=6, lengths=(0.5, 0.3)):
+    """Two factors along orthogonal directions, the same noise in all columns: the parameters of both models."""
+    W = np.array(lengths)[:, None] * np.linalg.qr(rng.normal(size=(d, d)))[0][: len(lengths)]
+    mean = 0.1 * rng.normal(size=d)
+    X = mean + rng.normal(size=(n, len(W))) @ W + np.sqrt(0.02) * rng.normal(size=(n, d))
+    return X, np.vstack([W, np.full(d, 0.02), mean])
+
+
+def plan(epsilon=1.0):
+    return PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=1)
+
+
+def unequal(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(300, 2)) @ rng.normal(size=(2, 6)) + rng.normal(size=(300, 6)) * rng.uniform(0.3, 1.0, 6)
+    return X + 2.0
+
+
+@pytest.mark.parametrize("q", [1, 2, 6])
+def test_principal_components_without_noise_are_those_of_scikit_learn(q):
+    X = unequal()
+    expected = decomposition.PCA(q).fit(X)
+    for records, bound in ((X, None), (sp.csr_array(X), 100.0)):
+        model = ProbabilisticPCA(q, feature_norm=bound).fit(records)
+        for name in (
+            "components_", "explained_variance_", "explained_variance_ratio_", "singular_values_", "mean_",
+            "noise_variance_", "n_components_",
+        ):  # fmt: skip
+            found = getattr(model, name)
+            np.testing.assert_allclose(found, getattr(expected, name), rtol=1e-6, atol=1e-9, err_msg=name)
+        for name in ("transform", "score_samples"):
+            np.testing.assert_allclose(getattr(model, name)(records), getattr(expected, name)(X), rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(model.get_covariance(), expected.get_covariance(), atol=1e-9)
+        np.testing.assert_allclose(model.get_precision(), expected.get_precision(), rtol=1e-6, atol=1e-9)
+        codes = model.transform(records)
+        np.testing.assert_allclose(model.inverse_transform(codes), expected.inverse_transform(codes), atol=1e-9)
+
+
+@pytest.mark.parametrize("rotation", [None, "varimax", "quartimax"])
+def test_factors_without_noise_are_those_of_scikit_learn(rotation):
+    X = unequal(1)
+    expected = decomposition.FactorAnalysis(2, rotation=rotation, tol=1e-8).fit(X)
+    model = FactorAnalysis(2, rotation=rotation, tol=1e-8).fit(X)
+    signs = np.sign((model.components_ * expected.components_).sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(signs * model.components_, expected.components_, atol=1e-6)
+    np.testing.assert_allclose(signs.T * model.transform(X), expected.transform(X), atol=1e-6)
+    np.testing.assert_allclose(model.noise_variance_, expected.noise_variance_, rtol=1e-6)
+    np.testing.assert_allclose(model.loglike_[:20], expected.loglike_[:20], rtol=1e-9)
+    np.testing.assert_allclose(model.get_precision(), expected.get_precision(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(model.score(X), expected.score(X), rtol=1e-6)
+    assert (np.diff(model.loglike_) > -1e-6).all()
+
+
+def _variance_of_a_spike():
+    """Noise lengthens the eigenvalue by a quarter; taken out, the error is much smaller."""
+    rng, found = np.random.default_rng(2), []
+    for _ in range(40):
+        X, _ = table(3000, rng, d=20, lengths=(0.5,))
+        privacy = PrivacyPlan(noise_multiplier=15.0, sampling_rate=1.0, n_steps=1)
+        found.append(ProbabilisticPCA(1, privacy=privacy, feature_norm=2.5).fit(X).explained_variance_[0])
+    assert abs(np.mean(found) - 0.27) < 0.035, "another variance"
+
+
+def test_noise_is_taken_out_of_eigenvalues(monkeypatch):
+    def mutant(patch):
+        patch.setattr(estimates, "_without_noise", lambda excess, edges: np.maximum(excess, 0.0))
+
+    _variance_of_a_spike()
+    check_notices(_variance_of_a_spike, mutant, monkeypatch, "another variance")
+
+
+@pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
+def test_intervals_hold_the_truth_where_naive_ones_do_not(model):
+    rng, naive, aware = np.random.default_rng(3), [], []
+    for _ in range(5):
+        X, truth = table(20_000, rng)
+        fitted = model(2, privacy=plan(2.0), feature_norm=2.5).fit(X)
+        truth[:2] = aligned(truth[:2], fitted.posterior_.mean[:2])
+        for held, posterior in ((naive, fitted.posterior_), (aware, fitted.noise_aware_posterior_)):
+            lower, upper = posterior.interval(0.95)
+            held.append(((lower < truth) & (truth < upper))[:3])
+    assert np.mean(aware) > 0.8
+    assert np.mean(naive) < np.mean(aware) - 0.1
+
+
+@pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
+def test_noise_alone_gives_no_components_and_no_intervals(model):
+    privacy = PrivacyPlan(noise_multiplier=3.0, sampling_rate=1.0, n_steps=1)
+    fitted = model(2, privacy=privacy, feature_norm=1.0).fit(np.zeros((0, 5)))
+    assert np.isfinite(fitted.score_samples(np.ones((2, 5)))).all()
+    assert np.isfinite(fitted.transform(np.ones((2, 5)))).all()
+    if np.linalg.norm(fitted.components_, axis=1).min() == 0.0:
+        with pytest.raises(AttributeError, match="Noise hides"):
+            _ = fitted.noise_aware_posterior_
+
+
+@pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
+def test_save_audit_and_plot(model, tmp_path):
+    X, _ = table(5000, np.random.default_rng(6))
+    private = model(2, privacy=plan(4.0), feature_norm=2.5)
+    fitted = private.fit(X)
+    fitted.save(tmp_path / "model.vips")
+    restored = load(tmp_path / "model.vips")
+    np.testing.assert_array_equal(restored.transform(X[:5]), fitted.transform(X[:5]))
+    assert list(restored.get_feature_names_out()) == [f"{model.__name__.lower()}{i}" for i in range(2)]
+    assert fitted.plot_loadings().get_yticks().tolist() == [0, 1]
+    assert audit(private, X[:200], n_runs=1000, random_state=0).passed
+
+
+def test_bad_input():
+    for model in (ProbabilisticPCA, FactorAnalysis):
+        with pytest.raises(ValueError, match="`feature_norm` is required"):
+            model(1, privacy=plan()).fit("not data")
+        with pytest.raises(ValueError, match="`n_components`"):
+            model(0).fit("not data")
+        with pytest.raises(ValueError, match="more than the 2 column"):
+            model(3).fit(np.ones((4, 2)))
+    with pytest.raises(ValueError, match="`rotation`"):
+        FactorAnalysis(1, rotation="oblique").fit("not data")
+    with pytest.raises(ValueError, match="one positive number"):
+        FactorAnalysis(1, noise_variance_init=[1.0]).fit(np.ones((4, 2)))

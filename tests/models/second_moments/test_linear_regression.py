@@ -1,0 +1,176 @@
+"""Linear regression: scikit-learn's posterior without noise, and intervals that hold the truth with noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.linear_model import ARDRegression, BayesianRidge
+
+from tests.mutants import check_notices
+from vips import BayesianLinearRegression, PrivacyPlan, audit, load
+from vips.models.second_moments.moments import SecondMoments
+
+TABLE = {"feature_norm": 1.0, "target_range": (-6.0, 6.0)}
+
+
+def table(n, rng, noise=0.5, d=4):
+    X = rng.normal(size=(n, d))
+    X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
+    w = rng.normal(size=d)
+    return X, X @ w + rng.normal() + noise * rng.normal(size=n), w
+
+
+def plan(epsilon=1.0):
+    return PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=1)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize(("prior", "reference"), [("ridge", BayesianRidge), ("ard", ARDRegression)])
+def test_without_noise_it_is_scikit_learn(prior, reference, fit_intercept):
+    rng = np.random.default_rng(0)
+    X = rng.normal([3.0, 0.0, -2.0, 0.0, 1.0], size=(150, 5))
+    y = X @ rng.normal(size=5) + 10.0 + rng.normal(size=150)
+    expected = reference(fit_intercept=fit_intercept, tol=1e-3).fit(X, y)
+    declared = {"feature_norm": 50.0, "target_range": (-100.0, 200.0)}
+    for records, bounds in ((X, {}), (sp.csr_array(X), {}), (X, declared)):
+        model = BayesianLinearRegression(prior, fit_intercept=fit_intercept, tol=1e-3, **bounds).fit(records, y)
+        for name in ("coef_", "intercept_", "alpha_", "lambda_", "sigma_"):
+            np.testing.assert_allclose(
+                getattr(model, name), getattr(expected, name), rtol=1e-6, atol=1e-8, err_msg=name
+            )
+        assert model.n_iter_ == expected.n_iter_
+        np.testing.assert_allclose(model.predict(records), expected.predict(X), rtol=1e-6)
+        assert model.score(records, y) == pytest.approx(expected.score(X, y))
+    if not fit_intercept:
+        np.testing.assert_allclose(
+            model.predict(X, return_std=True)[1], expected.predict(X, return_std=True)[1], rtol=1e-6
+        )
+
+
+def test_deviation_of_predictions_includes_that_of_the_intercept():
+    rng = np.random.default_rng(1)
+    X, y, _ = table(60, rng)
+    model = BayesianLinearRegression().fit(X, y)
+    reference = BayesianRidge(tol=1e-6).fit(X, y)
+    squares = reference.predict(X, return_std=True)[1] ** 2 + 1.0 / (model.alpha_ * 60)
+    np.testing.assert_allclose(model.predict(X, return_std=True)[1] ** 2, squares, rtol=1e-6)
+
+
+def test_long_rows_weigh_less():
+    """As with weights k², of a least-squares fit; the target is in the declared range."""
+    rng = np.random.default_rng(2)
+    X, y, _ = table(400, rng)
+    X = np.concatenate([X, 5.0 * X[:50]])
+    y = np.concatenate([y, y[:50]])
+    model = BayesianLinearRegression(**TABLE).fit(X, y)
+    k = np.minimum(1.0, 1.0 / np.linalg.norm(X, axis=1))
+    rows = np.column_stack([X, np.ones(len(X))]) * k[:, None]
+    squares = np.linalg.lstsq(rows, y * k, rcond=None)[0]
+    np.testing.assert_allclose(model.posterior_.mean, squares, atol=0.02)
+
+
+def _held(prior, n_records, epsilon, n_fits):
+    rng, naive, aware = np.random.default_rng(n_records), [], []
+    for _ in range(n_fits):
+        X, y, w = table(n_records, rng)
+        model = BayesianLinearRegression(prior, privacy=plan(epsilon), **TABLE).fit(X, y)
+        for held, posterior in ((naive, model.posterior_), (aware, model.noise_aware_posterior_)):
+            lower, upper = (side[: len(w)] for side in posterior.interval(0.95))
+            held.append((lower < w) & (w < upper))
+    return np.mean(naive), np.mean(aware)
+
+
+@pytest.mark.parametrize(
+    ("prior", "n_records", "epsilon"), [("ridge", 1000, 0.5), ("ard", 1000, 4.0), ("ridge", 5000, 1.0)]
+)
+def test_intervals_hold_the_truth_where_naive_ones_do_not(prior, n_records, epsilon):
+    naive, aware = _held(prior, n_records, epsilon, 60)
+    assert aware > 0.88  # of 240 intervals: 6 standard deviations below 0.95, were they independent
+    assert naive < aware - 0.05
+
+
+def _without_noise(patch):
+    patch.setattr(SecondMoments, "noise_of_products", lambda self, rows, vector: np.zeros((len(rows), len(rows))))
+
+
+def test_noise_left_out_of_the_posterior_is_noticed(monkeypatch):
+    def check():
+        assert _held("ridge", 1000, 0.5, 20)[1] > 0.8, "intervals miss the truth"
+
+    check()
+    check_notices(check, _without_noise, monkeypatch, "intervals miss the truth")
+
+
+def _covariance():
+    rng = np.random.default_rng(3)
+    rows, vector = rng.normal(size=(3, 5)), rng.normal(size=5)
+    noise = rng.normal(size=(40_000, 5, 5))
+    noise = 0.5 * (noise + noise.transpose(0, 2, 1)) * 2.0  # deviation 2 on the diagonal, √2 off it
+    products = noise @ vector @ rows.T
+    expected = SecondMoments(np.zeros((5, 5)), 2.0).noise_of_products(rows, vector)
+    assert np.abs(np.cov(products.T) / expected.max() - expected / expected.max()).max() < 0.05, "another covariance"
+
+
+def test_covariance_of_noise(monkeypatch):
+    def mutant(patch):
+        original = SecondMoments.noise_of_products
+        patch.setattr(SecondMoments, "noise_of_products", lambda *arguments: 2.0 * original(*arguments))
+
+    _covariance()
+    check_notices(_covariance, mutant, monkeypatch, "another covariance")
+
+
+def test_noise_that_vanishes_leaves_the_exact_posterior():
+    X, y, _ = table(3000, np.random.default_rng(4))
+    tiny = PrivacyPlan(noise_multiplier=1e-4, sampling_rate=1.0, n_steps=1)
+    private = BayesianLinearRegression(privacy=tiny, **TABLE).fit(X, y)
+    exact = BayesianLinearRegression().fit(X, y).posterior_
+    np.testing.assert_allclose(private.noise_aware_posterior_.mean, exact.mean, atol=2e-3)
+    np.testing.assert_allclose(private.noise_aware_posterior_.std, exact.std, rtol=0.02)
+    np.testing.assert_allclose(private.posterior_.std, exact.std, rtol=0.02)
+
+
+def test_only_noise():
+    """Without records there is a posterior, and it knows nothing."""
+    for seed in range(5):
+        privacy = PrivacyPlan(noise_multiplier=1.0 + seed, sampling_rate=1.0, n_steps=1)
+        model = BayesianLinearRegression(privacy=privacy, **TABLE).fit(np.zeros((0, 3)), np.zeros(0))
+        assert np.isfinite(model.predict(np.ones((2, 3)), return_std=True)).all()
+        assert (model.noise_aware_posterior_.std[:3] > 0.3).all()
+
+
+def test_save_summary_audit_and_persons(tmp_path):
+    rng = np.random.default_rng(5)
+    X, y, w = table(3000, rng)
+    model = BayesianLinearRegression(privacy=plan(4.0), **TABLE).fit(X, y)
+    model.save(tmp_path / "model.vips")
+    restored = load(tmp_path / "model.vips")
+    np.testing.assert_array_equal(restored.coef_, model.coef_)
+    np.testing.assert_array_equal(restored.posterior_.information, model.posterior_.information)
+    summary = model.summary()
+    assert list(summary.columns) == ["mean", "std", "lower", "upper", "P(> 0)"]
+    assert list(summary.index) == ["x0", "x1", "x2", "x3", "intercept"]
+    np.testing.assert_allclose(summary["mean"][:4], w, atol=0.5)
+    assert model.signal_of_coefficients().p_value < 1e-6
+    assert "target_range = (-6, 6)" in str(model.privacy_)
+    persons = BayesianLinearRegression(privacy=replace(plan(4.0), max_rows_per_group=2), **TABLE)
+    assert "person" in persons.fit(X, y, groups=np.arange(3000) // 2).privacy_.unit or "group" in persons.privacy_.unit
+    found = audit(BayesianLinearRegression(privacy=plan(4.0), **TABLE), X[:300], y[:300], n_runs=1000, random_state=0)
+    assert found.passed
+
+
+def test_bad_input():
+    private = {"privacy": plan()}
+    for settings, says in (
+        ({"prior": "flat"}, "`prior`"),
+        (private | {"target_range": (0, 1)}, "`feature_norm` is required"),
+        (private | {"feature_norm": 1.0}, "`target_range` is required"),
+        ({"target_range": (1.0, 1.0)}, "low < high"),
+        ({"target_range": 3.0}, "`target_range` must be"),
+        ({"max_iter": 0}, "`max_iter`"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            BayesianLinearRegression(**settings).fit("not data", "no target")
+    with pytest.raises(ValueError, match="requires y"):
+        BayesianLinearRegression().fit(np.eye(3))

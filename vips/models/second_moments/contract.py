@@ -1,0 +1,140 @@
+"""The contract of models that need one release: the sum of z zᵀ, from which everything else is computed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._validation import check_number
+from vips.data import Records
+from vips.model import ConjugateExponentialModel
+from vips.models.second_moments.moments import SecondMoments
+from vips.models.second_moments.statistics import OuterStatistics, design
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+
+__all__ = ["SecondMomentModel"]
+
+# Share of `feature_norm` that the constant has in a record's vector: the count's noise grows as 1/c², that of all others as c².
+_CONSTANT_SHARE = 0.5
+
+
+class SecondMomentModel(ConjugateExponentialModel):
+    """A model with the block "second". The columns of z are those of X, a constant, and the target if there is one.
+
+    A subclass stores ``feature_norm``, ``privacy``, ``on_invalid`` and ``random_state``.
+    """
+
+    planned_steps = 1  # every step would release the same moments
+    exact_rows = True
+    settings_of_meaning = ()
+    feature_norm: float | None
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        if self.feature_norm is not None:
+            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
+        elif self.is_private:
+            raise ValueError(
+                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
+                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
+                "longer rows weigh less."
+            )
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
+    def blocks(self) -> dict[str, Block]:
+        d = self.n_features_in_ + 1 + self.needs_labels
+        return {"second": Block((d, d), symmetric=True, scale=self._ball() ** 2)}
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Moments of no record."""
+        return {"second": np.zeros(self.blocks()["second"].shape)}
+
+    def expected_statistics(self, records, posterior) -> OuterStatistics:
+        X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
+        largest = np.inf if self.feature_norm is None else float(self.feature_norm)
+        return OuterStatistics(design(X, largest, self._constant(), target))
+
+    def to_posterior(self, average, noise_std, previous):
+        return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
+
+    @abstractmethod
+    def _posterior_of(self, moments: SecondMoments):
+        """The posterior that takes noisy moments at face value."""
+
+    @abstractmethod
+    def _noise_aware_posterior_of(self, moments: SecondMoments):
+        """The posterior given noisy moments."""
+
+    def step_size(self, t: int) -> float:
+        """1/t: every step sees the same moments."""
+        return 1.0 / t
+
+    def max_norm(self) -> float:
+        """‖z‖² of a row of norm ``feature_norm``, in units of its square; ``inf`` without a ``feature_norm``."""
+        if self.feature_norm is None:
+            return np.inf
+        return 1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One full-batch step."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1)
+
+    def default_chunk_size(self) -> int:
+        """About 30 MB of rows."""
+        return max(64, 4_000_000 // max(self.__dict__.get("n_features_in_", 1), 1))
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": ("noisy second moments of the columns, and the noisy number of records", "hence the posterior"),
+            "declared_public": (
+                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows weigh less",
+                f"number of columns: {self.n_features_in_}",
+                *self._declared(),
+                "all other constructor arguments",
+            ),
+        }
+
+    def _declared(self) -> tuple[str, ...]:
+        return ()
+
+    def _target(self, y: np.ndarray) -> np.ndarray:
+        """Column of z for the target, of models that have one."""
+        raise NotImplementedError
+
+    def _target_share(self) -> float:
+        """Largest entry of that column, in units of ``feature_norm``."""
+        return 0.0
+
+    def _ball(self) -> float:
+        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+
+    def _constant(self) -> float:
+        return 1.0 if self.feature_norm is None else _CONSTANT_SHARE * float(self.feature_norm)
+
+    def _read_posterior(self):
+        """The posterior that attributes and predictions use: the noise-aware one, if there is one."""
+        check_is_fitted(self, "posterior_")
+        return self.to_noise_aware_posterior() if self.privacy_.plan.is_private else self.posterior_
+
+    def to_noise_aware_posterior(self):
+        """Computed once, and kept beside the posterior: predictions leave the model as it is."""
+        if "aware" not in vars(self.posterior_):
+            totals = self.noisy_totals_
+            moments = SecondMoments.of(totals.average["second"], totals.noise_std["second"])
+            self.posterior_.aware = self._noise_aware_posterior_of(moments)
+        return self.posterior_.aware
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,155 @@
+"""Probabilistic principal components and factor analysis, from a covariance that may be noisy.
+
+    x = μ + zW + e,   z ~ N(0, I),   e ~ N(0, diag ψ);   ψ the same for all columns: probabilistic principal components
+
+===========  =====================================================================================
+symbol       meaning
+===========  =====================================================================================
+W (q, d)     loadings
+C (d, d)     covariance, with noise  G^½ E G^½: E as in ``moments.py`` with deviation s/N
+ℓ̂            eigenvalue of a noisy matrix above the level of the others
+===========  =====================================================================================
+
+Noise lengthens large eigenvalues: for a direction v the noise has t² = Σ_j Var(vᵀE e_j) besides it, and ℓ̂ = ℓ + t²/ℓ (a spike
+in a Wigner matrix, Benaych-Georges and Nadakuditi, 2011). So ℓ = (ℓ̂ + √(ℓ̂² - 4t²)) / 2 above the edge 2t of the noise's own
+eigenvalues, else 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._compute.blas import eigh
+from vips.models.second_moments.moments import SecondMoments, positive_mean
+
+__all__ = ["Estimate", "NoisyCovariance", "factor_analysis", "principal_components", "rotated"]
+
+_SMALL = 1e-12
+_ROUNDS = 20
+
+
+@dataclass(frozen=True)
+class NoisyCovariance:
+    """Count, mean and scatter matrix, and the noise in the latter.
+
+    Parameters
+    ----------
+    count : float
+        N.
+    mean : ndarray of shape (d,)
+    scatter : ndarray of shape (d, d)
+        Σ (x - x̄)(x - x̄)ᵀ.
+    noise_std : float
+        s.
+    gram : ndarray of shape (d, d)
+        G = I + x̄x̄ᵀ/(cF)²: the noise of the mean adds to that of the moments.
+    """
+
+    count: float
+    mean: np.ndarray
+    scatter: np.ndarray
+    noise_std: float
+    gram: np.ndarray
+
+    @classmethod
+    def of(cls, moments: SecondMoments, constant: float) -> NoisyCovariance:
+        """From moments of (x, constant)."""
+        matrix, d = moments.matrix, len(moments.matrix) - 1
+        count = matrix[d, d] / constant**2
+        if moments.noise_std > 0.0:
+            count = max(positive_mean(count, moments.noise_std / constant**2), 2.0)
+        mean = matrix[:d, d] / (constant * max(count, _SMALL))
+        scatter = matrix[:d, :d] - count * np.outer(mean, mean)
+        return cls(count, mean, scatter, moments.noise_std, np.eye(d) + np.outer(mean, mean) / constant**2)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Loadings W, shape (q, d), noise variances ψ, shape (d,), and the log likelihood after each iteration.
+
+    ``strength`` is the smallest ℓ/t: noise turns that component by an angle of sine t/ℓ, and hides it below 1.
+    """
+
+    loadings: np.ndarray
+    noise_variance: np.ndarray
+    log_likelihoods: tuple[float, ...] = ()
+    strength: float = np.inf
+
+
+def principal_components(data: NoisyCovariance, n_components: int) -> Estimate:
+    """The maximum of the likelihood (Tipping and Bishop, 1999), with N - 1 for N as scikit-learn has it."""
+    d, degrees = len(data.mean), max(data.count - 1.0, 1.0)
+    values, vectors = eigh(data.scatter / degrees)
+    values, vectors = values[::-1], vectors[:, ::-1].T
+    top, directions, trace = values[:n_components], _signed(vectors[:n_components]), values.sum()
+    gram, noise = data.gram, data.noise_std / degrees
+    edges = noise * np.sqrt(0.5 * np.trace(gram) * np.einsum("ki,ij,kj->k", directions, gram, directions))  # t
+    least = noise * np.sqrt(np.trace(gram)) / d  # deviation of the average eigenvalue
+    level = values[n_components:].mean() if n_components < d else 0.0
+    if noise > 0.0:
+        for _ in range(_ROUNDS if n_components < d else 0):  # the trace is the sum of spikes and d levels
+            level = max((trace - _without_noise(top - level, edges).sum()) / d, least)
+        excess = _without_noise(top - level, edges)
+        level = max(level, least)
+    else:
+        excess, level = np.maximum(top - level, 0.0), max(level, 0.0)
+    return Estimate(np.sqrt(excess)[:, None] * directions, np.full(d, level), (), _strength(excess, edges))
+
+
+def factor_analysis(
+    data: NoisyCovariance, n_components: int, start: np.ndarray | None, tol: float, max_iter: int
+) -> Estimate:
+    """The iteration of scikit-learn's ``FactorAnalysis`` (Barber, algorithm 21.1), written on the covariance."""
+    d, count = len(data.mean), max(data.count, _SMALL)
+    covariance, noise = data.scatter / count, data.noise_std / count
+    least = np.maximum(noise * np.diagonal(data.gram), _SMALL)
+    variances = np.maximum(np.diagonal(covariance), least)
+    psi = np.ones(d) if start is None else np.array(start, dtype=np.float64)
+    constant, last, found = d * np.log(2.0 * np.pi) + n_components, -np.inf, []
+    for _ in range(max_iter):
+        roots = np.sqrt(psi) + _SMALL
+        values, vectors = eigh(covariance / np.outer(roots, roots))
+        values, directions = values[::-1], _signed(vectors[:, ::-1].T[:n_components])
+        scaled = data.gram / np.outer(roots, roots)
+        edges = noise * np.sqrt(0.5 * np.trace(scaled) * np.einsum("ki,ij,kj->k", directions, scaled, directions))
+        top = np.maximum(values[:n_components], 1e-300)
+        excess = np.maximum(_without_noise(top - 1.0, edges) if noise > 0.0 else top - 1.0, 0.0)
+        loadings = np.sqrt(excess)[:, None] * directions * roots
+        total = constant + np.log(top).sum() + values[n_components:].sum() + np.log(psi).sum()
+        found.append(-0.5 * count * total)
+        if found[-1] - last < tol:
+            break
+        last, psi = found[-1], np.maximum(variances - np.square(loadings).sum(axis=0), least)
+    return Estimate(loadings, psi, tuple(found), _strength(excess, edges))
+
+
+def rotated(loadings: np.ndarray, method: str, tol: float = 1e-6, max_iter: int = 100) -> np.ndarray:
+    """Loadings in the rotation "varimax" or "quartimax", as scikit-learn computes it (Kaiser, 1958)."""
+    columns, rotation, last = loadings.T, np.eye(len(loadings)), 0.0
+    for _ in range(max_iter):
+        turned = columns @ rotation
+        target = turned * np.square(turned).mean(axis=0) if method == "varimax" else 0.0
+        u, s, v = np.linalg.svd(columns.T @ (turned**3 - target))
+        rotation = u @ v
+        if last != 0.0 and s.sum() < last * (1.0 + tol):
+            break
+        last = s.sum()
+    return (columns @ rotation).T
+
+
+def _without_noise(excess: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    """ℓ from ℓ̂."""
+    seen = excess > 2.0 * edges
+    return np.where(seen, 0.5 * (excess + np.sqrt(np.maximum(excess**2 - 4.0 * edges**2, 0.0))), 0.0)
+
+
+def _strength(excess: np.ndarray, edges: np.ndarray) -> float:
+    return float(np.min(excess / np.maximum(edges, 1e-300)))
+
+
+def _signed(directions: np.ndarray) -> np.ndarray:
+    """Rows with the sign that makes their largest entry positive."""
+    largest = directions[np.arange(len(directions)), np.abs(directions).argmax(axis=1)]
+    return directions * np.where(largest < 0.0, -1.0, 1.0)[:, None]

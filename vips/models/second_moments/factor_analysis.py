@@ -1,0 +1,147 @@
+"""Factor analysis from one release of second moments."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._validation import check_choice, check_integer, check_number
+from vips.models.second_moments.estimates import Estimate, NoisyCovariance, factor_analysis, rotated
+from vips.models.second_moments.factors import FactorModel
+from vips.privacy import PrivacyPlan
+
+__all__ = ["FactorAnalysis"]
+
+
+class FactorAnalysis(FactorModel):
+    """Factors with a noise variance for each column, private or not.
+
+    A private fit releases noisy second moments once; the iterations are post-processing, which knows the noise.
+
+    Parameters
+    ----------
+    n_components : int or None
+        None is the number of columns.
+    rotation : {"varimax", "quartimax"} or None
+    privacy, feature_norm, on_invalid, random_state
+        See :class:`ProbabilisticPCA`.
+    tol, max_iter : float, int
+        Iterations end when the log likelihood rises by less than ``tol``.
+    noise_variance_init : array of shape (n_features,), optional
+        Start of the noise variances, 1 by default. Public.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Loadings, as in scikit-learn's ``FactorAnalysis``.
+    noise_variance_ : ndarray of shape (n_features,)
+        In private fits at least the deviation of the noise in a variance.
+    mean_ : ndarray of shape (n_features,)
+    loglike_ : list of float
+        Log likelihood after each iteration; with noisy moments, of these.
+    n_iter_ : int
+    posterior_ : DiagonalGaussian
+        Of loadings, noise variances and means, for known factors.
+    noise_aware_posterior_ : Draws
+        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. They hold the truth
+        less often than they say (docs/factors.md).
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    As :class:`ProbabilisticPCA`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import FactorAnalysis, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(20_000, 1)) * [0.3, 0.2, 0.0] + rng.normal(size=(20_000, 3)) * [0.1, 0.2, 0.3]
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = FactorAnalysis(1, privacy=plan, feature_norm=1.5).fit(X)
+    >>> bool(np.abs(model.components_[0] - [0.3, 0.2, 0.0]).max() < 0.1)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        rotation: str | None = None,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        tol: float = 1e-2,
+        max_iter: int = 1000,
+        noise_variance_init: np.ndarray | None = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.rotation = rotation
+        self.privacy = privacy
+        self.feature_norm = feature_norm
+        self.tol = tol
+        self.max_iter = max_iter
+        self.noise_variance_init = noise_variance_init
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.rotation is not None:
+            check_choice("rotation", self.rotation, ("varimax", "quartimax"))
+        check_number("tol", self.tol, 0.0, 1e12, "a number between 0 and 1e12")
+        check_integer("max_iter", self.max_iter, 1, 1_000_000)
+
+    def check_features(self) -> None:
+        super().check_features()
+        if self.noise_variance_init is not None:
+            start = np.asarray(self.noise_variance_init, dtype=np.float64)
+            if start.shape != (self.n_features_in_,) or not ((start > 0.0) & np.isfinite(start)).all():
+                raise ValueError("`noise_variance_init` must hold one positive number for each column of X.")
+
+    def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
+        start = self.noise_variance_init if start is None else start
+        found = factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter)
+        if self.rotation is None:
+            return found
+        return replace(found, loadings=rotated(found.loadings, self.rotation))
+
+    def _most_iterations(self) -> int:
+        return self.max_iter
+
+    def transform(self, X) -> np.ndarray:
+        """Expected factors of rows, shape (n_records, n_components)."""
+        X, loadings = self._centred(X), self.components_
+        weighted = loadings / self.noise_variance_
+        return np.linalg.solve(np.eye(len(loadings)) + weighted @ loadings.T, weighted @ X.T).T
+
+    def inverse_transform(self, X) -> np.ndarray:
+        """Expected rows of these factors, shape (n_records, n_features)."""
+        return np.asarray(X) @ self.components_ + self.mean_
+
+    @property
+    def components_(self) -> np.ndarray:
+        """Loadings."""
+        return self._loadings()
+
+    @property
+    def noise_variance_(self) -> np.ndarray:
+        """Noise variance of each column."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.mean[-2]
+
+    @property
+    def loglike_(self) -> list[float]:
+        """Log likelihood after each iteration."""
+        check_is_fitted(self, "posterior_")
+        found = self.posterior_.log_likelihoods
+        return found[~np.isnan(found)].tolist()
+
+    @property
+    def n_iter_(self) -> int:
+        """Number of iterations."""
+        return len(self.loglike_)

@@ -1,0 +1,214 @@
+"""What probabilistic principal components and factor analysis share: posterior, transforms, likelihood, comparison."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from vips._compute.blas import cholesky, eigh, inverse_from_factor
+from vips._validation import check_integer
+from vips.expfam import DiagonalGaussian, Draws
+from vips.models.second_moments.bootstrap import bootstrapped, stacked
+from vips.models.second_moments.contract import SecondMomentModel
+from vips.models.second_moments.estimates import Estimate, NoisyCovariance
+from vips.models.second_moments.moments import SecondMoments, positive_definite
+from vips.parts import Part, Score, average
+
+__all__ = ["FactorModel", "FactorPosterior"]
+
+_N_DRAWS = 300
+# Least ℓ/t of a component for which errors of simulated fits are like those of this one.
+_LEAST_STRENGTH = 2.0
+
+
+class FactorPosterior(DiagonalGaussian):
+    """Loadings, noise variances and means of the columns: the rows of ``mean``, shape (n_components + 2, n_features).
+
+    Variances are those for known factors: ψ/N of loadings, 2ψ²/N of noise variances, and Cov(x)/N of means.
+
+    Parameters
+    ----------
+    mean, precision : array of shape (n_components + 2, n_features)
+    count : float
+        Number of records.
+    total_variance : float
+    log_likelihoods : array of shape (max_iter,)
+        After each iteration; NaN after the last.
+    """
+
+    def __init__(self, mean, precision, count=0.0, total_variance=0.0, log_likelihoods=()) -> None:
+        super().__init__(mean, precision)
+        self.count, self.total_variance = float(count), float(total_variance)
+        self.log_likelihoods = np.asarray(log_likelihoods, dtype=np.float64)
+
+    @classmethod
+    def of(cls, data: NoisyCovariance, estimate: Estimate, max_iter: int) -> FactorPosterior:
+        """From an estimate."""
+        loadings, psi, count = estimate.loadings, estimate.noise_variance, max(data.count, 1.0)
+        variances = np.vstack([np.tile(psi, (len(loadings), 1)), 2.0 * psi**2, psi + np.square(loadings).sum(axis=0)])
+        found = np.full(max_iter, np.nan)
+        found[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
+        total = np.trace(data.scatter) / max(data.count - 1.0, 1.0)
+        return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, found)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        own = {"count": np.array(self.count), "total_variance": np.array(self.total_variance)}
+        return super().to_arrays() | own | {"log_likelihoods": self.log_likelihoods}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorPosterior:
+        return cls(*(arrays[name] for name in ("mean", "precision", "count", "total_variance", "log_likelihoods")))
+
+
+class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomentModel):
+    """Base class; a subclass estimates loadings and noise variances from a covariance."""
+
+    ignores_labels = True
+    unit = "one row of X"
+    n_components: int | None
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        if self.n_components is not None:
+            check_integer("n_components", self.n_components, 1, 1_000_000)
+
+    def check_features(self) -> None:
+        super().check_features()
+        if self._n_kept() > self.n_features_in_:
+            raise ValueError(f"n_components={self.n_components} is more than the {self.n_features_in_} column(s) of X.")
+
+    @abstractmethod
+    def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
+        """The model of a covariance; iterations may start at noise variances."""
+
+    def _most_iterations(self) -> int:
+        return 0
+
+    def _n_kept(self) -> int:
+        return self.n_features_in_ if self.n_components is None else self.n_components
+
+    def _posterior_of(self, moments: SecondMoments) -> FactorPosterior:
+        data = NoisyCovariance.of(moments, self._constant())
+        if not moments.matrix.any():
+            d = self.n_features_in_
+            return FactorPosterior.of(
+                data, Estimate(np.zeros((self._n_kept(), d)), np.ones(d)), self._most_iterations()
+            )
+        return FactorPosterior.of(data, self._estimate(data), self._most_iterations())
+
+    def _noise_aware_posterior_of(self, moments: SecondMoments) -> Draws:
+        """Draws by a parametric bootstrap: ``bootstrap.py``."""
+        data = NoisyCovariance.of(moments, self._constant())
+        estimate = self._estimate(data)
+        if not estimate.strength >= _LEAST_STRENGTH:
+            raise NotImplementedError(
+                "Noise hides a component, or turns it by more than 30 degrees: intervals would not hold the truth. Take fewer "
+                "components, more records or a larger ε."
+            )
+        again = partial(self._estimate, start=estimate.noise_variance)
+        return bootstrapped(data, estimate, again, self._constant(), _N_DRAWS)
+
+    # -- users --------------------------------------------------------------------------------------------------
+
+    @property
+    def mean_(self) -> np.ndarray:
+        """Means of the columns."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.mean[-1]
+
+    def get_covariance(self) -> np.ndarray:
+        """Covariance of the columns under the model, shape (n_features, n_features)."""
+        loadings = self._loadings()
+        return loadings.T @ loadings + np.diag(self.posterior_.mean[-2])
+
+    def get_precision(self) -> np.ndarray:
+        """Its inverse."""
+        return inverse_from_factor(cholesky(positive_definite(self.get_covariance())))
+
+    def score_samples(self, X) -> np.ndarray:
+        """Log likelihood of each row."""
+        X = self._centred(X)
+        values, vectors = eigh(positive_definite(self.get_covariance()))
+        squares = np.square(X @ vectors / np.sqrt(values)).sum(axis=1)
+        return -0.5 * (squares + np.log(values).sum() + X.shape[1] * np.log(2.0 * np.pi))
+
+    def score(self, X, y=None) -> float:
+        """Average log likelihood of the rows."""
+        return float(np.mean(self.score_samples(X)))
+
+    def plot_loadings(self, ax=None):
+        """Loadings as an image, one row for each component.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        import matplotlib.pyplot as plt
+
+        loadings, names = self._loadings(), self.column_names()
+        if ax is None:
+            _, ax = plt.subplots(figsize=(1.5 + 0.4 * len(names), 1.2 + 0.4 * len(loadings)), layout="constrained")
+        most = np.abs(loadings).max(initial=1e-300)
+        image = ax.imshow(loadings, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+        ax.set_xticks(range(len(names)), names, rotation=90)
+        ax.set_yticks(range(len(loadings)))
+        ax.figure.colorbar(image, ax=ax, label="loading")
+        return ax
+
+    # -- comparisons and searches -------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Loadings, noise variances and means."""
+        columns = self.column_names()
+        return [Part("parameters", posterior, partial(_label, self._n_kept(), columns), columns)]
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per record."""
+        if noise_aware:
+            return []
+        found = self.score_samples(X)
+        return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, found))]
+
+    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
+        """Log likelihood, which has no public range."""
+        return {"log_likelihood": None}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Log likelihood of each record."""
+        return self.score_samples(records)
+
+    def predictions(self, X) -> np.ndarray:
+        """Log likelihood of each row."""
+        return self.score_samples(X)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _loadings(self) -> np.ndarray:
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.mean[:-2]
+
+    def _centred(self, X) -> np.ndarray:
+        check_is_fitted(self, "posterior_")
+        X = self._validated(X, reset=False)
+        return (X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)) - self.mean_
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self._loadings())
+
+
+def _label(n_components: int, columns: list[str], index: tuple[int, ...]) -> str:
+    row, column = index
+    if row < n_components:
+        return f"component {row}: {columns[column]}"
+    return f"{'noise variance' if row == n_components else 'mean'} of {columns[column]}"

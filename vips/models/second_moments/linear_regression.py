@@ -1,0 +1,430 @@
+"""Bayesian linear regression from one release of second moments."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import RegressorMixin
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+
+from vips._validation import check_choice, check_integer, check_number
+from vips.data import InMemoryData, as_source
+from vips.data._tables import from_arrow
+from vips.expfam import Gaussian
+from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
+from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models.second_moments.contract import SecondMomentModel
+from vips.models.second_moments.evidence import Settings, maximise_evidence
+from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
+from vips.models.second_moments.noise_aware import noise_aware_coefficients
+from vips.models.second_moments.posterior import LinearPosterior
+from vips.parts import Part, Score
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+__all__ = ["BayesianLinearRegression"]
+
+# Share of `feature_norm` that a target at its bound has in a record's vector.
+_TARGET_SHARE = 0.7
+
+
+class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
+    """Linear regression with a normal-gamma or an automatic relevance prior, private or not.
+
+    A private fit releases noisy sums of squares and products once; all else is post-processing.
+
+    Parameters
+    ----------
+    prior : {"ridge", "ard"}
+        One prior precision λ for all coefficients, or one for each. Both are learnt.
+    privacy : PrivacyPlan or None
+        None is a non-private fit. One full-batch step is enough; further steps are averaged.
+    feature_norm : float or None
+        Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
+        feature_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
+    target_range : (float, float) or None
+        Public bounds of y. Values beyond are moved to the bound. Required by a private fit.
+    fit_intercept : bool
+    alpha_1, alpha_2, lambda_1, lambda_2 : float
+        Shape and rate of the Gamma priors of α and λ, in `posterior_`.
+    max_iter, tol : int, float
+        Of the iteration for α and λ: it ends when coefficients change by less than ``tol`` in all.
+    on_invalid : {"drop", "raise"}
+        What a private fit does with a record with missing or infinite numbers: ignore it, or stop. The latter is outside the
+        guarantee.
+    random_state : int, Generator, RandomState or None
+        Seeds the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : Gaussian
+        Of coefficients and intercept, at the maximum of the evidence, as in scikit-learn's ``BayesianRidge`` and
+        ``ARDRegression``. Takes noisy moments at face value, negative ones as their noise.
+    noise_aware_posterior_ : Gaussian
+        Private fits only: given the noisy moments.
+    coef_, intercept_ : ndarray of shape (n_features,), float
+        These and the following ones are of the noise-aware posterior in private fits, else of ``posterior_``.
+    alpha_ : float
+        Precision of y around its expected value.
+    lambda_ : float or ndarray of shape (n_features,)
+        Prior precision of the coefficients.
+    sigma_ : ndarray of shape (n_features, n_features)
+        Covariance of the coefficients.
+    n_iter_ : int
+        Iterations for ``posterior_``.
+    privacy_ : PrivacyReport
+    n_features_in_ : int
+
+    Privacy
+    -------
+    Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, and
+    the noisy number of records, hence the posterior. Public by declaration: ``feature_norm``, ``target_range``, the number of
+    columns, all other arguments.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import BayesianLinearRegression, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-0.5, 0.5, (20_000, 3))
+    >>> y = X @ [2.0, -1.0, 0.0] + 1.0 + 0.3 * rng.normal(size=20_000)
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = BayesianLinearRegression(privacy=plan, feature_norm=1.0, target_range=(-2, 4)).fit(X, y)
+    >>> bool(np.abs(model.coef_ - [2.0, -1.0, 0.0]).max() < 0.2)
+    True
+    """
+
+    unit = "one row of X with its target"
+    needs_labels = True
+    takes_one_label = True
+    settings_of_meaning = ("fit_intercept",)
+    name_of_ratio = None
+
+    def __init__(
+        self,
+        prior: str = "ridge",
+        *,
+        privacy: PrivacyPlan | None = None,
+        feature_norm: float | None = None,
+        target_range: tuple[float, float] | None = None,
+        fit_intercept: bool = True,
+        alpha_1: float = 1e-6,
+        alpha_2: float = 1e-6,
+        lambda_1: float = 1e-6,
+        lambda_2: float = 1e-6,
+        max_iter: int = 300,
+        tol: float = 1e-6,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.prior = prior
+        self.privacy = privacy
+        self.feature_norm = feature_norm
+        self.target_range = target_range
+        self.fit_intercept = fit_intercept
+        self.alpha_1 = alpha_1
+        self.alpha_2 = alpha_2
+        self.lambda_1 = lambda_1
+        self.lambda_2 = lambda_2
+        self.max_iter = max_iter
+        self.tol = tol
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        super().check_parameters()
+        check_choice("prior", self.prior, ("ridge", "ard"))
+        for name in ("alpha_1", "alpha_2", "lambda_1", "lambda_2", "tol"):
+            check_number(name, getattr(self, name), 0.0, 1e6, "a number between 0 and 1e6")
+        check_integer("max_iter", self.max_iter, 1, 1_000_000)
+        if self.target_range is None:
+            if self.is_private:
+                raise ValueError(
+                    "`target_range` is required for a private fit: a range that is learnt from y would reveal its extremes. "
+                    "Declare target_range=(low, high); values beyond are moved to the bound."
+                )
+            return
+        if not (isinstance(self.target_range, tuple | list) and len(self.target_range) == 2):
+            raise ValueError(f"`target_range` must be (low, high) or None, got {self.target_range!r}.")
+        low, high = self.target_range
+        for bound in (low, high):
+            check_number("target_range", bound, -1e12, 1e12, "made of numbers between -1e12 and 1e12")
+        if not high - low > 1e-9 * max(abs(low), abs(high)):
+            raise ValueError(f"`target_range` must be (low, high) with low < high, got {self.target_range!r}.")
+
+    def _posterior_of(self, moments: SecondMoments) -> LinearPosterior:
+        viewed = moments.repaired()
+        d, has_constant = self.n_features_in_, int(bool(self.fit_intercept))
+        rows, of_target, means = self._coordinates(viewed)
+        design, products = rows @ viewed.matrix @ rows.T, rows @ viewed.matrix @ of_target
+        count, squares = (
+            float(viewed.matrix[d, d]) / self._constant() ** 2,
+            float(of_target @ viewed.matrix @ of_target),
+        )
+        if not np.trace(moments.matrix) > 0.0 or not count > 0.0:
+            return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
+        mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
+        variance = max(squares / count - mean**2, 0.0)
+        found = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
+        information = found.alpha * 0.5 * (design + design.T)
+        precision = positive_definite(information + np.diag(np.append(found.lam, np.zeros(has_constant))))
+        mean = np.linalg.solve(precision, found.alpha * products)
+        return self._uncentred(
+            LinearPosterior(mean, precision, found.alpha * products, information, found.alpha, found.lam, found.n_iter),
+            means,
+        )
+
+    def _noise_aware_posterior_of(self, moments: SecondMoments) -> LinearPosterior:
+        rows, of_target, means = self._coordinates(moments.repaired())
+        half, d, constant = self._half_width(), self.n_features_in_, self._constant()
+        count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
+        posterior = noise_aware_coefficients(
+            moments, rows, of_target, count, d, self.prior, half / self._ball(), half**2
+        )
+        return self._uncentred(posterior, means)
+
+    def _declared(self) -> tuple[str, ...]:
+        if self.target_range is None:
+            return ()
+        low, high = self.target_range
+        return (f"target_range = ({low:g}, {high:g}): values beyond are moved to the bound",)
+
+    # -- users --------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit to a table.
+
+        Parameters
+        ----------
+        X : array, CSR matrix, data frame or Arrow table of shape (n_records, n_features), or a data source with targets
+        y : array of shape (n_records,), unless a source holds the targets
+        ledger, checkpoint, executor, groups : optional
+            See :meth:`ConjugateExponentialModel.fit`.
+
+        Returns
+        -------
+        self
+        """
+        X, y = from_arrow(X), from_arrow(y)
+        source = as_source(X, y)
+        if (y is None) if source is None else not source.has_labels:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def predict(self, X, return_std: bool = False):
+        """Expected targets, shape (n_records,). With ``return_std`` also the deviations of targets around them, which include
+        that of the intercept."""
+        posterior, d = self._read_posterior(), self.n_features_in_
+        X = self._validated(X, reset=False)
+        mean = X @ posterior.mean[:d] + self.intercept_
+        if not return_std:
+            return np.asarray(mean, dtype=np.float64)
+        rows = X.toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+        rows = np.column_stack([rows, np.ones((len(rows), len(posterior.mean) - d))])
+        return np.asarray(mean), np.sqrt(np.einsum("ij,ij->i", rows @ posterior.cov, rows) + 1.0 / self.alpha_)
+
+    def score(self, X, y, sample_weight=None) -> float:
+        """Coefficient of determination R² of :meth:`predict`."""
+        return super().score(X, y, sample_weight)
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """Posterior means of the coefficients, shape (n_features,)."""
+        return self._read_posterior().mean[: self.n_features_in_]
+
+    @property
+    def intercept_(self) -> float:
+        """Posterior mean of the intercept; 0 without one."""
+        mean = self._read_posterior().mean
+        return float(mean[-1]) if self.fit_intercept else 0.0
+
+    @property
+    def alpha_(self) -> float:
+        """Precision of targets around their expected values."""
+        return self._read_posterior().noise_precision
+
+    @property
+    def lambda_(self) -> float | np.ndarray:
+        """Prior precision, one for all coefficients or one for each."""
+        own = self._read_posterior().prior_precision
+        return float(own[0]) if self.prior == "ridge" else own
+
+    @property
+    def sigma_(self) -> np.ndarray:
+        """Covariance of the coefficients, shape (n_features, n_features)."""
+        d = self.n_features_in_
+        return self._read_posterior().cov[:d, :d]
+
+    @property
+    def n_iter_(self) -> int:
+        """Iterations for α and λ of ``posterior_``."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.n_iter
+
+    def summary(self, level: float = 0.95, *, features=None):
+        """Coefficients by name: posterior mean, deviation, interval, probability of a positive coefficient.
+
+        Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+        features : fitted TableEncoder or PrivateTableEncoder, optional
+            See :meth:`BayesianLogisticRegression.summary`.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each coefficient, and the intercept last. ``attrs["signal"]`` is :meth:`signal_of_coefficients`.
+
+        Warns
+        -----
+        PrivacyWarning
+            If a table without effects would show as much with a probability above 5 %.
+        """
+        units = None if features is None else features.in_column_units()
+        table = coefficient_table(self, self._read_posterior(), level, units)
+        table.attrs["signal"] = signal = self.signal_of_coefficients()
+        warn_of_nothing(signal)
+        return table
+
+    def plot_coefficients(self, level: float = 0.95, *, features=None, ax=None):
+        """A forest plot: each coefficient with its interval; arguments as in :meth:`summary`."""
+        return forest_plot(self.summary(level, features=features), ax)
+
+    def signal_of_coefficients(self) -> Signal:
+        """Whether the coefficients stand out from sampling and noise; computed from released values only."""
+        posterior, d = self._read_posterior(), self.n_features_in_
+        prior = np.zeros(len(posterior.mean))
+        information = posterior.information + np.eye(len(prior)) * 1e-12 * max(np.trace(posterior.information), 1e-300)
+        likelihood = Gaussian(np.linalg.solve(information, posterior.linear), information)
+        return signal_of(likelihood, [prior], d)
+
+    # -- comparisons and searches -------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Coefficients by name."""
+        return coefficient_parts(self, posterior, self.column_names())
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Root mean squared error, and R²."""
+        return [] if noise_aware else count_scores(self, X, y)
+
+    def score_ranges(self) -> dict[str, tuple[float, float] | None]:
+        """Minus the squared error, down to that of the range's width."""
+        width = 2.0 * self._half_width()
+        return {"squared_error": None if self.target_range is None else (-(width**2), 0.0)}
+
+    def record_scores(self, records, name: str) -> np.ndarray:
+        """Minus the squared error of each target, moved into the declared range."""
+        y = np.asarray(records.y, dtype=np.float64)
+        y = y if self.target_range is None else np.clip(y, *self.target_range)
+        return -np.square(y - self.predict(records.X))
+
+    def predictions(self, X) -> np.ndarray:
+        """Expected targets."""
+        return self.predict(X)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _settings(self) -> Settings:
+        names = ("prior", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
+        return Settings(**{name: getattr(self, name) for name in names})
+
+    def _half_width(self) -> float:
+        return 1.0 if self.target_range is None else 0.5 * float(self.target_range[1] - self.target_range[0])
+
+    def _middle(self) -> float:
+        return 0.0 if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
+
+    def _target_share(self) -> float:
+        return _TARGET_SHARE if self.feature_norm is not None and self.target_range is not None else 1.0
+
+    def _target_unit(self) -> float:
+        """Entry of z of a target that is one above the middle of its range."""
+        return self._target_share() * self._ball() / self._half_width()
+
+    def _target(self, y: np.ndarray) -> np.ndarray:
+        y = np.asarray(y, dtype=np.float64) - self._middle()
+        return self._target_unit() * (
+            y if self.target_range is None else np.clip(y, -self._half_width(), self._half_width())
+        )
+
+    def max_norm(self) -> float:
+        """As in the base class; ``inf`` without a ``target_range``, too."""
+        return np.inf if self.target_range is None else super().max_norm()
+
+    def _coordinates(self, viewed: SecondMoments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Columns of the design and the target in coordinates of z, around the means of a view, and these means.
+
+        Without an intercept the means are 0, and the design has no constant.
+        """
+        d, constant = self.n_features_in_, self._constant()
+        units = np.append(np.ones(d), [1.0 / constant, 1.0 / self._target_unit()])
+        natural = np.diag(units)
+        natural[d + 1, d] = self._middle() / constant
+        means = np.zeros(d + 1)
+        if self.fit_intercept and viewed.matrix[d, d] > 0.0:
+            means = np.delete(natural @ viewed.matrix[:, d], d) * constant / viewed.matrix[d, d]
+            natural[np.append(np.arange(d), d + 1), d] -= means / constant
+        return natural[: d + 1] if self.fit_intercept else natural[:d], natural[d + 1], means
+
+    def _uncentred(self, posterior: LinearPosterior, means: np.ndarray) -> LinearPosterior:
+        """The posterior of coefficients and intercept, from that around means of columns and target."""
+        if not self.fit_intercept:
+            return posterior
+        # the centred intercept is  intercept + x̄'w - ȳ
+        d = self.n_features_in_
+        change = np.eye(d + 1)
+        change[d, :d] = means[:d]
+        shift = np.append(np.zeros(d), means[d])
+        mean = posterior.mean.copy()
+        mean[d] += means[d] - means[:d] @ mean[:d]
+        precision, information = (change.T @ own @ change for own in (posterior.precision, posterior.information))
+        return LinearPosterior(
+            mean, positive_definite(precision), change.T @ (posterior.linear + posterior.information @ shift),
+            0.5 * (information + information.T), posterior.noise_precision, posterior.prior_precision, posterior.n_iter,
+        )  # fmt: skip
+
+    def _private_data(self, X, y) -> InMemoryData:
+        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
+            if y.ndim == 2 and y.shape[1] == 1:
+                y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
+                warnings.warn(
+                    "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
+                    DataConversionWarning,
+                    stacklevel=6,
+                )
+            if y.ndim != 1:
+                raise ValueError(
+                    f"y must have one target for each row of X, shape (n_records,), got {y.ndim} dimensions."
+                )
+        elif sp.issparse(y):
+            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
+        return super()._private_data(X, y)
+
+    def _plain_data(self, X, y) -> InMemoryData:
+        X, y = self._validated(X, y, y_numeric=True)
+        return InMemoryData(X, column_or_1d(y, warn=True))
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags

@@ -1,0 +1,112 @@
+"""Posterior of the coefficients of a linear regression given noisy moments.
+
+    g(w) = q - Q w,   Q, q: noisy moments of the design with itself and with the target
+
+At the true w the mean of g is 0 and its covariance  C = S/α + N(ρ): sampling, and the noise of the release, which multiplies
+the vector ρ = (1, -w) of target and coefficients in the coordinates of z (``moments.py``). So the likelihood of w has the
+precision Q C⁻¹ Q: where Q is large, it is S α as without noise; where noise hides Q, next to nothing. C depends on w and α
+slowly, and is computed at the last estimate (after Bernstein and Sheldon, 2019).
+
+An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
+prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
+times a small factor, by mean field.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from vips._compute.blas import cholesky, inverse_from_factor
+from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
+from vips.models.second_moments.posterior import LinearPosterior
+
+__all__ = ["noise_aware_coefficients"]
+
+_ROUNDS, _FIELD_ROUNDS = 8, 100
+# Deviations of coefficients under the prior, in units of its scale.
+_GRID = np.logspace(-3.0, 2.0, 41)
+_SPARSE_SCALE = 0.1
+_FLAT = 1e-12  # prior precision of the intercept, over its information
+
+
+def noise_aware_coefficients(
+    moments: SecondMoments,
+    rows: np.ndarray,
+    of_target: np.ndarray,
+    count: float,
+    n_features: int,
+    prior: str,
+    scale: float,
+    most: float,
+) -> LinearPosterior:
+    """The Gaussian with the mean and covariance of the coefficients.
+
+    Parameters
+    ----------
+    moments : SecondMoments
+        Released.
+    rows : ndarray of shape (d, D)
+        B: coordinates of z of the columns of the design; the constant is the last of them, if there is one.
+    of_target : ndarray of shape (D,)
+        The same of the target.
+    count : float
+        Number of records.
+    n_features : int
+        Columns of the design without a constant.
+    prior : {"ridge", "ard"}
+    scale : float
+        Of the coefficients' prior deviation. Public.
+    most : float
+        Bound on the target's variance around its expected value. Public.
+    """
+    design = rows @ moments.matrix @ rows.T
+    products, squares = rows @ moments.matrix @ of_target, of_target @ moments.matrix @ of_target
+    view = rows @ moments.repaired().matrix @ rows.T
+    mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
+    for _ in range(_ROUNDS):
+        residual = of_target - mean @ rows
+        total = squares - 2.0 * products @ mean + mean @ design @ mean + np.sum(design * cov)
+        std = moments.noise_std * (residual @ residual + np.trace(rows @ rows.T @ cov))
+        variance = min(positive_mean(total, std) / count, most)
+        varies = view * variance + moments.noise_of_products(rows, residual)
+        weighted = np.linalg.solve(varies, np.column_stack([design, products]))
+        information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
+        information = 0.5 * (information + information.T)
+        mixed = _integrated if prior == "ridge" else _mean_field
+        mean, cov, lam = mixed(information, linear, n_features, scale)
+    precision = inverse_from_factor(cholesky(positive_definite(cov)))
+    return LinearPosterior(mean, precision, linear, information, 1.0 / variance, lam)
+
+
+def _integrated(information, linear, n_features: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and covariance of the mixture over λ, and its harmonic mean."""
+    means, covs, log_weights = [], [], []
+    for deviation in _GRID * scale:
+        mean, cov, log_det = _given(information, linear, np.full(n_features, deviation**-2.0))
+        half_cauchy = np.log(deviation) - np.log1p((deviation / scale) ** 2)  # on a grid of logarithms
+        log_weights.append(0.5 * (linear @ mean - log_det) - n_features * np.log(deviation) + half_cauchy)
+        means.append(mean)
+        covs.append(cov)
+    weights = np.exp(np.array(log_weights) - max(log_weights))
+    weights /= weights.sum()
+    mean = weights @ means
+    around = np.array(means) - mean
+    cov = np.tensordot(weights, covs, axes=1) + (weights[:, None] * around).T @ around
+    return mean, cov, np.full(n_features, 1.0 / (weights @ (_GRID * scale) ** 2))
+
+
+def _mean_field(information, linear, n_features: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean and covariance with q(λ_j) = Gamma(1, ½ s² + ½ E w_j²), of the prior w_j ~ Cauchy(0, s)."""
+    least = (_SPARSE_SCALE * scale) ** 2
+    lam = np.full(n_features, scale**-2.0)
+    for _ in range(_FIELD_ROUNDS):
+        mean, cov, _ = _given(information, linear, lam)
+        lam = 2.0 / (least + (mean**2 + np.diagonal(cov))[:n_features])
+    return mean, cov, lam
+
+
+def _given(information, linear, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    flat = np.full(len(linear) - len(lam), _FLAT * max(information[-1, -1], 1e-300))
+    factor = cholesky(positive_definite(information + np.diag(np.append(lam, flat))))
+    cov = inverse_from_factor(factor)
+    return cov @ linear, cov, 2.0 * np.log(np.diagonal(factor)).sum()

@@ -1,0 +1,52 @@
+"""Posterior of the coefficients of a linear regression."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips.expfam import Gaussian
+
+__all__ = ["LinearPosterior"]
+
+
+class LinearPosterior(Gaussian):
+    """Coefficients, and the intercept in the last place if there is one.
+
+    Parameters
+    ----------
+    mean, precision : array of shape (d,), (d, d)
+    linear, information : array of shape (d,), (d, d)
+        Of the likelihood: exp(hᵀw - ½ wᵀWw).
+    noise_precision : float
+        α, the precision of the target around its expected value.
+    prior_precision : array of shape (n_features,)
+        λ of each coefficient.
+    n_iter : int
+    """
+
+    def __init__(
+        self, mean, precision, linear=None, information=None, noise_precision=1.0, prior_precision=1.0, n_iter=0
+    ) -> None:
+        super().__init__(mean, precision)
+        d = self.mean.shape[-1]
+        self.linear = np.zeros(d) if linear is None else np.asarray(linear)
+        self.information = np.zeros((d, d)) if information is None else np.asarray(information)
+        self.noise_precision, self.n_iter = float(noise_precision), int(n_iter)
+        self.prior_precision = np.atleast_1d(np.asarray(prior_precision, dtype=np.float64))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        learnt = {
+            "linear": self.linear,
+            "information": self.information,
+            "noise_precision": np.array(self.noise_precision),
+            "prior_precision": self.prior_precision,
+            "n_iter": np.array(self.n_iter),
+        }
+        return super().to_arrays() | learnt
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> LinearPosterior:
+        names = ("mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter")
+        return cls(*(arrays[name] for name in names))

@@ -1,0 +1,82 @@
+"""Statistics of the models of second moments: z zᵀ of each record, never formed per record but where it is rounded.
+
+    z = k (x, cF, t F y),   k = min(1, F / ‖x‖)        F: `feature_norm`, y in [-1, 1], where there is a target
+
+A row longer than F is multiplied by k as a whole, constant and target included: it then has the weight k² in every moment. A
+weight that depends on x alone does not bias a linear regression; x scaled beside the same constant and target would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips._compute.blas import gram
+from vips._compute.rowwise import row_norms
+from vips.privacy import Lattice
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["OuterStatistics", "design"]
+
+_PIECE = 1_000_000  # numbers that are rounded at once
+# Norms are float64 sums of positive terms.
+_ROUNDING = 1.0 + 4e-9
+
+
+def design(X, feature_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:
+    """Rows z, shape (n_records, d + 1) or, with a target, (n_records, d + 2). Each depends on its record alone.
+
+    Parameters
+    ----------
+    X : array or CSR of shape (n_records, d)
+    feature_norm, constant : float
+        F and cF. Public.
+    target : ndarray of shape (n_records,), optional
+        t F y.
+
+    Returns
+    -------
+    ndarray
+        Rows whose norm overflows are NaN.
+    """
+    X = sp.csr_array(X).astype(np.float64).toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
+    columns = [X, np.full((len(X), 1), constant)] + ([] if target is None else [target[:, None]])
+    rows, norms = np.concatenate(columns, axis=1), row_norms(X)
+    long = np.flatnonzero(~(norms <= feature_norm))
+    rows[long] *= np.where(np.isfinite(norms[long]), feature_norm / norms[long], np.nan)[:, None]
+    return rows
+
+
+class OuterStatistics(RecordStatistics):
+    """z zᵀ of each row z, in one block "second".
+
+    Parameters
+    ----------
+    rows : ndarray of shape (n_records, d)
+    """
+
+    sums_are_new = True
+
+    def __init__(self, rows: np.ndarray) -> None:
+        self._rows = rows
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        """‖z‖², which is ‖z zᵀ‖."""
+        return np.square(row_norms(self._rows)) / blocks["second"].scale * _ROUNDING
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        return {"second": gram(self._rows[present] * np.sqrt(weights[present])[:, None])}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        d = self._rows.shape[1]
+        present, size = np.flatnonzero(weights), max(1, _PIECE // d**2)
+        total = np.zeros((d, d), np.int64)
+        for start in range(0, len(present), size):
+            rows = self._rows[present[start : start + size]]
+            outer = rows[:, :, None] * rows[:, None, :]
+            shares = weights[present[start : start + size], None, None] * outer
+            total += lattice.rounded(shares, blocks["second"]).sum(axis=0)
+        return {"second": total}
