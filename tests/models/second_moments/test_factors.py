@@ -82,7 +82,7 @@ def test_noise_is_taken_out_of_eigenvalues(monkeypatch):
     check_notices(_variance_of_a_spike, mutant, monkeypatch, "another variance")
 
 
-@pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])
+@pytest.mark.parametrize("model", [ProbabilisticPCA, pytest.param(FactorAnalysis, marks=pytest.mark.slow)])
 def test_intervals_hold_the_truth_where_naive_ones_do_not(model):
     rng, naive, aware = np.random.default_rng(3), [], []
     for _ in range(5):

@@ -82,7 +82,12 @@ def _held(prior, n_records, epsilon, n_fits):
 
 
 @pytest.mark.parametrize(
-    ("prior", "n_records", "epsilon"), [("ridge", 1000, 0.5), ("ard", 1000, 4.0), ("ridge", 5000, 1.0)]
+    ("prior", "n_records", "epsilon"),
+    [
+        ("ridge", 5000, 1.0),
+        pytest.param("ridge", 1000, 0.5, marks=pytest.mark.slow),
+        pytest.param("ard", 1000, 4.0, marks=pytest.mark.slow),
+    ],
 )
 def test_intervals_hold_the_truth_where_naive_ones_do_not(prior, n_records, epsilon):
     naive, aware = _held(prior, n_records, epsilon, 60)
