@@ -84,7 +84,7 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
         Categories of each column.
     privacy_ : PrivacyReport
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str
         Of fits to data frames whose names are strings.
 
     Privacy
