@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from vips.data import InMemoryData, as_source
+from vips.data import InMemoryData
 from vips.data._tables import from_arrow
 from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._coefficient_tables import (
@@ -23,6 +21,7 @@ from vips.models._coefficient_tables import (
     signal_of,
     warn_of_nothing,
 )
+from vips.models._targets import one_for_each_row, source_with_targets
 from vips.models.regression.contract import POWER, AugmentedRegression
 from vips.models.regression.noise_aware import (
     NoisySteps,
@@ -88,9 +87,7 @@ class PolyaGammaRegression(AugmentedRegression):
 
     def _fit(self, X, y, **arguments) -> Self:
         X, y = from_arrow(X), from_arrow(y)
-        source = as_source(X, y)
-        if (y is None) if source is None else not source.has_labels:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        source = source_with_targets(self, X, y)
         super().fit(X, y, **arguments)
         if not self.is_private:
             if source is None:
@@ -328,21 +325,7 @@ class PolyaGammaRegression(AugmentedRegression):
         return tags
 
     def _private_data(self, X, y) -> InMemoryData:
-        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
-            if y.ndim == 2 and y.shape[1] == 1:
-                y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
-                warnings.warn(
-                    "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
-                    DataConversionWarning,
-                    stacklevel=6,
-                )
-            if y.ndim != 1:
-                raise ValueError(
-                    f"y must have one label for each row of X, shape (n_records,), got {y.ndim} dimensions."
-                )
-        elif sp.issparse(y):
-            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
-        return super()._private_data(X, y)
+        return super()._private_data(X, one_for_each_row(y, "label"))
 
     def _plain_data(self, X, y) -> InMemoryData:
         X, y = self._validated(X, y)

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import warnings
 from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import RegressorMixin
-from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from vips._validation import check_choice, check_integer, check_number
-from vips.data import InMemoryData, as_source
+from vips.data import InMemoryData
 from vips.data._tables import from_arrow
 from vips.expfam import Gaussian
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
 from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models._targets import one_for_each_row, source_with_targets
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.evidence import Settings, maximise_evidence
 from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
@@ -222,9 +221,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         self
         """
         X, y = from_arrow(X), from_arrow(y)
-        source = as_source(X, y)
-        if (y is None) if source is None else not source.has_labels:
-            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
+        source_with_targets(self, X, y)
         return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def predict(self, X, return_std: bool = False):
@@ -404,21 +401,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         )  # fmt: skip
 
     def _private_data(self, X, y) -> InMemoryData:
-        if isinstance(y, np.ndarray) or hasattr(y, "to_numpy"):  # anything else is refused below, whatever it holds
-            if y.ndim == 2 and y.shape[1] == 1:
-                y = np.asarray(y)[:, 0] if isinstance(y, np.ndarray) else y.iloc[:, 0]
-                warnings.warn(
-                    "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
-                    DataConversionWarning,
-                    stacklevel=6,
-                )
-            if y.ndim != 1:
-                raise ValueError(
-                    f"y must have one target for each row of X, shape (n_records,), got {y.ndim} dimensions."
-                )
-        elif sp.issparse(y):
-            raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
-        return super()._private_data(X, y)
+        return super()._private_data(X, one_for_each_row(y, "target"))
 
     def _plain_data(self, X, y) -> InMemoryData:
         X, y = self._validated(X, y, y_numeric=True)
