@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from vips._compute.blas import eigh
 from vips.expfam import polya_gamma_mean
+from vips.models._definite import floored
 from vips.models.regression.denoising import LEAST_SHARE
 
 __all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws", "variance_ratios"]
@@ -149,8 +149,7 @@ def _without_negative(matrix: np.ndarray) -> np.ndarray:
     A fit wanders in a direction without precision (an empty category has one). With a precision there, the posterior would take
     the small residuals where it went for evidence that the coefficients are there.
     """
-    values, vectors = eigh(0.5 * (matrix + matrix.T))
-    return (vectors * np.maximum(values, 1e-6 * max(values.max(), 1e-300))) @ vectors.T
+    return floored(matrix, 1e-300, share=1e-6)
 
 
 def structured_precision_draws(
@@ -182,7 +181,7 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
     linear = 0.0 if steps.prior_linear is None else steps.prior_linear
     noise = steps.noise_std**2 / k * np.eye(len(prior))
     for _ in range(_MOST_ROUNDS):
-        curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
+        curvature = floored(_Curvature(precision, mu, steps.constant).matrix(), 1e-12, share=1e-6)
         shifts = [_Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu) for mean in steps.means]
         roots = 1.0 if steps.variance is None else np.sqrt(variance_ratios(*steps.variance, np.diagonal(curvature)))
         scores = roots * curvature * np.reshape(roots, (-1, 1))  # B
@@ -284,10 +283,3 @@ def _unweighted(mean: float, square: float) -> tuple[float, float]:
         if abs(ratio - 1.0) < 1e-6 and abs(mean - first) < 1e-6:
             break
     return centre, std
-
-
-def _positive(matrix: np.ndarray, least: float) -> np.ndarray:
-    """The matrix with eigenvalues raised to at least the share ``least`` of the largest."""
-    values, vectors = eigh(0.5 * (matrix + matrix.T))
-    values = np.maximum(values, max(least * values.max(), 1e-12))
-    return (vectors * values) @ vectors.T

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from vips._compute.blas import cholesky, eigh, inverse_from_factor
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
+from vips.models._definite import positive_definite
 from vips.models.second_moments.bootstrap import bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance
-from vips.models.second_moments.moments import SecondMoments, positive_definite
+from vips.models.second_moments.moments import SecondMoments
 from vips.parts import Part, Score, average
 
 __all__ = ["FactorModel", "FactorPosterior"]

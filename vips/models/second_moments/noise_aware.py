@@ -17,7 +17,8 @@ from __future__ import annotations
 import numpy as np
 
 from vips._compute.blas import cholesky, inverse_from_factor
-from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
+from vips.models._definite import positive_definite
+from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
 __all__ = ["noise_aware_coefficients"]
