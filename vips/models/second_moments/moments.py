@@ -52,11 +52,6 @@ class SecondMoments:
         least = self.noise_std or -1e-12 * np.abs(values).max(initial=0.0)
         return self if values.min() >= least else SecondMoments(floored(self.matrix, self.noise_std), self.noise_std)
 
-    def noise_of_products(self, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """Covariance of the noise in B M ρ, for ``rows`` B and a vector ρ."""
-        images = rows @ vector
-        return 0.5 * self.noise_std**2 * (vector @ vector * (rows @ rows.T) + np.outer(images, images))
-
 
 def positive_mean(value: float, std: float) -> float:
     """Mean of a positive number given that it is seen as ``value`` with Gaussian noise."""

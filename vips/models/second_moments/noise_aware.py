@@ -1,11 +1,12 @@
 """Posterior of the coefficients of a linear regression given noisy moments.
 
-    g(w) = q - Q w,   Q, q: noisy moments of the design with itself and with the target
+    g(w) = q - Q w,   q: noisy moments of the design with the target;   Q: of the design with itself, denoised
 
-At the true w the mean of g is 0 and its covariance  C = S/α + N(ρ): sampling, and the noise of the release, which multiplies
-the vector ρ = (1, -w) of target and coefficients in the coordinates of z (``moments.py``). So the likelihood of w has the
-precision Q C⁻¹ Q: where Q is large, it is S α as without noise; where noise hides Q, next to nothing. C depends on w and α
-slowly, and is computed at the last estimate (after Bernstein and Sheldon, 2019).
+Q is the mean of the moments given noisy ones (``denoising.py``). Noisy moments themselves would let w explain noise by noise,
+in as many directions as noise hides. At the true w the mean of g is 0 and its covariance  C = Q/α + N(w): sampling, the noise
+in q, and what is not known of Q, times w. So the likelihood of w has the precision Q C⁻¹ Q: where Q is large, it is Q α as
+without noise; where noise hides Q, next to nothing. C depends on w and α slowly, and is computed at the last estimate (after
+Bernstein and Sheldon, 2019).
 
 An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
@@ -18,6 +19,7 @@ import numpy as np
 
 from vips._compute.blas import cholesky, inverse_from_factor
 from vips.models._definite import positive_definite
+from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
@@ -47,7 +49,7 @@ def noise_aware_coefficients(
     moments : SecondMoments
         Released.
     rows : ndarray of shape (d, D)
-        B: coordinates of z of the columns of the design; the constant is the last of them, if there is one.
+        B: coordinates of z of the columns of the design; that of the target is the last, and 0. A constant is the last row.
     of_target : ndarray of shape (D,)
         The same of the target.
     count : float
@@ -60,16 +62,19 @@ def noise_aware_coefficients(
     most : float
         Bound on the target's variance around its expected value. Public.
     """
-    design = rows @ moments.matrix @ rows.T
-    products, squares = rows @ moments.matrix @ of_target, of_target @ moments.matrix @ of_target
-    view = rows @ moments.repaired().matrix @ rows.T
+    noisy, last = moments.matrix, len(moments.matrix) - 1
+    denoised, own = Denoised.of(noisy[:last, :last], moments.noise_std), rows[:, :last]
+    design = own @ denoised.matrix @ own.T
+    products = own @ (denoised.matrix @ of_target[:last] + noisy[:last, last] * of_target[last])
     mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
-        total = squares - 2.0 * products @ mean + mean @ design @ mean + np.sum(design * cov)
+        total = residual @ noisy @ residual + np.sum(rows @ noisy @ rows.T * cov)
         std = moments.noise_std * (residual @ residual + np.trace(rows @ rows.T @ cov))
         variance = min(positive_mean(total, std) / count, most)
-        varies = view * variance + moments.noise_of_products(rows, residual)
+        unknown = denoised.covariance_of_product(residual[:last])
+        unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
+        varies = design * variance + own @ unknown @ own.T
         weighted = np.linalg.solve(varies, np.column_stack([design, products]))
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
