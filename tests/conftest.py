@@ -101,6 +101,7 @@ def few_generated_documents():
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
         patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 300)
+        patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
         yield
 
 
