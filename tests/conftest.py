@@ -13,7 +13,7 @@ hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
-# Workers of Dask fork from a server that has imported the package, which takes seconds. The server starts with the first of them.
+# Workers of Dask fork from a server that has imported the package, which takes seconds. It starts with the first of them.
 os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
 PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
 

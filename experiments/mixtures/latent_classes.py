@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=N_SEEDS, help="fits of each kind")
     options = parser.parse_args(arguments)
     folder = folder_of("latent_classes", options)
-    n_steps, n_seeds, n_test = (8, 2, 500) if options.quick else (N_STEPS, options.seeds, N_TEST)
+    n_steps, n_seeds, n_test = (8, 1, 500) if options.quick else (N_STEPS, options.seeds, N_TEST)
     table, categories = people(options.quick)
     order = np.random.default_rng(0).permutation(len(table))
     train, test = table.iloc[order[n_test:]], table.iloc[order[:n_test]]
