@@ -143,6 +143,37 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Average log likelihood of the rows."""
         return float(np.mean(self.score_samples(X)))
 
+    def summary(self, level: float = 0.95):
+        """Loadings, noise variances and means of the columns by name: mean, deviation and interval.
+
+        Of the noise-aware posterior for a private fit. Where noise hides a component there is none: the table then has the
+        estimates, and NaN for deviations and intervals.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns "mean", "std", "lower" and "upper"; one row for each number.
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "posterior_")
+        told = self.posterior_
+        if self.privacy_.plan.is_private:
+            told = getattr(self, "noise_aware_posterior_", None)
+        shape, names = self.posterior_.mean.shape, self.column_names()
+        if told is None:
+            numbers = [self.posterior_.mean, *np.full((3, *shape), np.nan)]
+        else:
+            numbers = [told.mean, told.std, *told.interval(level)]
+        index = [_label(self._n_kept(), names, place) for place in np.ndindex(shape)]
+        columns = dict(zip(("mean", "std", "lower", "upper"), map(np.ravel, numbers), strict=True))
+        return pd.DataFrame(columns, index=index)
+
     def plot_loadings(self, ax=None):
         """Loadings as an image, one row for each component.
 
