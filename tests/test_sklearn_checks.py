@@ -223,12 +223,17 @@ def _names():
         yield f"{number}{noise} {type(estimator).__name__}{inner}"
 
 
+# Pipelines of a kind that another pipeline here has, around a model that is checked alone, too: before a release.
+REPEATED = ("StandardScaler BayesianLogisticRegression", "Normalizer SigmoidBeliefNetwork", "PublicScaler AnyClasses")
+
+
 def _checks():
     """What ``parametrize_with_checks`` yields, under shorter names."""
     for name, (estimator, expected) in zip(_names(), CASES, strict=True):
         for _, check in estimator_checks_generator(estimator):
             check_name = check.func.__name__
-            yield pytest.param(estimator, check, expected.get(check_name), id=f"{name}-{check_name}")
+            marks = pytest.mark.slow if name.endswith(REPEATED) else ()
+            yield pytest.param(estimator, check, expected.get(check_name), id=f"{name}-{check_name}", marks=marks)
 
 
 @pytest.mark.parametrize(("estimator", "check", "reason"), list(_checks()))
