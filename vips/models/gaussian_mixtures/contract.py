@@ -27,7 +27,8 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __all__ = ["GaussianMixtureModel"]
 
 _GROWING = 0.5  # step size while components are split
-_AVERAGING = PolynomialAveraging(power=1.0)
+_AVERAGING, _LARGEST = PolynomialAveraging(power=3.0), 0.4
+_PRIOR_SHARE = 0.01  # of the covariance of all records: as a prior, the whole would hide components that are thin
 _LEAST_STD = 1e-4  # of a private component, in units of `feature_norm`
 _CHUNK = 500_000  # numbers
 _FIRST_TAIL = 8.0
@@ -132,6 +133,9 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         initial["linear"] = rng.standard_normal(initial["linear"].shape)
         return initial
 
+    def prepare(self, posterior: MixturePosterior) -> None:
+        _ = posterior.tables
+
     def expected_statistics(self, records, posterior: MixturePosterior) -> MixtureStatistics:
         return self._statistics(records, posterior, 1.0 if self.is_private else np.inf)
 
@@ -140,7 +144,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         X = np.ascontiguousarray(X, dtype=np.float64)
         if self.feature_norm is not None:
             X = scaled_rows(X, float(self.feature_norm))
-        return MixtureStatistics(X, posterior.tables(), self.blocks(), largest)
+        return MixtureStatistics(X, posterior.tables, self.blocks(), largest)
 
     def max_norm(self) -> float:
         """1, the norm of a record at its component: others weigh less in a private fit."""
@@ -157,9 +161,9 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     # -- steps --------------------------------------------------------------------------------------------------
 
     def step_size(self, t: int) -> float:
-        """ρ_t: 1 in the first step, ½ while components are split, in a non-private full-batch fit 1. Then s = 1, 2, … counts the
-        steps after the last split: ``schedule(s)`` if there is one, 2/(s + 1) in a private fit, (1 + s)^(-0.6) in a non-private
-        stochastic one."""
+        """ρ_t: 1 in the first step, ½ while components are split. Then s = 1, 2, … counts the steps after the last split:
+        ``schedule(s)`` if there is one, min(0.4, 4/(s + 3)) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one.
+        In a non-private full-batch fit 1 throughout."""
         grown = self._steps_of_growth()
         if t <= grown:
             return 1.0 if t == 1 or self._is_textbook() else _GROWING
@@ -167,12 +171,18 @@ class GaussianMixtureModel(ConjugateExponentialModel):
             return self.schedule(t - grown)
         if self._is_textbook():
             return 1.0
-        return _AVERAGING(t - grown) if self.is_private else RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
+        return (
+            min(_LARGEST, _AVERAGING(t - grown)) if self.is_private else RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
+        )
 
     def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
         """One component at first, which is split until there are ``n_components``; noisy totals are denoised first."""
         if previous is None:
-            return self._first(np.array(average["linear"]))
+            first = self._first(np.array(average["linear"]))
+            if not np.any(average["count"]):
+                return first
+            totals = {name: np.maximum(value, 0.0) if name == "count" else value for name, value in average.items()}
+            return next_posterior(Moments.of(totals, first), first, self._priors(), self.n_components)
         priors, totals = self._priors(), average
         if self.is_private:
             totals = view(average, noise_std, previous, self._influences(previous))
@@ -225,7 +235,8 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         if priors.mean is None:
             given["prior_mean"] = moments.mean[0]
         if priors.covariance is None:
-            given["prior_covariance"] = moments.covariance[0] * count / (count - 1.0)
+            share = _PRIOR_SHARE if self.is_private else count / (count - 1.0)
+            given["prior_covariance"] = share * moments.covariance[0]
         return replace(previous, **given)
 
     def _priors(self) -> Priors:
@@ -293,8 +304,8 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         return self._first_split() - 1 + -(-(self.n_components - 1) // n_splits)
 
     def _influences(self, frame: MixturePosterior) -> list[Influence]:
-        blocks, d = self.blocks(), self.n_features_in_
-        return [Influence.of(blocks, self.covariance_type, d, 1.0, tail) for tail in frame.tail]
+        blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self._plan().clip_norm)
+        return [Influence.of(blocks, self.covariance_type, d, largest, tail) for tail in frame.tail]
 
 
 def _is_positive(covariance: np.ndarray) -> bool:

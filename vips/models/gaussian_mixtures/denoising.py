@@ -1,4 +1,4 @@
-"""A valid view of noisy totals, in the coordinates of the last posterior: what stands out from the noise, and else what was before.
+"""A valid view of noisy totals, in the coordinates of the last posterior: what stands out from the noise.
 
 ===========  =====================================================================================================
 symbol       meaning
@@ -9,7 +9,8 @@ R            second / n - I: how far the covariance is from the last one, a symm
              eigenvalues reach up to e = s₂ √(2d) / n (a Gaussian orthogonal ensemble)
 ===========  =====================================================================================================
 
-δ is shrunk as James and Stein (1961) do. Eigenvalues of R within ``_EDGE`` e become 0, others lose what noise adds to them.
+What is hidden by noise stays as it was. δ is shrunk as James and Stein (1961) do. Eigenvalues of R within ``_EDGE`` e become 0,
+others lose what noise adds to them.
 
 Records of more than the norm at their component weigh less (``statistics.py``), so that second / n is too small: the view
 multiplies it by what records of a Gaussian (or Student-t) component of that size would lose.
@@ -29,7 +30,7 @@ from vips.statistics import Block
 
 __all__ = ["Influence", "view"]
 
-_EDGE = 0.6
+_EDGE = 0.3
 _LEAST, _MOST = 0.05, 20.0  # factors by which an eigenvalue changes in a step
 _GRID = np.geomspace(1e-4, 1e4, 161)  # variances of records in the coordinates of their component
 _POINTS = 400  # of the quadrature

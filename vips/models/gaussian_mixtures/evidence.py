@@ -1,4 +1,4 @@
-"""Divergence of a mixture's posterior from its prior: Dirichlet or Betas, and normal-Wishart distributions (Bishop, 2006, B.79).
+"""Divergence of a mixture's posterior from its prior: Dirichlet or Betas, and normal-Wishart (Bishop, 2006, B.79).
 
 Exact for full covariances. For the others it takes the Wishart's expectations, as their updates do.
 """
@@ -44,10 +44,8 @@ def _of_components(posterior: MixturePosterior, priors: Priors) -> float:
         total += 0.5 * (d * (np.log(beta / beta0) - 1.0 + beta0 / beta) + beta0 * image @ image)
         if k >= n_wisharts:
             continue
-        if is_full:
-            trace = np.trace(inverse @ prior_covariance @ inverse.T)
-        else:
-            trace = np.sum(np.square(inverse) * prior_covariance)
+        # tr W₀ E Λ
+        trace = np.sum((inverse @ prior_covariance if is_full else inverse * prior_covariance) * inverse)
         of_inverse = 2.0 * np.log(np.diagonal(inverse) if is_full else inverse[0]).sum()
         # log|W⁻¹| of prior and posterior scale matrices, of which ν W is the expected precision
         log_scale = of_inverse - d * np.log(nu)

@@ -38,14 +38,16 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
     degrees_of_freedom_prior : float or None
         ν₀; None is the number of columns.
     covariance_prior : array or None
-        W₀, as in scikit-learn: of shape (n_features, n_features), (n_features,) for diagonal covariances, or a float for spherical
-        ones. None is the covariance of all records, in a private fit the noisy one that the first step releases.
+        W₀, as in scikit-learn: of shape (n_features, n_features), (n_features,) for diagonal covariances, or a float for
+        spherical ones. None is the covariance of all records; in a private fit a hundredth of the noisy one that the first step
+        releases.
     reg_covar : float or None
         Added to variances. None is 1e-6, and in a private fit the square of 1e-4 ``feature_norm``.
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by EM, which ignores all priors, as scikit-learn's ``GaussianMixture`` does.
     dof : float, array of shape (n_components,), "learn" or None
-        Degrees of freedom of Student-t components, for heavy tails; None: Gaussian ones. ``covariances_`` are then scale matrices.
+        Degrees of freedom of Student-t components, for heavy tails; ``covariances_`` are then their scale matrices. None:
+        Gaussian components.
     feature_norm : float or None
         Public bound on the L2 norm of a row; longer rows are scaled down to it. Required by a private fit. The origin should be
         near the middle of the records.
@@ -152,8 +154,8 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
 
     @property
     def covariances_(self) -> np.ndarray:
-        """Shape (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features) if diagonal,
-        (n_components,) if spherical."""
+        """Of shape (n_components, n_features, n_features), (n_features, n_features) if tied, (n_components, n_features) if
+        diagonal, (n_components,) if spherical."""
         return self._fitted().covariances
 
     @property

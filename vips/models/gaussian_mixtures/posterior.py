@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.special import digamma, gammaln
+
+from vips._compute.blas import lower_inverse
 
 __all__ = ["KINDS", "MixturePosterior", "Tables"]
 
@@ -93,13 +95,12 @@ class MixturePosterior:
         """L of every component: (K, d, d) or (K, 1, d)."""
         return np.broadcast_to(self.factor, (len(self.mean), *self.factor.shape[1:]))
 
-    @property
+    @cached_property
     def inverse_factors(self) -> np.ndarray:
         """L⁻¹ of every component: (K, d, d) or (K, 1, d)."""
         if self.covariance_type in ("diag", "spherical"):
             return 1.0 / self.factor
-        identity = np.eye(self.mean.shape[1])
-        inverses = np.stack([solve_triangular(factor, identity, lower=True) for factor in self.factor])
+        inverses = np.stack([lower_inverse(factor) for factor in self.factor])
         return np.ascontiguousarray(np.broadcast_to(inverses, (len(self.mean), *inverses.shape[1:])))
 
     @property
@@ -125,13 +126,11 @@ class MixturePosterior:
         wishart = digamma(0.5 * (self.dof[:, None] - np.arange(d))).sum(axis=1)
         return known - d * np.log(self.dof) + d * np.log(2.0) + wishart
 
+    @cached_property
     def tables(self) -> Tables:
         """For E-steps."""
         d, inverses = self.mean.shape[1], self.inverse_factors
-        if inverses.shape[1] == d:
-            shifts = np.einsum("kij,kj->ki", inverses, self.mean)
-        else:
-            shifts = inverses[:, 0] * self.mean
+        shifts = np.einsum("kij,kj->ki", inverses, self.mean) if inverses.shape[1] == d else inverses[:, 0] * self.mean
         is_active = np.arange(len(self.mean)) < self.n_active
         constants = np.where(is_active, self.log_weights + 0.5 * self.log_determinants, -np.inf)
         excess = np.zeros(len(self.mean)) if self.plug_in else d / self.mean_precision

@@ -1,7 +1,7 @@
 """The start of a mixture: one component, which is split along its longest axis, and so on (binary splitting).
 
-A split keeps count, mean and covariance of what is split: its halves are at m ± 0.8 √λ v, with λ and v the largest eigenvalue of
-the covariance and its eigenvector, and lose 0.64 λ along v.
+A split keeps count, mean and covariance of what is split: its halves are at m ± 0.8 √λ v, with λ and v the largest
+eigenvalue of the covariance and its eigenvector, and lose 0.64 λ along v.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Expected statistics of records of a Gaussian mixture, in the coordinates of each component; never formed per record.
 
-A record's image in the coordinates of component k is y_k = L_k⁻¹ (x - m_k), where m_k is the component's mean, and L_k a Cholesky
-factor of its covariance. With responsibilities r_k and expected precision factors u_k (1 unless components are Student-t):
+A record's image in the coordinates of component k is y_k = L_k⁻¹ (x - m_k), where m_k is the component's mean, and L_k a
+Cholesky factor of its covariance. With responsibilities r_k and precision factors u_k (1 unless components are Student-t):
 
 ========  =====================  ===================================  ==============================================
 block     shape                  statistic                            square of its norm
@@ -13,7 +13,7 @@ linear    (K, d)                 r_k u_k y_k                          Σ (r_k u_
 second    full: (K, d, d)        r_k u_k y_k y_kᵀ                     Σ (r_k u_k)² ‖y_k‖⁴
 \\         diag: (K, d)           r_k u_k y_k²                         Σ (r_k u_k)² Σ_i y_ki⁴
 \\         spherical: (K,)        r_k u_k ‖y_k‖²                       Σ (r_k u_k)² ‖y_k‖⁴
-\\         tied: (d, d)           Σ_k r_k u_k y_k y_kᵀ                 at most (Σ r_k u_k ‖y_k‖²)²
+\\         tied: (d, d)           Σ_k r_k u_k y_k y_kᵀ                 Σ_jk r_j u_j r_k u_k (y_jᵀ y_k)²
 ========  =====================  ===================================  ==============================================
 
 A record at its component has about the same norm in every component. In a private fit, a record of more than that norm is
@@ -140,15 +140,23 @@ class MixtureStatistics(RecordStatistics):
             squares += row_dots(tails, tails) / scale["tail"] ** 2
         second = self._squares * shares
         if self._tables.covariance_type == "tied":
-            whole = np.zeros(len(second))
-            for k in range(second.shape[1]):
-                whole += second[:, k]
-            squares += np.square(whole / scale["second"])
+            squares += self._tied_squares(shares) / scale["second"] ** 2
         elif self._tables.covariance_type == "diag":
             squares += row_dots(np.square(shares), self._sums_of_powers(4)) / scale["second"] ** 2
         else:
             squares += row_dots(second, second) / scale["second"] ** 2
         return np.sqrt(squares) * _ROUNDING
+
+    def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
+        found, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
+        size = max(1, _PIECE // (n_components * (n_components + d)))
+        for start in range(0, len(shares), size):
+            rows = slice(start, start + size)
+            images = np.empty((len(shares[rows]), n_components, d))
+            kernels.images(self._X[rows], self._tables.rows, self._tables.shifts, images)
+            products = np.square(np.einsum("nki,nli->nkl", images, images))
+            found[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
+        return found
 
     def _weighted(self, weights: np.ndarray) -> np.ndarray:
         if self._influence is not None:

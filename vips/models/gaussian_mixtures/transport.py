@@ -24,7 +24,7 @@ def carried(
     posterior: MixturePosterior,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Average and standard deviations of its noise in the coordinates of ``posterior``; linear in ``average``."""
-    kind, (n_components, d) = posterior.covariance_type, posterior.mean.shape
+    kind, d = posterior.covariance_type, posterior.mean.shape[1]
     inverse, factors = posterior.inverse_factors, previous.factors
     parent, portion = posterior.parent, posterior.portion
     is_new = portion < 1.0
@@ -87,7 +87,8 @@ def _noise(noise_std, posterior: MixturePosterior, B: np.ndarray, b: np.ndarray,
         second += (of_linear * variance("linear") + of_total * of_count).sum()
         second = np.asarray(second / entries)
         if is_new.any():
-            second = np.square(found["count"]).sum() * d / entries
+            # halves of one parent hold the same noise, and add up to it
+            second = (variance("count") / np.bincount(parent)[parent]).sum() * d / entries
         return found | {"linear": np.sqrt(linear)[:, None], "second": np.sqrt(second).reshape(1, 1)}
     second = (of_second * variance("second") + of_linear * variance("linear") + of_total * of_count) / entries
     restarted = np.square(found["count"]) * (d * d if kind == "spherical" else d / entries)

@@ -1,6 +1,6 @@
 """M-step of Gaussian mixtures: from totals in the coordinates of the last posterior to the next one.
 
-With counts n_k, weights w_k = Σ_n r_nk u_nk, means x̄_k and covariances S_k of the records of each component, and priors β₀, m₀, ν₀, W₀:
+With counts n_k, weights w_k = Σ_n r_nk u_nk, means x̄_k and covariances S_k of the records of each component:
 
     β_k = β₀ + w_k     m_k = (β₀ m₀ + w_k x̄_k) / β_k     ν_k = ν₀ + n_k
     ν_k Cov_k = W₀ + n_k S_k + β₀ w_k / β_k (x̄_k - m₀)(x̄_k - m₀)ᵀ
