@@ -46,8 +46,11 @@ def formed(model, X):
     arrays["linear"] = weights[:, :, None] * images
     outer = weights[:, :, None, None] * images[:, :, :, None] * images[:, :, None, :]
     arrays["second"] = {
-        "full": outer, "tied": outer.sum(axis=1), "diag": np.einsum("nkii->nki", outer), "spherical": np.einsum("nkii->nk", outer),
-    }[model.covariance_type]  # fmt: skip
+        "full": outer,
+        "tied": outer.sum(axis=1),
+        "diag": np.einsum("nkii->nki", outer),
+        "spherical": np.einsum("nkii->nk", outer),
+    }[model.covariance_type]
     return DenseStatistics({name: arrays[name] for name in blocks})
 
 
@@ -117,7 +120,9 @@ def norm_without_the_second_moments(patch):
 
 def absent_records_counted(patch):
     original = kernels.add_moments
-    patch.setattr(kernels, "add_moments", lambda X, rows, shifts, shares, *rest: original(X, rows, shifts, shares + 1e-3, *rest))
+    patch.setattr(
+        kernels, "add_moments", lambda X, rows, shifts, shares, *rest: original(X, rows, shifts, shares + 1e-3, *rest)
+    )
 
 
 def moments_about_the_origin(patch):
@@ -126,7 +131,8 @@ def moments_about_the_origin(patch):
 
 
 @pytest.mark.parametrize(
-    "mutant", [upper_triangle_ignored, norm_without_the_second_moments, absent_records_counted, moments_about_the_origin]
+    "mutant",
+    [upper_triangle_ignored, norm_without_the_second_moments, absent_records_counted, moments_about_the_origin],
 )
 def test_mutants_are_noticed(monkeypatch, mutant):
     mutant(monkeypatch)

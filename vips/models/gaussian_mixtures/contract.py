@@ -27,8 +27,9 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 __all__ = ["GaussianMixtureModel"]
 
 _GROWING = 0.5  # step size while components are split
-_AVERAGING, _LARGEST = PolynomialAveraging(power=3.0), 0.4
-_PRIOR_SHARE = 0.01  # of the covariance of all records: as a prior, the whole would hide components that are thin
+_AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
+_UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
+_PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
 _LEAST_STD = 1e-4  # of a private component, in units of `feature_norm`
 _CHUNK = 500_000  # numbers
 _FIRST_TAIL = 8.0
@@ -162,8 +163,8 @@ class GaussianMixtureModel(ConjugateExponentialModel):
 
     def step_size(self, t: int) -> float:
         """ρ_t: 1 in the first step, ½ while components are split. Then s = 1, 2, … counts the steps after the last split:
-        ``schedule(s)`` if there is one, min(0.4, 4/(s + 3)) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one.
-        In a non-private full-batch fit 1 throughout."""
+        ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
+        (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
         grown = self._steps_of_growth()
         if t <= grown:
             return 1.0 if t == 1 or self._is_textbook() else _GROWING
@@ -171,9 +172,9 @@ class GaussianMixtureModel(ConjugateExponentialModel):
             return self.schedule(t - grown)
         if self._is_textbook():
             return 1.0
-        return (
-            min(_LARGEST, _AVERAGING(t - grown)) if self.is_private else RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
-        )
+        if not self.is_private:
+            return RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
+        return min(max(_LARGEST, _UPDATES / (self._plan().n_steps - grown)), _AVERAGING(t - grown))
 
     def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
         """One component at first, which is split until there are ``n_components``; noisy totals are denoised first."""

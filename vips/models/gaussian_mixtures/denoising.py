@@ -13,7 +13,9 @@ What is hidden by noise stays as it was. δ is shrunk as James and Stein (1961) 
 others lose what noise adds to them.
 
 Records of more than the norm at their component weigh less (``statistics.py``), so that second / n is too small: the view
-multiplies it by what records of a Gaussian (or Student-t) component of that size would lose.
+multiplies it by what records of a Gaussian (or Student-t) component of that size would lose. Covariances of Student-t
+components are second / weight, which has the same fixed points as second / count, and comes to them faster (Kent, Tyler and
+Vardi, 1994).
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ class Influence:
     weight : ndarray
         E[h], by g in ``_GRID``, with h = min(1, largest / norm).
     variance : ndarray
-        E[h u ‖y‖²] / (d E[h]), which increases with g.
+        E[h u ‖y‖²] / (d E[h u]), which increases with g.
     """
 
     weight: np.ndarray
@@ -78,7 +80,8 @@ def _influence(scales: tuple, kind: str, d: int, largest: float, tail: float) ->
         norms += (factor / scale["weight"]) ** 2
     weights = np.minimum(1.0, largest / np.sqrt(norms))
     weight = weights.mean(axis=1)
-    return Influence(weight, (weights * factor * squares).mean(axis=1) / (d * weight))
+    variance = (weights * factor * squares).mean(axis=1) / (d * (weights * factor).mean(axis=1))
+    return Influence(weight, variance)
 
 
 def view(
@@ -111,24 +114,21 @@ def view(
         means[k] = _shrunken_mean(linear[k] / weight[k], std["linear"][k] / weight[k])
     explained = means[:, :, None] * means[:, None, :] if kind in ("full", "tied") else np.square(means)
     explained = explained.sum(axis=1) if kind == "spherical" else explained
-    share = weight / count
     if kind == "tied":
-        total = count[: frame.n_active].sum()
+        total = weight[: frame.n_active].sum()
         ratio, loss = influences[0].corrected(np.trace(second) / (d * total))
         pulled = np.tensordot(weight[: frame.n_active] / total, explained[: frame.n_active], axes=1)
         inner = _shrunken(ratio * second / total - pulled, ratio * std["second"][0] / total)
-        totals["second"] = (inner + pulled) * total / loss
+        totals["second"] = (count[: frame.n_active].sum() * inner + total * pulled) / loss
         losses = np.full(len(count), loss)
     else:
-        losses = np.ones(len(count))
+        losses, unit = np.ones(len(count)), d if kind == "spherical" else 1.0
         for k in active:
             size = np.trace(second[k]) if kind == "full" else np.sum(second[k])
-            ratio, losses[k] = influences[k].corrected(size / (d * count[k]))
-            unit = d if kind == "spherical" else 1.0
-            pulled = share[k] * explained[k] / unit
-            noise = ratio * std["second"][k] / (count[k] * unit)
-            inner = _shrunken(ratio * second[k] / (count[k] * unit) - pulled, noise)
-            second[k] = (inner + pulled) * unit * count[k] / losses[k]
+            ratio, losses[k] = influences[k].corrected(size / (d * weight[k]))
+            seen = ratio * second[k] / (weight[k] * unit) - explained[k] / unit
+            inner = _shrunken(seen, ratio * std["second"][k] / (weight[k] * unit))
+            second[k] = (count[k] * unit * inner + weight[k] * explained[k]) / losses[k]
     totals["linear"] = means * (weight / losses)[:, None]
     for name in ("count", "weight"):
         if name in totals:

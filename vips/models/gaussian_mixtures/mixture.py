@@ -39,8 +39,8 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
         ν₀; None is the number of columns.
     covariance_prior : array or None
         W₀, as in scikit-learn: of shape (n_features, n_features), (n_features,) for diagonal covariances, or a float for
-        spherical ones. None is the covariance of all records; in a private fit a hundredth of the noisy one that the first step
-        releases.
+        spherical ones. None is the covariance of all records; in a private fit a thousandth of the noisy one that the first
+        step releases.
     reg_covar : float or None
         Added to variances. None is 1e-6, and in a private fit the square of 1e-4 ``feature_norm``.
     inference : {"vb", "em"}
