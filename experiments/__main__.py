@@ -62,6 +62,10 @@ EXPERIMENTS = {
         "mixtures.latent_classes",
         "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (4 minutes)",
     ),
+    "gaussian_mixture": (
+        "mixtures.gaussian",
+        "Gaussian mixtures of digits beside EM and the paper's DP-EM: held-out density (20 minutes)",
+    ),
     "sbn_mnist": (
         "belief_networks.mnist",
         "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",

@@ -74,6 +74,17 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
+@check("gaussian_mixture")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    ours = {row["epsilon"]: row["log density"] for row in rows if row["method"] == "vips"}
+    theirs = {row["epsilon"]: row["log density"] for row in rows if row["method"].startswith("DP-EM")}
+    assert set(ours) == set(theirs) == {0.5, 1.0, 4.0}
+    best = next(row["log density"] for row in rows if row["method"] == "scikit-learn's EM")
+    assert best > ours[4.0] > theirs[4.0]
+    assert f"{ours[4.0]:.2f}" in printed
+
+
 @check("accounting")
 def _(printed, folder):
     saved = read_json(folder / "curves.json")

@@ -10,7 +10,8 @@ R            second / n - I: how far the covariance is from the last one, a symm
 ===========  =====================================================================================================
 
 What is hidden by noise stays as it was. δ is shrunk as James and Stein (1961) do. Eigenvalues of R within ``_EDGE`` e become 0,
-others lose what noise adds to them.
+others lose what noise adds to them. In one step a variance changes by a factor of at least e/2 and at most 2/e: else noise
+alone would make components thinner and thinner.
 
 Records of more than the norm at their component weigh less (``statistics.py``), so that second / n is too small: the view
 multiplies it by what records of a Gaussian (or Student-t) component of that size would lose. Covariances of Student-t
@@ -33,7 +34,7 @@ from vips.statistics import Block
 __all__ = ["Influence", "view"]
 
 _EDGE = 0.3
-_LEAST, _MOST = 0.05, 20.0  # factors by which an eigenvalue changes in a step
+_LEAST = 0.05  # factor by which a variance changes in a step
 _GRID = np.geomspace(1e-4, 1e4, 161)  # variances of records in the coordinates of their component
 _POINTS = 400  # of the quadrature
 
@@ -148,12 +149,18 @@ def _shrunken_mean(mean: np.ndarray, noise: float) -> np.ndarray:
 def _shrunken(seen: np.ndarray, noise: float) -> np.ndarray:
     """A covariance in the coordinates of the last one: a matrix, its diagonal, or one variance for all directions."""
     if seen.ndim < 2:
-        return np.clip(1.0 + _garrote(seen - 1.0, _EDGE * noise), _LEAST, _MOST)
+        return np.clip(1.0 + _garrote(seen - 1.0, _EDGE * noise), *_bounds(2.0 * noise))
     d = len(seen)
     edge = noise * np.sqrt(2.0 * d)
     values, vectors = np.linalg.eigh(0.5 * (seen + seen.T) - np.eye(d))
-    values = 1.0 + _garrote(values, _EDGE * edge)
-    return (vectors * np.clip(values, _LEAST, _MOST)) @ vectors.T
+    values = np.clip(1.0 + _garrote(values, _EDGE * edge), *_bounds(edge))
+    return (vectors * values) @ vectors.T
+
+
+def _bounds(edge: float) -> tuple[float, float]:
+    """Least and largest factor of a variance in a step."""
+    least = float(np.clip(0.5 * edge, _LEAST, 1.0))
+    return least, 1.0 / least
 
 
 def _garrote(values: np.ndarray, level: float) -> np.ndarray:
