@@ -29,7 +29,7 @@ def test_private_components_are_near_those_of_an_ordinary_fit(kind):
     assert model.score(test) > ordinary.score(test) - 0.05
     order = np.linalg.norm(model.means_[:, None] - CENTRES, axis=2).argmin(axis=0)
     assert sorted(order) == [0, 1, 2, 3]
-    np.testing.assert_allclose(model.means_[order], CENTRES, atol=0.2)
+    np.testing.assert_allclose(model.means_[order], CENTRES, atol=0.4)
     if kind == "full":  # rows that weigh less do not bias covariances
         expected = np.diag([1.0, 4.0, 0.25])
         np.testing.assert_allclose(model.covariances_[order], np.broadcast_to(expected, (4, 3, 3)), atol=0.35)
