@@ -25,7 +25,15 @@ from vips.expfam import Dirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models.mixtures.class_statistics import ClassStatistics
 from vips.models.mixtures.parts import class_parts
-from vips.models.mixtures.posterior import ClassPosterior, marginal_counts, private_counts, start_at, starts_of
+from vips.models.mixtures.posterior import (
+    ClassPosterior,
+    drawn_codes,
+    marginal_counts,
+    private_counts,
+    start_at,
+    starts_of,
+)
+from vips.models.mixtures.reading import ReadableClasses
 from vips.models.mixtures.table import as_codes, as_frame, checked_categories, codes_in, found_categories, is_range
 from vips.parts import Part, Score, average
 from vips.privacy import PrivacyPlan
@@ -41,7 +49,7 @@ _NO_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
 
 
-class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
+class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialModel):
     """Latent classes of a table of categories, fitted by (private) variational Bayes.
 
     Parameters
@@ -321,25 +329,10 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
         check_is_fitted(self)
         check_integer("n", n, 0)
         rng = as_generator(random_state)
-        classes = rng.choice(self.n_components, n, p=self.weights_)
-        codes = np.empty((n, len(self._levels())), np.int64)
-        for j, column in enumerate(self.posterior_.answers):
-            below = np.cumsum(column.mean, axis=1)[classes]
-            codes[:, j] = np.minimum((rng.random(n)[:, None] >= below).sum(axis=1), below.shape[1] - 1)
+        codes = drawn_codes(self.weights_, self.components_, self._levels(), n, rng)
         if not hasattr(self, "column_dtypes_"):
             return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_)
         return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_)
-
-    def class_profiles(self):
-        """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
-        import pandas as pd
-
-        check_is_fitted(self)
-        pairs = [
-            (name, each) for name, listed in zip(self.column_names(), self._known(), strict=True) for each in listed
-        ]
-        index = pd.MultiIndex.from_tuples(pairs, names=["column", "category"])
-        return pd.DataFrame(self.components_.T, index=index)
 
     @property
     def weights_(self) -> np.ndarray:
