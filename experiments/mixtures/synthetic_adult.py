@@ -33,9 +33,9 @@ from vips.models.mixtures.table import as_codes
 
 EPSILON, N_SEEDS, METHODS = 1.0, 3, ("mst", "aim")
 
-# The script for the other interpreter. Records are drawn with method="sample". With "round", its default, mbi 1.1.0 takes the rows
-# of a group in the order of the table for every column, so that columns depend on each other beyond the model: the two-way
-# error of MST is then 0.125.
+# The script for the other interpreter. Records are drawn with method="sample". With "round", its default, mbi 1.1.0 takes the
+# rows of a group in the order of the table for every column, so that columns depend on each other beyond the model: the
+# two-way error of MST is then 0.125.
 PEER = """
 import sys, time, warnings
 import mbi, pandas as pd

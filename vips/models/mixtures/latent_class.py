@@ -19,7 +19,7 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_integer, check_number, check_schedule
 from vips.data import DataSource, InMemoryData, as_source
 from vips.data._checks import check_dtype
-from vips.data._columns import as_table, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet
 from vips.model import ConjugateExponentialModel
@@ -34,7 +34,15 @@ from vips.models.mixtures.posterior import (
     starts_of,
 )
 from vips.models.mixtures.reading import ReadableClasses
-from vips.models.mixtures.table import as_codes, as_frame, checked_categories, codes_in, found_categories, is_range
+from vips.models.mixtures.table import (
+    as_codes,
+    as_frame,
+    check_answerable,
+    checked_categories,
+    codes_in,
+    found_categories,
+    is_range,
+)
 from vips.parts import Part, Score, average
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
@@ -415,6 +423,11 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
                     f"A {type(source).__name__} holds codes: declare the number of codes of each column, as in "
                     "categories=[3, 2, 5]."
                 )
+            if isinstance(self.categories, Mapping) and list(self.categories) != list(source.feature_names or ()):
+                raise ValueError(
+                    "`categories` must name the columns of the source in its order: "
+                    f"{list(source.feature_names or ())}, got {list(self.categories)}."
+                )
             self.categories_ = self._declared()
         return super()._data(X, None)
 
@@ -460,6 +473,9 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
         if reset:
             self.categories_ = found_categories(X) if self._finds_categories() else self._declared()
             self.check_features()
+            names = columns_of(X, range(X.shape[1]))
+            for name, listed in zip(names, self.categories_, strict=True):
+                check_answerable(name, column(X, name).dtype, listed)
         return as_codes(X, self.categories_)
 
 
