@@ -24,6 +24,7 @@ from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models.mixtures.class_statistics import ClassStatistics
+from vips.models.mixtures.kernels import find_places
 from vips.models.mixtures.parts import class_parts
 from vips.models.mixtures.posterior import (
     ClassPosterior,
@@ -39,7 +40,6 @@ from vips.models.mixtures.table import (
     as_frame,
     check_answerable,
     checked_categories,
-    codes_in,
     found_categories,
     is_range,
 )
@@ -403,9 +403,10 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
     def _places(self, records) -> np.ndarray:
         """Levels counted over all columns, -1 for missing answers."""
         records = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
-        levels = self._levels()
-        codes = codes_in(records, levels)
-        return np.where(codes >= 0, codes + starts_of(levels)[:-1], -1).astype(np.int32)
+        levels = np.array(self._levels())
+        places = np.empty((len(records), len(levels)), np.int32)
+        find_places(records, levels, starts_of(levels), places)
+        return places
 
     def _inferred(self, places: np.ndarray) -> ClassStatistics:
         return ClassStatistics(places, *self.posterior_.log_means())

@@ -20,7 +20,6 @@ __all__ = [
     "as_frame",
     "check_answerable",
     "checked_categories",
-    "codes_in",
     "found_categories",
     "is_range",
 ]
@@ -119,15 +118,6 @@ def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
         values = as_categories(column(X, name))
         codes[:, j] = np.fromiter((places.get(each, -1) for each in values), np.int32, len(values))
     return codes
-
-
-def codes_in(X: np.ndarray, levels: Sequence[int]) -> np.ndarray:
-    """Codes of an array of numbers, where NaN, fractions and numbers that are no code of their column become -1."""
-    with np.errstate(invalid="ignore"):
-        known = (X >= 0) & np.less(X, levels)
-        if X.dtype.kind == "f":
-            known &= np.equal(X, np.floor(X))
-    return np.where(known, X, -1).astype(np.int32)
 
 
 def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence], dtypes: Sequence[str]):
