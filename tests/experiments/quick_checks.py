@@ -74,6 +74,15 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
+@check("class_labels")
+def _(printed, folder):
+    found, without = read_json(folder / "results.json")
+    assert (found["true"], without["true"]) == (3, 1)
+    assert found["real, matched"] == found["real"] > without["real"] == 0
+    for row in (found, without):
+        assert sum(row[label] for label in ("real", "doubtful", "noise", "empty")) == 2 * 4
+
+
 @check("synthetic_adult")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
