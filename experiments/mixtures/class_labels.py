@@ -1,8 +1,8 @@
 """``python -m experiments class_labels``: do classes labelled real match true ones?
 
 Tables of eight columns with 2 to 8 categories, with three true classes or none (independent columns); answers of a class have
-probabilities from Dirichlet(½, …, ½). A class matches a true one if its probabilities, less those of all records, correlate with
-those of the true class by at least 0.4.
+probabilities from Dirichlet(½, …, ½). A class matches a true one if its probabilities, less those of all records, correlate
+with those of the true class by at least 0.4.
 """
 
 from __future__ import annotations
