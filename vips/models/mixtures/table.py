@@ -6,7 +6,7 @@ is a missing answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 LARGEST = 100_000  # categories of a column
+_NO_CATEGORIES = ("interval", "period", "decimal", "list", "struct", "binary")  # dtypes of pandas and Arrow
 
 
 def checked_categories(name: object, declared: object) -> list:
@@ -37,9 +38,7 @@ def checked_categories(name: object, declared: object) -> list:
     """
     if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= LARGEST:
         return list(range(int(declared)))
-    if hasattr(declared, "tolist") and np.ndim(declared) == 1:  # an array, an index or a series
-        declared = declared.tolist()
-    if isinstance(declared, str | Mapping) or not isinstance(declared, Sequence) or not len(declared):
+    if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
         raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
     categories = [each.item() if isinstance(each, np.generic) else each for each in declared]
     known = as_categories(categories)
@@ -61,10 +60,10 @@ def check_answerable(name: object, dtype, categories: Sequence) -> None:
     inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a categorical column
     kind = getattr(inner, "kind", "O")
     of_words = kind in "UT" or "string" in str(inner) or str(inner) == "str"
-    if kind in "SMmcV" or str(inner).startswith(("interval", "period")):
+    if kind in "SMmcV" or str(inner).startswith(_NO_CATEGORIES):
         raise TypeError(
-            f"Column {name!r} has dtype {inner}, and no such value is a category: categories are strings and numbers. Cut it "
-            'into public groups first, and give them names: pandas.cut(column, bounds, labels=["low", "high"]).'
+            f"Column {name!r} has dtype {inner}, and no such value is a category: categories are strings and numbers. "
+            'Convert it, or cut it into public groups with names: pandas.cut(column, bounds, labels=["low", "high"]).'
         )
     strings = [isinstance(each, str) for each in categories]
     if (kind in "biuf" and all(strings)) or (of_words and kind != "b" and not any(strings)):
