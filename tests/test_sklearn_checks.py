@@ -171,6 +171,7 @@ OF_ANYTHING = OF_TABLES | {"check_complex_data": NO_VALUE_RAISES}  # an undeclar
 # Estimators, and the checks that they are expected to fail.
 WITHOUT_NOISE = [
     (LatentDirichletAllocation(2, privacy=NO_NOISE), {}),
+    (LatentDirichletAllocation(2, privacy=NO_NOISE, inference="em"), {}),
     (BayesianLogisticRegression(privacy=NO_NOISE), {}),
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(5, privacy=NO_NOISE), {}),

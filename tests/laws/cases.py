@@ -285,6 +285,14 @@ CASES = [
         3.0,
     ),
     Case(
+        "lda by EM",
+        lambda **arguments: _lda(inference="em", dtype=np.float32, **arguments),
+        _documents,
+        _hostile(N_WORDS),
+        np.full(N_WORDS, 1e6),
+        3.0,
+    ),
+    Case(
         "lda resampled, public documents",
         lambda **arguments: _lda(
             document_length=20, public_documents=_documents(30, np.random.default_rng(7)), **arguments
