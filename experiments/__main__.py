@@ -58,6 +58,10 @@ EXPERIMENTS = {
         "regression.gibbs",
         "posteriors of logistic regression against Gibbs sampling (half a minute)",
     ),
+    "linear_regression": (
+        "regression.linear",
+        "linear regression beside AdaSSP at equal ε: coefficients and held-out R², generated records and Adult (5 minutes)",
+    ),
     "latent_classes": (
         "mixtures.latent_classes",
         "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (4 minutes)",

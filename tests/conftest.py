@@ -1,5 +1,6 @@
 """Generated examples, and fixtures for the tests of audits and of blocks of ledgers."""
 
+import multiprocessing
 import os
 
 import hypothesis
@@ -10,6 +11,11 @@ from vips import PrivacyLedger
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
 hypothesis.settings.register_profile("same", derandomize=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+# Workers of Dask fork from a server that has imported the package, which takes seconds. It starts with the first of them.
+os.environ.setdefault("DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD", "forkserver")
+PRELOADED = ["distributed", "tests.laws.cases", "vips.engine", "vips.saving"]
 
 
 # Seconds each, for code that another test or variant runs as well: `make test-all` has them.
@@ -75,6 +81,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture(scope="session")
+def forkserver():
+    """The context of :mod:`multiprocessing` in which processes, also those of Dask, start fast."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    import distributed  # sets its own list, which is shorter
+
+    distributed.utils.get_mp_context()
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
 @pytest.fixture(scope="session", autouse=True)
 def few_generated_documents():
     """Pages and comparisons label topics and calibrate intervals by generated documents or records: fewer than users have."""
@@ -82,6 +101,7 @@ def few_generated_documents():
         patch.setattr("vips.models.topics.evidence._N_DOCUMENTS", 300)
         patch.setattr("vips.models.topics.stand_ins._MOST_DOCUMENTS", 500)
         patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 300)
+        patch.setattr("vips.models.second_moments.factors._N_DRAWS", 60)
         yield
 
 

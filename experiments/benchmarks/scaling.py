@@ -249,7 +249,7 @@ def coordinator(size: Size) -> dict:
     """Milliseconds of one thread for 10⁶ numbers of a private step of topics: drawing noise, and denoising counts."""
     from randomgen import AESCounter
 
-    from vips.models.topics.denoising import denoise_counts
+    from vips.models._denoising import denoise_counts
     from vips.privacy.mechanism.noise import gaussian_noise
 
     shape, std = size.counts, 30.0

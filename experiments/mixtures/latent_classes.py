@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=N_SEEDS, help="fits of each kind")
     options = parser.parse_args(arguments)
     folder = folder_of("latent_classes", options)
-    n_steps, n_seeds = (8, 2) if options.quick else (N_STEPS, options.seeds)
+    n_steps, n_seeds = (8, 1) if options.quick else (N_STEPS, options.seeds)
     table, categories = people(options.quick)
     train, test = divided(table, options.quick)
     rows = [row("not private", None, *fits(train, test, categories, None, N_CLASSES, n_steps, n_seeds))]

@@ -34,8 +34,9 @@ def look_only_for(findings, patch):
     if not any(each.startswith(("canary", "one step")) for each in findings):
         patch.setattr(_Audit, "canaries", lambda self, n_runs: [])
     if findings <= {"noise: fresh", "samples", "event"}:
-        patch.setattr(_Audit, "sums", lambda self: (None, []))
         patch.setattr(_Audit, "one_step", lambda self, search, n_runs: [])
+    if all(each.startswith(("replay", "noise: fresh", "samples", "event")) for each in findings):
+        patch.setattr(_Audit, "sums", lambda self: (None, []))
 
 
 def audited(case, plan=SAMPLED, n_runs=2000):

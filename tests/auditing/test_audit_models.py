@@ -129,14 +129,16 @@ def test_bad_model_is_rejected(model, case, findings, monkeypatch):
         assert finding.advice in str(report).replace("\n        ", " ")
 
 
-def test_rounding_the_sum_matters_only_to_plans_that_round():
+def test_rounding_the_sum_matters_only_to_plans_that_round(monkeypatch):
+    look_only_for({"sums on the lattice"}, monkeypatch)
     case = replace(BY_NAME["beta-bernoulli"], make_model=RoundsInTheChunk, clip_norm=0.7)
     assert audited(case, n_runs=0)["sums on the lattice"].passed is None
     assert audited(case, replace(SAMPLED, noise="discrete"), n_runs=0)["sums on the lattice"].passed is False
 
 
-def test_half_the_noise_is_too_little_for_neighbours_even_if_the_plan_is_replaced():
+def test_half_the_noise_is_too_little_for_neighbours_even_if_the_plan_is_replaced(monkeypatch):
     """A user's plan that adds less noise than it accounts for."""
+    look_only_for({"one step of the model", "canary, all steps"}, monkeypatch)
 
     class Generous(PrivacyPlan):
         def noise_std(self):

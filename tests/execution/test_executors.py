@@ -48,7 +48,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (60, 3)).astype(float)
 
 
 @pytest.fixture(scope="module")
-def client():
+def client(forkserver):
     cluster = LocalCluster(processes=True, n_workers=2, threads_per_worker=1, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         yield client

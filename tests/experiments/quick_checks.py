@@ -257,6 +257,21 @@ def _(printed, folder):
     assert "| weak signal | 400, 5 |" in printed
 
 
+@check("linear_regression")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [(row["table"], row["epsilon"]) for row in rows] == [
+        (table, epsilon) for table in ("generated", "Adult") for epsilon in (0.5, 1.0, 4.0)
+    ]
+    error, r_squared = rows[0]["plain"]
+    assert 0.0 < error < 0.5  # 500 records: 0.15 on average
+    assert 0.35 < r_squared < 0.65  # 0.5 with the true coefficients
+    for row in rows[:3]:
+        assert row["plain"] == rows[0]["plain"]
+        assert row["ours"][1] <= 0.65
+    assert "| generated | 500 | 0.5 |" in printed
+
+
 @check("few_records")
 def _(printed, folder):
     rows = read_json(folder / "results.json")["rows"]

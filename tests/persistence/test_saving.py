@@ -154,14 +154,15 @@ STRANGE = [None, 7, -1, 1e300, "", "x", [], {}, [1], {"a": 1}, True, {"__vips__"
            {"__vips__": "PrivacyPlan", "value": {"x": 1}}, {"__vips__": "tuple", "value": 3}]  # fmt: skip
 
 
-def test_every_value_of_the_header_is_checked(topics, tmp_path):
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_value_of_the_header_is_checked(topics, tmp_path, every):
     """Each value, at any depth, replaced by strange ones: an error of one kind, or a model that can be used."""
     path = tmp_path / "m"
     with zipfile.ZipFile(io.BytesIO(topics)) as archive:
         header = json.loads(archive.read("header.json"))
     refused = accepted = 0
-    for place in list(places(header)):
-        for strange in STRANGE:
+    for i, place in enumerate(places(header)):
+        for strange in STRANGE[i % every :: every]:
             path.write_bytes(topics)
             rewritten(path, **replaced(header, place, strange))
             if is_refused(path):

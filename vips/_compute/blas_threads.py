@@ -21,8 +21,19 @@ __all__ = ["at_most_threads"]
 class _Limit:
     """What one thread asks for, inside ``at_most_threads``."""
 
-    def __init__(self) -> None:
-        self.thread = threading.get_ident()
+    def __init__(self, n: int) -> None:
+        self.n, self.thread = n, threading.get_ident()
+
+
+class _OfThread(threading.local):
+    """The strictest limit of a thread: a weak reference, or None."""
+
+    strictest = None
+
+    def has(self, n: int) -> bool:
+        """Whether the thread has a limit of ``n`` or fewer already."""
+        limit = self.strictest and self.strictest()
+        return limit is not None and limit.n <= n and limit in _limits
 
 
 @contextmanager
@@ -31,17 +42,23 @@ def at_most_threads(n: int) -> Iterator[None]:
 
     Most libraries have one number for the whole process: the smallest limit of any thread counts, and the last thread to leave
     restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes sets it.
+    A block inside a stricter one of the same thread changes nothing.
     """
-    limit, of_this_thread = _Limit(), []
+    if _own.has(n):
+        yield
+        return
+    limit, of_this_thread, outer = _Limit(n), [], _own.strictest
     try:
         with _lock:
             _limits[limit] = n
             _apply()
+        _own.strictest = weakref.ref(limit)
         for library in _libraries(of_threads=True):
             of_this_thread.append((library, library.num_threads))
             library.set_num_threads(min(library.num_threads, n))
         yield
     finally:
+        _own.strictest = outer
         for library, before in of_this_thread:
             library.set_num_threads(before)
         with _lock:
@@ -51,6 +68,7 @@ def at_most_threads(n: int) -> Iterator[None]:
 
 # Weak, so that an interrupted thread does not hold its limit. The finaliser may run under the lock, hence RLock.
 _lock, _limits = threading.RLock(), weakref.WeakKeyDictionary()
+_own = _OfThread()
 _applied, _before = None, []  # the limit that the libraries have, and their numbers before
 
 
@@ -75,12 +93,18 @@ def _apply() -> None:
             _before = [library.num_threads for library in _libraries(of_threads=False)]
         _applied = 0  # no limit at all: after an interruption here, the next call applies its limit to every library
         for library, before in zip(_libraries(of_threads=False), _before, strict=True):
-            # from 3.8 on, threadpoolctl obeys only the thread that set a library's number first, unless it is released
-            release = getattr(library, "clear_controlling_thread", lambda force: None)
-            release(force=True)
-            library.set_num_threads(before if smallest is None else min(before, smallest))
-            release(force=True)
+            wanted = before if smallest is None else min(before, smallest)
+            if library.num_threads != wanted:
+                _set(library, wanted)
         _applied = smallest
+
+
+def _set(library, n: int) -> None:
+    # from 3.8 on, threadpoolctl obeys only the thread that set a library's number first, unless it is released
+    release = getattr(library, "clear_controlling_thread", lambda force: None)
+    release(force=True)
+    library.set_num_threads(n)
+    release(force=True)
 
 
 @cache

@@ -18,10 +18,10 @@ from vips.classification.features import centred_log_odds, shares
 from vips.classification.saved import restored_classifier, save_classifier
 from vips.classification.statement import as_one, statement_of_regression, statement_of_tables
 from vips.classification.tables import class_counts, release_table
+from vips.data._columns import column, columns_of
 from vips.data._groups import group_numbers
 from vips.models import BayesianLogisticRegression
 from vips.preprocessing._budget import Budget, split_budget
-from vips.preprocessing._declared import column, columns_of
 from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._pipeline_report import PipelineReport

@@ -23,7 +23,7 @@ import numpy as np
 from vips._validation import check_number
 from vips.data import as_source
 from vips.data._cell_values import as_categories, as_numbers, kind_of
-from vips.preprocessing._declared import as_table, column, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame
 
 __all__ = ["ColumnCells", "as_frame", "bounded", "columns_stated", "listed"]
 

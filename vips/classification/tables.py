@@ -14,7 +14,7 @@ import numpy as np
 
 from vips.classification.columns import ColumnCells
 from vips.data._cell_values import as_categories, as_numbers
-from vips.preprocessing._declared import column
+from vips.data._columns import column
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
 from vips.preprocessing._histograms import Persons
 from vips.preprocessing._learnt_columns import cells_of_categories, is_text

@@ -97,6 +97,11 @@ def _day(value) -> float:
 
 
 def _category(value) -> str | int | float | None:
+    kind = type(value)  # of Python itself: nothing of another class runs, and most cells are of these
+    if kind is str:
+        return value
+    if kind is int:
+        return value if abs(value) < _LARGEST else None
     with suppress(Exception):
         if isinstance(value, str):
             return str.__str__(value)

@@ -137,7 +137,8 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     """
     model, blocks, plan = task.model, task.blocks, task.plan
     lattice, total = plan.lattice(blocks), None
-    with np.errstate(all="ignore"):  # a warning would reveal that some record overflows
+    # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
+    with at_most_threads(1) if plan.is_private else nullcontext(), np.errstate(all="ignore"):
         opened = partition.open().at_most(plan.max_rows_per_group)
         if getattr(model, "ignores_labels", False):
             opened = opened.without_labels()

@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.data._columns import as_table
 
-__all__ = ["DeclaredTransformer", "as_table", "column", "columns_of", "each_checked", "is_frame", "shortened"]
+__all__ = ["DeclaredTransformer", "each_checked", "shortened"]
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import FeatureUnion
 from sklearn.preprocessing import Binarizer, Normalizer
 
+from vips.data._columns import is_frame
 from vips.data._not_numbers import suggestion_for
 from vips.preprocessing._allowed_steps import with_inner_steps
-from vips.preprocessing._declared import is_frame
 
 __all__ = ["guard", "unguard"]
 

@@ -11,8 +11,9 @@ from numbers import Real
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._columns import column, columns_of
 from vips.data._tables import is_nullable_number
-from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, shortened
+from vips.preprocessing._declared import DeclaredTransformer, each_checked, shortened
 
 __all__ = ["PublicOneHotEncoder", "checked_categories"]
 

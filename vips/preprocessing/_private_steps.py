@@ -18,9 +18,9 @@ from sklearn import config_context
 from vips._unquoted import class_and_place
 from vips.data import DataSource, as_source, check_data, rows_without
 from vips.data._checks import check_container, checked_csr
+from vips.data._columns import is_frame
 from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing._allowed_steps import OF_TEXTS, is_passthrough
-from vips.preprocessing._declared import is_frame
 from vips.preprocessing._documents import as_documents, text_of
 from vips.preprocessing._guarded_steps import guard, unguard
 

@@ -16,8 +16,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from vips.data._columns import column, columns_of, is_frame
 from vips.data._tables import from_arrow
-from vips.preprocessing._declared import column, columns_of, is_frame
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._encoder_settings import (
     LEARNT_KINDS,

@@ -8,9 +8,10 @@ from numbers import Real
 
 import numpy as np
 
+from vips.data._columns import column, columns_of, is_frame
 from vips.data._not_numbers import suggestion_for
 from vips.data._tables import is_nullable_number, with_numpy_numbers
-from vips.preprocessing._declared import DeclaredTransformer, column, columns_of, each_checked, is_frame, shortened
+from vips.preprocessing._declared import DeclaredTransformer, each_checked, shortened
 
 __all__ = ["PublicScaler", "checked_bounds", "is_pair"]
 

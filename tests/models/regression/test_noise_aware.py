@@ -16,7 +16,7 @@ from vips import (
     PrivacyWarning,
 )
 from vips.expfam.logistic_normal import posterior_probabilities
-from vips.models.regression.noise_aware import NoisySteps, _Curvature, noise_aware_moments_of
+from vips.models.regression.noise_aware import NoisySteps, _Curvatures, noise_aware_moments_of
 
 ALPHA = 0.1
 
@@ -89,10 +89,10 @@ def test_curvature_from_omega_is_that_of_the_likelihood():
         mu = np.array([scale, -0.5 * scale, 0.0, shift / 0.25])
         psi = design @ mu
         omega, slope = np.tanh(psi / 2) / (2 * psi), expit(psi) * expit(-psi)
-        curvature = _Curvature((design * omega[:, None]).T @ design, mu, 0.25)
+        curvature = _Curvatures((design * omega[:, None]).T @ design, mu[None], 0.25)
         expected = (design * slope[:, None]).T @ design
         np.testing.assert_allclose(curvature.matrix(), expected, atol=0.02 * np.abs(expected).max())
-        np.testing.assert_allclose(curvature.times(mu), curvature.matrix() @ mu, rtol=1e-9)
+        np.testing.assert_allclose(curvature.times(mu[None])[0], curvature.matrix() @ mu, rtol=1e-9)
 
 
 def test_kept_steps_are_those_of_the_fit():

@@ -99,7 +99,7 @@ def test_an_empty_category_is_no_finding():
 
 
 def test_a_fit_to_nothing_says_so_and_one_to_something_does_not():
-    frame, y = patients(20_000)
+    frame, y = patients(8_000)
     pipeline = make_public_pipeline(TableEncoder(COLUMNS), BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyWarning)

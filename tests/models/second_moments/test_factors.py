@@ -1,14 +1,21 @@
 """Factors: scikit-learn's estimates without noise, and noise that is taken out of eigenvalues and told in intervals."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn import decomposition
 
+from tests.laws.cases import CASES
+from tests.laws.reachable import everything_reachable_is_a_function_of_the_noisy_totals
 from tests.mutants import check_notices
 from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
-from vips.models.second_moments import estimates
+from vips.models.second_moments import estimates, factors, linear_regression
 from vips.models.second_moments.bootstrap import aligned
+from vips.models.second_moments.contract import SecondMomentModel
+from vips.models.second_moments.estimates import NoisyCovariance
+from vips.models.second_moments.evidence import maximise_evidence
 
 
 def table(n, rng, d=6, lengths=(0.5, 0.3)):
@@ -83,7 +90,8 @@ def test_noise_is_taken_out_of_eigenvalues(monkeypatch):
 
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, pytest.param(FactorAnalysis, marks=pytest.mark.slow)])
-def test_intervals_hold_the_truth_where_naive_ones_do_not(model):
+def test_intervals_hold_the_truth_where_naive_ones_do_not(model, monkeypatch):
+    monkeypatch.setattr(factors, "_N_DRAWS", 300)  # as many as users have
     rng, naive, aware = np.random.default_rng(3), [], []
     for _ in range(5):
         X, truth = table(20_000, rng)
@@ -118,6 +126,45 @@ def test_save_audit_and_plot(model, tmp_path):
     assert list(restored.get_feature_names_out()) == [f"{model.__name__.lower()}{i}" for i in range(2)]
     assert fitted.plot_loadings().get_yticks().tolist() == [0, 1]
     assert audit(private, X[:200], n_runs=1000, random_state=0).passed
+
+
+def test_summary_names_every_number():
+    X, truth = table(20_000, np.random.default_rng(7))
+    for privacy, expected in ((None, "posterior_"), (plan(4.0), "noise_aware_posterior_")):
+        fitted = ProbabilisticPCA(2, privacy=privacy, feature_norm=2.5).fit(X)
+        found, posterior = fitted.summary(0.9), getattr(fitted, expected)
+        assert list(found.columns) == ["mean", "std", "lower", "upper"]
+        assert found.index[[0, 7, 12, 23]].tolist() == [
+            "component 0: x0", "component 1: x1", "noise variance of x0", "mean of x5",
+        ]  # fmt: skip
+        np.testing.assert_array_equal(found["lower"], posterior.interval(0.9)[0].ravel())
+        np.testing.assert_allclose(found["mean"][18:], truth[-1], atol=0.05)
+    nothing = ProbabilisticPCA(2, privacy=plan(0.01), feature_norm=2.5).fit(X[:10]).summary()
+    assert np.isfinite(nothing["mean"]).all()
+    assert nothing["std"].isna().all()
+
+
+def exact_count(patch):
+    """The fit uses the number of rows that it sees, in place of the released one."""
+    seen, of, expected_statistics = [0.0], NoisyCovariance.of, SecondMomentModel.expected_statistics
+
+    def watched(self, records, posterior):
+        seen[0] = float(getattr(records, "X", records).shape[0])
+        return expected_statistics(self, records, posterior)
+
+    patch.setattr(SecondMomentModel, "expected_statistics", watched)
+    patch.setattr(NoisyCovariance, "of", lambda *arguments: replace(of(*arguments), count=seen[0]))
+    patch.setattr(
+        linear_regression, "maximise_evidence", lambda *given: maximise_evidence(*given[:3], seen[0], *given[4:])
+    )
+
+
+@pytest.mark.parametrize("name", ["principal components", "factors", "linear"])
+def test_a_fit_that_uses_the_exact_number_of_records_is_noticed(name, monkeypatch):
+    (case,) = (case for case in CASES if case.name == name)
+    check_notices(
+        lambda: everything_reachable_is_a_function_of_the_noisy_totals(case), exact_count, monkeypatch, "on the records"
+    )
 
 
 def test_bad_input():

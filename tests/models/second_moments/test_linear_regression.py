@@ -9,7 +9,8 @@ from sklearn.linear_model import ARDRegression, BayesianRidge
 
 from tests.mutants import check_notices
 from vips import BayesianLinearRegression, PrivacyPlan, audit, load
-from vips.models.second_moments.moments import SecondMoments
+from vips.models.second_moments.denoising import Denoised
+from vips.models.second_moments.noise_aware import noise_aware_coefficients
 
 TABLE = {"feature_norm": 1.0, "target_range": (-6.0, 6.0)}
 
@@ -96,7 +97,10 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(prior, n_records, epsi
 
 
 def _without_noise(patch):
-    patch.setattr(SecondMoments, "noise_of_products", lambda self, rows, vector: np.zeros((len(rows), len(rows))))
+    def certain(moments, *arguments):
+        return noise_aware_coefficients(replace(moments, noise_std=1e-6), *arguments)
+
+    patch.setattr("vips.models.second_moments.linear_regression.noise_aware_coefficients", certain)
 
 
 def test_noise_left_out_of_the_posterior_is_noticed(monkeypatch):
@@ -107,23 +111,45 @@ def test_noise_left_out_of_the_posterior_is_noticed(monkeypatch):
     check_notices(check, _without_noise, monkeypatch, "intervals miss the truth")
 
 
-def _covariance():
-    rng = np.random.default_rng(3)
-    rows, vector = rng.normal(size=(3, 5)), rng.normal(size=5)
-    noise = rng.normal(size=(40_000, 5, 5))
-    noise = 0.5 * (noise + noise.transpose(0, 2, 1)) * 2.0  # deviation 2 on the diagonal, √2 off it
-    products = noise @ vector @ rows.T
-    expected = SecondMoments(np.zeros((5, 5)), 2.0).noise_of_products(rows, vector)
-    assert np.abs(np.cov(products.T) / expected.max() - expected / expected.max()).max() < 0.05, "another covariance"
+def _products(std, d=12, n_matrices=400):
+    """Errors of Q u, Q from a law of which all rotations are alike: with noise, denoised, and as large as ``Denoised`` says."""
+    rng, errors = np.random.default_rng(3), []
+    for _ in range(n_matrices):
+        factor = rng.normal(size=(d, d)) * np.linspace(1.0, 2.0, d)
+        moments, noise, vector = factor @ factor.T, rng.normal(size=(d, d)), rng.normal(size=d)
+        noisy = moments + 0.5 * (noise + noise.T) * std
+        denoised = Denoised.of(noisy, std)
+        found = [np.sum(((matrix - moments) @ vector) ** 2) for matrix in (noisy, denoised.matrix)]
+        errors.append([*found, np.trace(denoised.covariance_of_product(vector))])
+    return np.mean(errors, axis=0)
 
 
-def test_covariance_of_noise(monkeypatch):
-    def mutant(patch):
-        original = SecondMoments.noise_of_products
-        patch.setattr(SecondMoments, "noise_of_products", lambda *arguments: 2.0 * original(*arguments))
+def _stated():
+    for std in (1.0, 10.0):
+        raw, found, stated = _products(std)
+        assert 0.8 < stated / found < 1.25, "another covariance"
+        assert found < (1.02 if std == 1.0 else 0.6) * raw, "as much noise as before"
 
-    _covariance()
-    check_notices(_covariance, mutant, monkeypatch, "another covariance")
+
+def test_denoised_moments_are_nearer_and_know_how_near(monkeypatch):
+    def larger(patch):
+        original = Denoised.covariance_of_product
+        patch.setattr(Denoised, "covariance_of_product", lambda *arguments: 2.0 * original(*arguments))
+
+    def noisy(patch):
+        patch.setattr(Denoised, "of", lambda M, std: Denoised(M, np.eye(len(M)), np.ones(M.shape), std))
+
+    _stated()
+    check_notices(_stated, larger, monkeypatch, "another covariance")
+    monkeypatch.undo()
+    check_notices(_stated, noisy, monkeypatch, "as much noise as before")
+
+
+def test_moments_without_noise_stay_as_they_are():
+    matrix = np.cov(np.random.default_rng(4).normal(size=(6, 40)))
+    for std in (0.0, 1e-9):
+        np.testing.assert_allclose(Denoised.of(matrix, std).matrix, matrix, atol=1e-8)
+    np.testing.assert_allclose(Denoised.of(np.array([[3.0]]), 1e-3).matrix, [[3.0]])
 
 
 def test_noise_that_vanishes_leaves_the_exact_posterior():

@@ -8,8 +8,9 @@ from scipy.stats import norm
 
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.models import _denoising as lda_view
+from vips.models._denoising import denoise_counts
 from vips.models._exponentials import components
-from vips.models.topics.denoising import LARGEST_SCALE, denoise_counts, scale_cells
+from vips.models.topics.denoising import LARGEST_SCALE, scale_cells
 from vips.models.topics.statistics import TopicPosterior
 
 

@@ -17,12 +17,10 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
-import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -119,9 +117,10 @@ def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, ki
     """Run the crowd for at least ``seconds`` and until much has happened; returns the number of kills."""
     begun, kills, seen = time.monotonic(), 0, -1
 
-    def started() -> subprocess.Popen:
-        command = [sys.executable, "-m", "tests.privacy.ledger.ledger_crowd", str(folder), "--worker"]
-        return subprocess.Popen([*command, "--threads", str(n_threads)])
+    def started() -> multiprocessing.Process:
+        child = multiprocessing.get_context("fork").Process(target=worker, args=(folder, n_threads))
+        child.start()
+        return child
 
     def much_has_happened() -> bool:
         done = Counter(line["did"] for line in log_of(folder))
@@ -134,14 +133,15 @@ def supervise(folder: Path, n_processes: int, n_threads: int, seconds: float, ki
         written = len(log_of(folder)) if kill else seen
         if written > seen:  # else the processes started last do not work yet
             victim, seen = random.randrange(n_processes), written
-            if children[victim].poll() is None:
-                children[victim].send_signal(signal.SIGKILL)
+            if children[victim].is_alive():
+                children[victim].kill()
                 kills += 1
-            children[victim].wait()
+            children[victim].join()
             children[victim] = started()
     (folder / "stop").touch()
     for child in children:
-        assert child.wait(timeout=120.0) == 0, "a process of the crowd failed"
+        child.join(120.0)
+        assert child.exitcode == 0, "a process of the crowd failed"
     return kills
 
 
@@ -199,11 +199,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=4)
     parser.add_argument("--threads", type=int, default=6)
     parser.add_argument("--kill", action="store_true")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        worker(options.folder, options.threads)
-        return
     kills = supervise(options.folder, options.processes, options.threads, options.seconds, options.kill)
     print(json.dumps({"kills": kills, **check(options.folder)}))
 

@@ -1,7 +1,5 @@
 """Two clients of one Dask cluster, each with its own ledger."""
 
-import multiprocessing
-
 import numpy as np
 import pytest
 
@@ -37,9 +35,9 @@ def use(address, path, both_began, worker_joined, answers):
         answers.put((path, client.gather(before + after + own)))
 
 
-def test_every_fit_is_charged_once_and_to_the_ledger_of_its_client(tmp_path):
+def test_every_fit_is_charged_once_and_to_the_ledger_of_its_client(tmp_path, forkserver):
     ledgers = [PrivacyLedger(tmp_path / f"{i}.ledger", 4.0, 1e-5, f"data {i}") for i in range(2)]
-    context = multiprocessing.get_context("spawn")
+    context = forkserver
     both_began, worker_joined, answers = context.Barrier(3), context.Event(), context.Queue()
     with distributed.LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address=None) as cluster:
         clients = [

@@ -28,11 +28,11 @@ from vips._validation import check_choice, check_dtype_of_computation, check_num
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models._coefficients import coefficient_parts
+from vips.models._definite import positive_definite
 from vips.models.regression.denoising import (
     diagonal_step,
     diagonal_view,
     noise_aware_moments,
-    positive_definite,
     precision_view,
 )
 from vips.models.regression.informed import InformedRegression

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.blas import cholesky, eigh, gram
+from vips.models._definite import floored
 
 __all__ = [
     "LEAST_SHARE",
     "diagonal_step",
     "diagonal_view",
     "noise_aware_moments",
-    "positive_definite",
     "precision_view",
 ]
 
@@ -45,11 +44,9 @@ def precision_view(precision: np.ndarray, noise_std: float, gradient_noise_std: 
     ndarray of shape (d, d)
         Tends to ``precision`` as the noise vanishes, and equals it without noise.
     """
-    precision = 0.5 * (precision + precision.T)
     if noise_std == 0.0:
-        return precision
-    eigenvalues, vectors = eigh(precision)
-    view = _from_eigenvalues(np.maximum(eigenvalues, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision))), vectors)
+        return 0.5 * (precision + precision.T)
+    view = floored(precision, _NOISE_LEVEL * noise_std * np.sqrt(0.5 * len(precision)))
     diagonal = np.diagonal(view)
     return view + np.diag(diagonal_view(diagonal, gradient_noise_std, alpha) - diagonal)
 
@@ -91,17 +88,3 @@ def diagonal_step(
     reduced = np.maximum(precision - cross**2 / weight, LEAST_SHARE * precision)
     solved, direction = gradient / reduced, cross / reduced
     return solved - direction * (cross @ solved) / (weight + cross @ direction)  # Sherman and Morrison
-
-
-def positive_definite(matrix: np.ndarray) -> np.ndarray:
-    """The matrix itself if it is positive definite to rounding, else the matrix with its eigenvalues raised."""
-    try:
-        cholesky(matrix)
-    except np.linalg.LinAlgError:
-        eigenvalues, vectors = eigh(matrix)
-        return _from_eigenvalues(np.maximum(eigenvalues, max(1e-12 * np.abs(eigenvalues).max(), 1e-300)), vectors)
-    return matrix
-
-
-def _from_eigenvalues(eigenvalues: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    return gram(np.ascontiguousarray((vectors * np.sqrt(eigenvalues)).T))

@@ -29,7 +29,8 @@ import numpy as np
 from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky, eigh
-from vips.models.regression.denoising import positive_definite, precision_view
+from vips.models._definite import positive_definite
+from vips.models.regression.denoising import precision_view
 
 __all__ = ["WEIGHTS", "Denoised", "Known", "Released", "best_weight", "known_step"]
 

@@ -39,8 +39,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from vips._compute.blas import eigh
 from vips.expfam import polya_gamma_mean
+from vips.models._definite import floored
 from vips.models.regression.denoising import LEAST_SHARE
 
 __all__ = ["NoisySteps", "noise_aware_moments_of", "precision_draws", "structured_precision_draws", "variance_ratios"]
@@ -149,8 +149,7 @@ def _without_negative(matrix: np.ndarray) -> np.ndarray:
     A fit wanders in a direction without precision (an empty category has one). With a precision there, the posterior would take
     the small residuals where it went for evidence that the coefficients are there.
     """
-    values, vectors = eigh(0.5 * (matrix + matrix.T))
-    return (vectors * np.maximum(values, 1e-6 * max(values.max(), 1e-300))) @ vectors.T
+    return floored(matrix, 1e-300, share=1e-6)
 
 
 def structured_precision_draws(
@@ -182,12 +181,12 @@ def _given_precision(steps: NoisySteps, precision: np.ndarray, start: np.ndarray
     linear = 0.0 if steps.prior_linear is None else steps.prior_linear
     noise = steps.noise_std**2 / k * np.eye(len(prior))
     for _ in range(_MOST_ROUNDS):
-        curvature = _positive(_Curvature(precision, mu, steps.constant).matrix(), 1e-6)
-        shifts = [_Curvature(precision, 0.5 * (mean + mu), steps.constant).times(mean - mu) for mean in steps.means]
+        curvature = floored(_Curvatures(precision, mu[None], steps.constant).matrix(), 1e-12, share=1e-6)
+        shifts = _Curvatures(precision, 0.5 * (steps.means + mu), steps.constant).times(steps.means - mu)
         roots = 1.0 if steps.variance is None else np.sqrt(variance_ratios(*steps.variance, np.diagonal(curvature)))
         scores = roots * curvature * np.reshape(roots, (-1, 1))  # B
         of_step = steps.noise_std**2 + (1.0 - q) / q * np.diagonal(scores).mean()
-        total, uncertain = _carried(steps.totals, np.array(shifts), max(of_step, 1e-200))
+        total, uncertain = _carried(steps.totals, shifts, max(of_step, 1e-200))
         varies = (1.0 + (1.0 - q) / (q * k)) * scores + noise + uncertain
         weight = curvature @ np.linalg.solve(varies, curvature)
         seen = curvature @ np.linalg.solve(varies, total)
@@ -236,58 +235,55 @@ def variance_ratios(noisy: np.ndarray, noise_std: float, curvature: np.ndarray) 
     return np.maximum(common + share * (ratios - common), _LEAST_RATIO)
 
 
-class _Curvature:
-    """H = r P + P U M Uᵀ P with U = (constant's direction, μ), at coefficients μ."""
+class _Curvatures:
+    """H = r P + P U M Uᵀ P with U = (constant's direction, μ), at each of the coefficients μ, shape (k, d)."""
 
     def __init__(self, precision: np.ndarray, mu: np.ndarray, constant: float) -> None:
-        d = len(mu)
-        self._precision = precision
-        if constant > 0.0:
-            directions = np.stack([np.eye(d)[-1] / constant, mu], axis=1)  # xᵀU = (1, ψ)
-            images = precision @ directions
-            seen = directions.T @ images  # Σ ω (1, ψ)(1, ψ)ᵀ
+        self._precision, own = precision, mu @ precision
+        seen = np.zeros((len(mu), 2, 2))  # Σ ω (1, ψ)(1, ψ)ᵀ
+        seen[:, 1, 1] = np.einsum("kd,kd->k", mu, own)
+        if constant > 0.0:  # the constant's direction is e/constant
+            first = np.broadcast_to(precision[-1] / constant, mu.shape)
+            seen[:, 0, 0], seen[:, 0, 1] = precision[-1, -1] / constant**2, own[:, -1] / constant
+            seen[:, 1, 0] = seen[:, 0, 1]
         else:  # without a constant, assume rows of norm 1 for Σ ω, and E ψ = 0
-            images = np.stack([np.zeros(d), precision @ mu], axis=1)
-            seen = np.diag([np.trace(precision), mu @ images[:, 1]])
-        total = max(seen[0, 0], 1e-300)
-        mean, std = _unweighted(seen[0, 1] / total, seen[1, 1] / total)
-        psi = mean + std * _NODES
-        powers = np.stack([np.ones_like(psi), psi])
+            first = np.zeros(mu.shape)
+            seen[:, 0, 0] = np.trace(precision)
+        self._images = np.stack([first, own], axis=2)
+        total = np.maximum(seen[:, 0, 0], 1e-300)
+        mean, std = _unweighted(seen[:, 0, 1] / total, seen[:, 1, 1] / total)
+        psi = mean[:, None] + std[:, None] * _NODES
+        powers = np.stack([np.ones_like(psi), psi], axis=1)
         of_omega, of_slope = (
-            (powers * (_WEIGHTS * w)) @ powers.T for w in (polya_gamma_mean(psi), expit(psi) * expit(-psi))
+            (powers * (_WEIGHTS * w)[:, None]) @ powers.swapaxes(1, 2)
+            for w in (polya_gamma_mean(psi), expit(psi) * expit(-psi))
         )
-        self._ratio = of_slope[0, 0] / of_omega[0, 0]
-        count = total / of_omega[0, 0]
-        inverse = np.linalg.pinv(seen)
-        self._images, self._core = images, inverse @ (count * (of_slope - self._ratio * of_omega)) @ inverse
+        self._ratio = of_slope[:, 0, 0] / of_omega[:, 0, 0]
+        count, inverse = total / of_omega[:, 0, 0], np.linalg.pinv(seen)
+        self._core = inverse @ (count[:, None, None] * (of_slope - self._ratio[:, None, None] * of_omega)) @ inverse
 
-    def times(self, vector: np.ndarray) -> np.ndarray:
-        """H times a vector."""
-        return self._ratio * (self._precision @ vector) + self._images @ (self._core @ (self._images.T @ vector))
+    def times(self, vectors: np.ndarray) -> np.ndarray:
+        """H times a vector for each μ, shape (k, d)."""
+        along = self._core @ (self._images.swapaxes(1, 2) @ vectors[:, :, None])
+        return self._ratio[:, None] * (vectors @ self._precision) + (self._images @ along)[:, :, 0]
 
     def matrix(self) -> np.ndarray:
-        """H."""
-        return self._ratio * self._precision + self._images @ self._core @ self._images.T
+        """H at the first μ."""
+        return self._ratio[0] * self._precision + self._images[0] @ self._core[0] @ self._images[0].T
 
 
-def _unweighted(mean: float, square: float) -> tuple[float, float]:
-    """Mean and deviation of a Gaussian ψ whose ω-weighted mean and second moment are given."""
-    var = max(square - mean**2, 1e-6)
+def _unweighted(mean: np.ndarray, square: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and deviations of Gaussian ψ whose ω-weighted means and second moments are given, shape (k,)."""
+    var = np.maximum(square - mean**2, 1e-6)
     centre, std = mean, np.sqrt(var)
     for _ in range(50):
-        psi = centre + std * _NODES
+        psi = centre[:, None] + std[:, None] * _NODES
         weights = _WEIGHTS * polya_gamma_mean(psi)
-        weights /= weights.sum()
-        first = weights @ psi
-        ratio = np.sqrt(var / (weights @ (psi - first) ** 2))
+        weights /= weights.sum(axis=1, keepdims=True)
+        first = (weights * psi).sum(axis=1)
+        ratio = np.sqrt(var / (weights * (psi - first[:, None]) ** 2).sum(axis=1))
+        off = np.maximum(np.abs(ratio - 1.0), np.abs(mean - first))
         centre, std = centre + mean - first, std * ratio
-        if abs(ratio - 1.0) < 1e-6 and abs(mean - first) < 1e-6:
+        if off.max() < 1e-6:
             break
     return centre, std
-
-
-def _positive(matrix: np.ndarray, least: float) -> np.ndarray:
-    """The matrix with eigenvalues raised to at least the share ``least`` of the largest."""
-    values, vectors = eigh(0.5 * (matrix + matrix.T))
-    values = np.maximum(values, max(least * values.max(), 1e-12))
-    return (vectors * values) @ vectors.T

@@ -14,10 +14,11 @@ from sklearn.utils.validation import check_is_fitted
 from vips._compute.blas import cholesky, eigh, inverse_from_factor
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
+from vips.models._definite import positive_definite
 from vips.models.second_moments.bootstrap import bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance
-from vips.models.second_moments.moments import SecondMoments, positive_definite
+from vips.models.second_moments.moments import SecondMoments
 from vips.parts import Part, Score, average
 
 __all__ = ["FactorModel", "FactorPosterior"]
@@ -141,6 +142,37 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     def score(self, X, y=None) -> float:
         """Average log likelihood of the rows."""
         return float(np.mean(self.score_samples(X)))
+
+    def summary(self, level: float = 0.95):
+        """Loadings, noise variances and means of the columns by name: mean, deviation and interval.
+
+        Of the noise-aware posterior for a private fit. Where noise hides a component there is none: the table then has the
+        estimates, and NaN for deviations and intervals.
+
+        Parameters
+        ----------
+        level : float
+            Of the intervals.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns "mean", "std", "lower" and "upper"; one row for each number.
+        """
+        import pandas as pd
+
+        check_is_fitted(self, "posterior_")
+        told = self.posterior_
+        if self.privacy_.plan.is_private:
+            told = getattr(self, "noise_aware_posterior_", None)
+        shape, names = self.posterior_.mean.shape, self.column_names()
+        if told is None:
+            numbers = [self.posterior_.mean, *np.full((3, *shape), np.nan)]
+        else:
+            numbers = [told.mean, told.std, *told.interval(level)]
+        index = [_label(self._n_kept(), names, place) for place in np.ndindex(shape)]
+        columns = dict(zip(("mean", "std", "lower", "upper"), map(np.ravel, numbers), strict=True))
+        return pd.DataFrame(columns, index=index)
 
     def plot_loadings(self, ax=None):
         """Loadings as an image, one row for each component.

@@ -16,10 +16,11 @@ from vips.data._tables import from_arrow
 from vips.expfam import Gaussian
 from vips.models._coefficient_tables import Signal, coefficient_table, forest_plot, signal_of, warn_of_nothing
 from vips.models._coefficients import coefficient_parts, count_scores
+from vips.models._definite import positive_definite
 from vips.models._targets import one_for_each_row, source_with_targets
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.evidence import Settings, maximise_evidence
-from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
+from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import Part, Score

@@ -20,9 +20,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import log_ndtr
 
-from vips._compute.blas import cholesky, eigh
+from vips._compute.blas import eigh
+from vips.models._definite import floored
 
-__all__ = ["SecondMoments", "floored", "positive_definite", "positive_mean"]
+__all__ = ["SecondMoments", "positive_mean"]
 
 
 @dataclass(frozen=True)
@@ -50,28 +51,6 @@ class SecondMoments:
         values = eigh(self.matrix)[0]
         least = self.noise_std or -1e-12 * np.abs(values).max(initial=0.0)
         return self if values.min() >= least else SecondMoments(floored(self.matrix, self.noise_std), self.noise_std)
-
-    def noise_of_products(self, rows: np.ndarray, vector: np.ndarray) -> np.ndarray:
-        """Covariance of the noise in B M ρ, for ``rows`` B and a vector ρ."""
-        images = rows @ vector
-        return 0.5 * self.noise_std**2 * (vector @ vector * (rows @ rows.T) + np.outer(images, images))
-
-
-def positive_definite(matrix: np.ndarray) -> np.ndarray:
-    """The matrix, or, where rounding made it indefinite, one with eigenvalues of at least 10⁻¹² of the largest."""
-    matrix = 0.5 * (matrix + matrix.T)
-    try:
-        cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return floored(matrix, 1e-12 * max(np.abs(matrix).max(), 1e-300))
-    return matrix
-
-
-def floored(matrix: np.ndarray, least: float) -> np.ndarray:
-    """A symmetric matrix with its eigenvalues raised to ``least``."""
-    values, vectors = eigh(matrix)
-    raised = (vectors * np.maximum(values, least)) @ vectors.T
-    return 0.5 * (raised + raised.T)
 
 
 def positive_mean(value: float, std: float) -> float:

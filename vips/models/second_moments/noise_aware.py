@@ -1,11 +1,12 @@
 """Posterior of the coefficients of a linear regression given noisy moments.
 
-    g(w) = q - Q w,   Q, q: noisy moments of the design with itself and with the target
+    g(w) = q - Q w,   q: noisy moments of the design with the target;   Q: of the design with itself, denoised
 
-At the true w the mean of g is 0 and its covariance  C = S/α + N(ρ): sampling, and the noise of the release, which multiplies
-the vector ρ = (1, -w) of target and coefficients in the coordinates of z (``moments.py``). So the likelihood of w has the
-precision Q C⁻¹ Q: where Q is large, it is S α as without noise; where noise hides Q, next to nothing. C depends on w and α
-slowly, and is computed at the last estimate (after Bernstein and Sheldon, 2019).
+Q is the mean of the moments given noisy ones (``denoising.py``). Noisy moments themselves would let w explain noise by noise,
+in as many directions as noise hides. At the true w the mean of g is 0 and its covariance  C = Q/α + N(w): sampling, the noise
+in q, and what is not known of Q, times w. So the likelihood of w has the precision Q C⁻¹ Q: where Q is large, it is Q α as
+without noise; where noise hides Q, next to nothing. C depends on w and α slowly, and is computed at the last estimate (after
+Bernstein and Sheldon, 2019).
 
 An evidence maximum for λ would claim coefficients of exactly 0 where noise hides them. The deviation 1/√λ has a half-Cauchy
 prior of a public scale, over which a ridge is integrated. With a λ for each coefficient, w_j has a Cauchy prior of that scale
@@ -16,13 +17,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from vips._compute.blas import cholesky, inverse_from_factor
-from vips.models.second_moments.moments import SecondMoments, positive_definite, positive_mean
+from vips._compute.blas import cholesky, eigh, inverse_from_factor
+from vips.models._definite import positive_definite
+from vips.models.second_moments.denoising import Denoised
+from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.posterior import LinearPosterior
 
 __all__ = ["noise_aware_coefficients"]
 
-_ROUNDS, _FIELD_ROUNDS = 8, 100
+_ROUNDS, _FIELD_ROUNDS, _TOLERANCE = 8, 100, 1e-6
 # Deviations of coefficients under the prior, in units of its scale.
 _GRID = np.logspace(-3.0, 2.0, 41)
 _SPARSE_SCALE = 0.1
@@ -46,7 +49,7 @@ def noise_aware_coefficients(
     moments : SecondMoments
         Released.
     rows : ndarray of shape (d, D)
-        B: coordinates of z of the columns of the design; the constant is the last of them, if there is one.
+        B: coordinates of z of the columns of the design; that of the target is the last, and 0. A constant is the last row.
     of_target : ndarray of shape (D,)
         The same of the target.
     count : float
@@ -59,16 +62,19 @@ def noise_aware_coefficients(
     most : float
         Bound on the target's variance around its expected value. Public.
     """
-    design = rows @ moments.matrix @ rows.T
-    products, squares = rows @ moments.matrix @ of_target, of_target @ moments.matrix @ of_target
-    view = rows @ moments.repaired().matrix @ rows.T
+    noisy, last = moments.matrix, len(moments.matrix) - 1
+    denoised, own = Denoised.of(noisy[:last, :last], moments.noise_std), rows[:, :last]
+    design = own @ denoised.matrix @ own.T
+    products = own @ (denoised.matrix @ of_target[:last] + noisy[:last, last] * of_target[last])
     mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
-        total = squares - 2.0 * products @ mean + mean @ design @ mean + np.sum(design * cov)
+        total = residual @ noisy @ residual + np.sum(rows @ noisy @ rows.T * cov)
         std = moments.noise_std * (residual @ residual + np.trace(rows @ rows.T @ cov))
         variance = min(positive_mean(total, std) / count, most)
-        varies = view * variance + moments.noise_of_products(rows, residual)
+        unknown = denoised.covariance_of_product(residual[:last])
+        unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
+        varies = design * variance + own @ unknown @ own.T
         weighted = np.linalg.solve(varies, np.column_stack([design, products]))
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
@@ -79,20 +85,27 @@ def noise_aware_coefficients(
 
 
 def _integrated(information, linear, n_features: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean and covariance of the mixture over λ, and its harmonic mean."""
-    means, covs, log_weights = [], [], []
-    for deviation in _GRID * scale:
-        mean, cov, log_det = _given(information, linear, np.full(n_features, deviation**-2.0))
-        half_cauchy = np.log(deviation) - np.log1p((deviation / scale) ** 2)  # on a grid of logarithms
-        log_weights.append(0.5 * (linear @ mean - log_det) - n_features * np.log(deviation) + half_cauchy)
-        means.append(mean)
-        covs.append(cov)
-    weights = np.exp(np.array(log_weights) - max(log_weights))
+    """Mean and covariance of the mixture over λ, and its harmonic mean: in coordinates in which the information is diagonal."""
+    slopes, others = slice(n_features), information[:n_features, n_features:]
+    flat = np.diagonal(information)[n_features:] * (1.0 + _FLAT) + 1e-300  # of the intercept, if there is one
+    onto = -others / flat  # the intercept's mean, by the slopes
+    values, vectors = eigh(information[slopes, slopes] + onto @ others.T)
+    seen = vectors.T @ (linear[slopes] + onto @ linear[n_features:])
+    deviations = _GRID * scale
+    precisions = np.maximum(values, 0.0) + deviations[:, None] ** -2.0
+    half_cauchy = np.log(deviations) - np.log1p((deviations / scale) ** 2)  # on a grid of logarithms
+    log_weights = 0.5 * (seen**2 / precisions - np.log(precisions)).sum(axis=1)
+    log_weights += half_cauchy - n_features * np.log(deviations)
+    weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
-    mean = weights @ means
-    around = np.array(means) - mean
-    cov = np.tensordot(weights, covs, axes=1) + (weights[:, None] * around).T @ around
-    return mean, cov, np.full(n_features, 1.0 / (weights @ (_GRID * scale) ** 2))
+    means = seen / precisions
+    around = means - weights @ means
+    within = np.diag(weights @ (1.0 / precisions)) + (weights[:, None] * around).T @ around
+    back = np.concatenate([vectors, onto.T @ vectors])
+    mean, cov = back @ (weights @ means), back @ within @ back.T
+    mean[n_features:] += linear[n_features:] / flat
+    cov[n_features:, n_features:] += 1.0 / flat
+    return mean, cov, np.full(n_features, 1.0 / (weights @ deviations**2))
 
 
 def _mean_field(information, linear, n_features: int, scale: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -100,13 +113,15 @@ def _mean_field(information, linear, n_features: int, scale: float) -> tuple[np.
     least = (_SPARSE_SCALE * scale) ** 2
     lam = np.full(n_features, scale**-2.0)
     for _ in range(_FIELD_ROUNDS):
-        mean, cov, _ = _given(information, linear, lam)
-        lam = 2.0 / (least + (mean**2 + np.diagonal(cov))[:n_features])
+        mean, cov = _given(information, linear, lam)
+        last, lam = lam, 2.0 / (least + (mean**2 + np.diagonal(cov))[:n_features])
+        if np.abs(lam - last).max() <= _TOLERANCE * lam.max():
+            break
     return mean, cov, lam
 
 
-def _given(information, linear, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+def _given(information, linear, lam: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     flat = np.full(len(linear) - len(lam), _FLAT * max(information[-1, -1], 1e-300))
     factor = cholesky(positive_definite(information + np.diag(np.append(lam, flat))))
     cov = inverse_from_factor(factor)
-    return cov @ linear, cov, 2.0 * np.log(np.diagonal(factor)).sum()
+    return cov @ linear, cov

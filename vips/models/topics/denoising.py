@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from vips._compute.threads import run_ranges
-from vips.models._denoising import MEANS, denoise_counts, posterior_mean
+from vips.models._denoising import denoise_counts
 
-__all__ = ["LARGEST_SCALE", "MEANS", "denoise_counts", "posterior_mean", "scale_cells"]
+__all__ = ["LARGEST_SCALE", "denoise_counts", "scale_cells"]
 
 LARGEST_SCALE = 5.0  # public bound on c_kv
 _POWER = -0.45

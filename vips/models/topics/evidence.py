@@ -27,7 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.models._apart import copy_of, fit_apart
-from vips.models.topics.denoising import denoise_counts
+from vips.models._denoising import denoise_counts
 from vips.models.topics.stand_ins import FEWEST_DOCUMENTS, drawn_lengths, noise_multiplier, released_counts
 from vips.privacy import PrivacyPlan
 

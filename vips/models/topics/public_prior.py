@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 from sklearn.utils.validation import check_non_negative
 
 from vips.models._apart import fit_to_public
-from vips.models.topics.denoising import MEANS, posterior_mean
+from vips.models._denoising import MEANS, posterior_mean
 from vips.models.topics.statistics import TopicPosterior, canonical
 
 __all__ = ["check_public", "counts_of_public", "denoise_with_public", "topics_of_public"]
