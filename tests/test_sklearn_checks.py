@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
@@ -182,6 +183,8 @@ WITHOUT_NOISE = [
     (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
+    (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), {}),
+    (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE, random_state=0), {}),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
     (make_public_pipeline(StandardScaler(), BayesianLogisticRegression(privacy=NO_NOISE)), {}),
     (make_public_pipeline("passthrough", DirichletMultinomial()), {}),
@@ -202,6 +205,7 @@ WITH_NOISE = [
     (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
+    (BayesianGaussianMixture(2, privacy=plan(), feature_norm=100.0), PRIVATE),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),

@@ -438,6 +438,18 @@ def _(printed, folder):
     assert "A step, private / non-private:" in printed
 
 
+@check("benchmarks.mixture")
+def _(printed, folder):
+    rows = read_json(folder / "mixture.json")
+    assert {name for name in rows if name.startswith("scikit-learn")} == {
+        "scikit-learn, EM",
+        "scikit-learn, variational",
+    }
+    for name, (row,) in rows.items():
+        assert math.isfinite(row["log density"])
+        assert f"| {name} |" in printed
+
+
 @check("benchmarks.noise")
 def _(printed, folder):
     assert "20000 coordinates, σ = 1048576 steps" in printed

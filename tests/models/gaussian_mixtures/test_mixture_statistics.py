@@ -110,10 +110,10 @@ def upper_triangle_ignored(patch):
 def norm_without_the_second_moments(patch):
     original = MixtureStatistics._own_norms
 
-    def norms(self):
+    def norms(self, sums):
         block = self._blocks["second"]
         self._blocks = dict(self._blocks) | {"second": type(block)(block.shape, block.symmetric, 1e6)}
-        return original(self)
+        return original(self, sums)
 
     patch.setattr(MixtureStatistics, "_own_norms", norms)
 
@@ -121,7 +121,7 @@ def norm_without_the_second_moments(patch):
 def absent_records_counted(patch):
     original = kernels.add_moments
     patch.setattr(
-        kernels, "add_moments", lambda X, rows, shifts, shares, *rest: original(X, rows, shifts, shares + 1e-3, *rest)
+        kernels, "add_moments", lambda X, rows, shifts, weights, *rest: original(X, rows, shifts, weights + 1e-3, *rest)
     )
 
 

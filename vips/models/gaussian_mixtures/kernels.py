@@ -20,11 +20,13 @@ import numpy as np
 
 from vips._compute.lanes import WIDTH, add_products, load, multiply_add_once, spread, store, total, zeros
 
-__all__ = ["TILE", "add_moments", "images", "squares_of"]
+__all__ = ["NOTHING", "TILE", "add_moments", "images", "responsibilities", "squares_of"]
 
 _REGISTERS = 4
 _PIECE = _REGISTERS * WIDTH
 TILE = 4 * _PIECE
+NOTHING = 1e-10  # smaller responsibilities are 0
+_FAR = -40.0  # logarithm of what is certainly nothing
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -119,10 +121,80 @@ def _dot(a, i, b, j):
 
 
 @_jit
-def add_moments(X, rows, shifts, shares, first, last, linear, second):
-    """Add Σ_n w_nk y and Σ_n w_nk y yᵀ of components ``first`` to ``last``; a record whose w_nk is 0 is left out.
+def _exponentials(values):
+    """exp of numbers from -40 to 0, in place, to 1e-13: (Taylor's sum at x/64)^64, which serves several numbers at a time."""
+    for i in range(len(values)):
+        x = max(values[i], _FAR) * 0.015625
+        y = 1.0 + x * (1.0 / 14.0)
+        y = 1.0 + x * (1.0 / 13.0) * y
+        y = 1.0 + x * (1.0 / 12.0) * y
+        y = 1.0 + x * (1.0 / 11.0) * y
+        y = 1.0 + x * (1.0 / 10.0) * y
+        y = 1.0 + x * (1.0 / 9.0) * y
+        y = 1.0 + x * (1.0 / 8.0) * y
+        y = 1.0 + x * (1.0 / 7.0) * y
+        y = 1.0 + x * (1.0 / 6.0) * y
+        y = 1.0 + x * (1.0 / 5.0) * y
+        y = 1.0 + x * (1.0 / 4.0) * y
+        y = 1.0 + x * (1.0 / 3.0) * y
+        y = 1.0 + x * (1.0 / 2.0) * y
+        y = 1.0 + x * y
+        y *= y
+        y *= y
+        y *= y
+        y *= y
+        y *= y
+        values[i] = y * y
 
-    ``second`` has the shape of ``rows``: (K, d, d), of which the lower triangle is written, or (K, 1, d) for the diagonal only.
+
+@_jit
+def responsibilities(squares, constants, excess, tail, n_columns, start, stop, shares, factors, log_likelihood, sums):
+    """r_nk, E[u_nk] and log Σ_k exp E log p(x_n, k) of records ``start`` to ``stop``, from ‖y_nk‖².
+
+    ``sums[n]``: Σ_k r², Σ_k (r u)², Σ_k (r u)² ‖y‖² and Σ_k (r u)² ‖y‖⁴. ``factors`` has no entries where components are
+    Gaussian.
+    """
+    n_components = len(constants)
+    for n in range(start, stop):
+        row, top = shares[n], -np.inf
+        for k in range(n_components):
+            distance = squares[n, k] + excess[k]
+            if tail[k] > 0.0:
+                row[k] = constants[k] - 0.5 * (tail[k] + n_columns) * np.log1p(distance / tail[k])
+                factors[n, k] = (tail[k] + n_columns) / (tail[k] + distance)
+            else:
+                row[k] = constants[k] - 0.5 * distance
+            top = max(top, row[k])
+        for k in range(n_components):
+            row[k] -= top
+        log_likelihood[n] = top
+    _exponentials(shares[start:stop].reshape(-1))
+    for n in range(start, stop):
+        row, own, total = shares[n], sums[n], 0.0
+        for k in range(n_components):
+            total += row[k]
+        log_likelihood[n] += np.log(total)
+        inverse = 1.0 / total
+        own[:] = 0.0
+        for k in range(n_components):
+            share = row[k] * inverse
+            share = share if share >= NOTHING else 0.0
+            row[k] = share
+            own[0] += share * share
+            if tail[k] > 0.0:
+                share *= factors[n, k]
+            square = share * squares[n, k]
+            own[1] += share * share
+            own[2] += share * square
+            own[3] += square * square
+
+
+@_jit
+def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, weight, linear, second):
+    """Add sums of w_nk, and of w_nk u_nk times 1, y and y yᵀ, for components ``first`` to ``last``.
+
+    w_nk is weight times share; records for which it is 0 are left out. ``second`` has the shape of ``rows``: (K, d, d), of
+    which the lower triangle is written, or (K, 1, d) for the diagonal only.
     """
     n, d = X.shape
     columns, tile, weighted = np.empty((d, TILE)), np.empty((d, TILE)), np.empty((d, TILE))
@@ -130,9 +202,14 @@ def add_moments(X, rows, shifts, shares, first, last, linear, second):
     for k in range(first, last):
         n_chosen = 0
         for row in range(n + 1):
-            if row < n and shares[row, k] != 0.0:
+            if row < n and weights[row] != 0.0 and shares[row, k] != 0.0:
                 chosen[n_chosen] = row
-                share[0, n_chosen] = shares[row, k]
+                own = weights[row] * shares[row, k]
+                count[k] += own
+                if len(factors):
+                    own *= factors[row, k]
+                    weight[k] += own
+                share[0, n_chosen] = own
                 n_chosen += 1
             if n_chosen == TILE or (row == n and n_chosen > 0):
                 _gather(X, chosen[:n_chosen], columns)

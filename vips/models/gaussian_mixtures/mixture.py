@@ -12,15 +12,14 @@ from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.gaussian_mixtures.evidence import divergence
 from vips.models.gaussian_mixtures.parts import mixture_parts
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models.gaussian_mixtures.reading import ReadableMixture
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part, Score, average
 
 __all__ = ["BayesianGaussianMixture"]
 
-_HIDDEN = 3.0  # a count of fewer deviations of its noise is none
 
-
-class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
+class BayesianGaussianMixture(ReadableMixture, DensityMixin, GaussianMixtureModel):
     """Mixture of Gaussian or Student-t components, fitted by (private) variational Bayes or EM.
 
     Parameters
@@ -196,11 +195,6 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
         tail = self._fitted().tail
         return tail if tail.any() else None
 
-    @property
-    def n_components_effective_(self) -> int:
-        """Number of components with records, from released numbers."""
-        return int((self._counts() >= np.maximum(1.0, _HIDDEN * self._count_noise())).sum())
-
     def bound(self, records, posterior: MixturePosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests; log likelihood with EM."""
         total = float(self._statistics(records, posterior).log_likelihood.sum())
@@ -246,9 +240,10 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
         """Log density of each record."""
         return self.score_samples(X)
 
-    def findings(self) -> dict[str, float]:
-        """Number of components with records."""
-        return {"components with records": float(self.n_components_effective_)}
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
@@ -262,17 +257,3 @@ class BayesianGaussianMixture(DensityMixin, GaussianMixtureModel):
     def _inferred(self, X) -> MixtureStatistics:
         check_is_fitted(self)
         return self._statistics(self._validated(X, reset=False), self.posterior_)
-
-    def _counts(self) -> np.ndarray:
-        """Expected numbers of records, in a private fit from noisy totals."""
-        posterior, priors = self._fitted(), self._priors()
-        if posterior.plug_in:
-            return posterior.concentration
-        return (
-            posterior.concentration - priors.concentration
-            if posterior.concentration.ndim == 1
-            else (posterior.concentration[0] - 1.0)
-        )
-
-    def _count_noise(self) -> np.ndarray | float:
-        return self.noisy_totals_.noise_std["count"] if hasattr(self, "noisy_totals_") else 0.0

@@ -190,14 +190,14 @@ class Tables:
     excess: np.ndarray
     tail: np.ndarray
 
-    def log_joint(self, squares: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
-        """log p(x, k), of shape (n_records, K), from ‖y_k‖²; and E[u_k] where components are Student-t."""
-        d, distances = self.shifts.shape[1], squares + self.excess
+    @cached_property
+    def log_constants(self) -> np.ndarray:
+        """Logarithm of what stands before exp(-½ distance), or before (1 + distance / tail)^(-½ (tail + d)); shape (K,)."""
+        d = self.shifts.shape[1]
         if not self.tail.any():
-            return self.constants - 0.5 * d * np.log(2.0 * np.pi) - 0.5 * distances, None
+            return self.constants - 0.5 * d * np.log(2.0 * np.pi)
         half = 0.5 * (self.tail + d)
-        constants = self.constants + gammaln(half) - gammaln(0.5 * self.tail) - 0.5 * d * np.log(np.pi * self.tail)
-        return constants - half * np.log1p(distances / self.tail), (self.tail + d) / (self.tail + distances)
+        return self.constants + gammaln(half) - gammaln(0.5 * self.tail) - 0.5 * d * np.log(np.pi * self.tail)
 
     def log_factors(self, factors: np.ndarray) -> np.ndarray:
         """E[log u - u], from E[u]; shape (n_records, K)."""

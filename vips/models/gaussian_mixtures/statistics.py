@@ -37,7 +37,6 @@ from vips.statistics import Block, RecordStatistics
 __all__ = ["MixtureStatistics", "scaled_rows"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of the sums of squares
-_NOTHING = 1e-14  # responsibilities below are 0
 _PIECE = 2_000_000  # numbers that are rounded at once
 
 
@@ -64,21 +63,23 @@ class MixtureStatistics(RecordStatistics):
     sums_are_new = True
 
     def __init__(self, X: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float = np.inf) -> None:
-        self._defective = ~np.isfinite(X).all(axis=1)
+        is_finite = np.isfinite(X)
+        self._defective = np.zeros(len(X), bool) if is_finite.all() else ~is_finite.all(axis=1)
         self._X = np.where(self._defective[:, None], 0.0, X) if self._defective.any() else np.ascontiguousarray(X)
         self._tables, self._blocks = tables, blocks
         self._squares = self._sums_of_powers(2)
-        joint, self._factors = tables.log_joint(self._squares)
-        with np.errstate(over="ignore", under="ignore"):
-            joint -= (top := joint.max(axis=1))[:, None]
-            shares = np.exp(joint, out=joint)
-            totals = np.zeros(len(X))
-            for k in range(shares.shape[1]):  # a sum over an axis may round by the number of rows
-                totals += shares[:, k]
-            shares /= totals[:, None]
-        shares[shares < _NOTHING] = 0.0
-        self.shares, self.log_likelihood = shares, top + np.log(totals)
-        self._norms = self._own_norms()
+        n, n_components = self._squares.shape
+        self.shares, self.log_likelihood, sums = np.empty((n, n_components)), np.empty(n), np.empty((n, 4))
+        self._factors = np.empty((n if tables.tail.any() else 0, n_components))
+
+        def fill(start: int, stop: int) -> None:
+            kernels.responsibilities(
+                self._squares, tables.log_constants, tables.excess, tables.tail, self._X.shape[1], start, stop,
+                self.shares, self._factors, self.log_likelihood, sums,
+            )  # fmt: skip
+
+        run_ranges(fill, np.arange(n + 1) * n_components)
+        self._norms = self._own_norms(sums)
         self._influence = None
         if np.isfinite(largest):
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -90,22 +91,27 @@ class MixtureStatistics(RecordStatistics):
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         n_components, d = self.shares.shape[1], self._X.shape[1]
-        weighted = self._weighted(weights)
-        total = {"count": weighted.sum(axis=0)}
-        if self._factors is not None:
-            total |= self._tail_sums(weighted)
-            weighted = weighted * self._factors
-        linear, second = np.zeros((n_components, d)), np.zeros((n_components, *self._tables.rows.shape[1:]))
+        weights, tables = self._bounded(weights), self._tables
+        count, weight = np.zeros(n_components), np.zeros(n_components)
+        linear, second = np.zeros((n_components, d)), np.zeros((n_components, *tables.rows.shape[1:]))
 
         def add(first: int, last: int) -> None:
-            kernels.add_moments(self._X, self._tables.rows, self._tables.shifts, weighted, first, last, linear, second)
+            kernels.add_moments(
+                self._X, tables.rows, tables.shifts, weights, self.shares, self._factors, first, last,
+                count, weight, linear, second,
+            )  # fmt: skip
 
         run_ranges(add, np.arange(n_components + 1) * len(self._X))
-        return total | {"linear": linear, "second": self._shaped(second)}
+        total = {"count": count, "linear": linear, "second": self._shaped(second)}
+        if "weight" in self._blocks:
+            total["weight"] = weight
+        if "tail" in self._blocks:
+            total["tail"] = (weights[:, None] * self.shares * tables.log_factors(self._factors)).sum(axis=0)
+        return total
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
-        weighted, present = self._weighted(weights), np.flatnonzero(weights)
+        weighted, present = self._bounded(weights)[:, None] * self.shares, np.flatnonzero(weights)
         size = max(1, _PIECE // (self._tables.rows[0].size * len(self._tables.shifts)))
         for start in range(0, len(present), size):
             rows = present[start : start + size]
@@ -126,26 +132,22 @@ class MixtureStatistics(RecordStatistics):
         run_ranges(fill, np.arange(-(-len(self._X) // kernels.TILE) + 1) * work * kernels.TILE)
         return found
 
-    def _own_norms(self) -> np.ndarray:
-        """Joint norm of each record over all blocks."""
+    def _own_norms(self, sums: np.ndarray) -> np.ndarray:
+        """Joint norm of each record over all blocks, from the sums of ``kernels.responsibilities``."""
         scale = {name: block.scale for name, block in self._blocks.items()}
-        shares = self.shares if self._factors is None else self.shares * self._factors
-        squares = row_dots(self.shares, self.shares) / scale["count"] ** 2
-        lengths = np.sqrt(self._squares) * shares
-        squares += row_dots(lengths, lengths) / scale["linear"] ** 2
+        squares = sums[:, 0] / scale["count"] ** 2 + sums[:, 2] / scale["linear"] ** 2
+        weighted = self.shares * self._factors if len(self._factors) else self.shares
         if "weight" in scale:
-            squares += row_dots(shares, shares) / scale["weight"] ** 2
+            squares += sums[:, 1] / scale["weight"] ** 2
         if "tail" in scale:
             tails = self.shares * self._tables.log_factors(self._factors)
             squares += row_dots(tails, tails) / scale["tail"] ** 2
-        second = self._squares * shares
+        second = sums[:, 3]
         if self._tables.covariance_type == "tied":
-            squares += self._tied_squares(shares) / scale["second"] ** 2
+            second = self._tied_squares(weighted)
         elif self._tables.covariance_type == "diag":
-            squares += row_dots(np.square(shares), self._sums_of_powers(4)) / scale["second"] ** 2
-        else:
-            squares += row_dots(second, second) / scale["second"] ** 2
-        return np.sqrt(squares) * _ROUNDING
+            second = row_dots(np.square(weighted), self._sums_of_powers(4))
+        return np.sqrt(squares + second / scale["second"] ** 2) * _ROUNDING
 
     def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
         found, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
@@ -158,17 +160,11 @@ class MixtureStatistics(RecordStatistics):
             found[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
         return found
 
-    def _weighted(self, weights: np.ndarray) -> np.ndarray:
+    def _bounded(self, weights: np.ndarray) -> np.ndarray:
+        """The weights, less for long records; 0 for defective ones."""
         if self._influence is not None:
             weights = weights * self._influence
-        weights = np.where(self._defective, 0.0, weights)
-        return weights[:, None] * self.shares
-
-    def _tail_sums(self, weighted: np.ndarray) -> dict[str, np.ndarray]:
-        sums = {"weight": (weighted * self._factors).sum(axis=0)}
-        if "tail" in self._blocks:
-            sums["tail"] = (weighted * self._tables.log_factors(self._factors)).sum(axis=0)
-        return sums
+        return np.where(self._defective, 0.0, weights)
 
     def _shaped(self, second: np.ndarray) -> np.ndarray:
         """Of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
@@ -182,7 +178,7 @@ class MixtureStatistics(RecordStatistics):
         tables, formed = self._tables, {"count": shares}
         images = np.empty((len(rows), *tables.shifts.shape))
         kernels.images(self._X[rows], tables.rows, tables.shifts, images)
-        if self._factors is not None:
+        if len(self._factors):
             factors = self._factors[rows]
             if "tail" in self._blocks:
                 formed["tail"] = shares * tables.log_factors(factors)
