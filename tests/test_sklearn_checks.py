@@ -148,6 +148,10 @@ PRIVATE = {
     "check_estimators_empty_data_messages": NO_ROWS,
     "check_estimators_nan_inf": NO_VALUE_RAISES,
 }
+SPARSE_WITH_SHARES = dict.fromkeys(
+    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
+    "scikit-learn's check takes what has predict_proba and reads sparse matrices for a classifier",
+)
 PRIVATE_COUNTS = PRIVATE | {
     "check_positive_only_tag_during_fit": NO_VALUE_RAISES,
     "check_fit_non_negative": NO_VALUE_RAISES,
@@ -183,8 +187,8 @@ WITHOUT_NOISE = [
     (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
-    (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), {}),
-    (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE, random_state=0), {}),
+    (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), SPARSE_WITH_SHARES),
+    (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE), SPARSE_WITH_SHARES),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
     (make_public_pipeline(StandardScaler(), BayesianLogisticRegression(privacy=NO_NOISE)), {}),
     (make_public_pipeline("passthrough", DirichletMultinomial()), {}),
@@ -205,7 +209,7 @@ WITH_NOISE = [
     (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
-    (BayesianGaussianMixture(2, privacy=plan(), feature_norm=100.0), PRIVATE),
+    (BayesianGaussianMixture(2, privacy=plan(), feature_norm=100.0), PRIVATE | SPARSE_WITH_SHARES),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),
