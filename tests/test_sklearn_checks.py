@@ -129,6 +129,7 @@ def logistic(**settings):
 # Why a check cannot hold -> what its error says. If a listed check holds after all, its test fails.
 NO_VALUE_RAISES = "no value of a record raises: the record counts for nothing"
 NO_ROWS = "zero rows are ordinary input: whether there is a record is private"
+NO_CLASSIFIER = "the check takes what has predict_proba for a classifier"
 NO_LISTS = "lists are refused: their dtype depends on their values"
 NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
@@ -137,6 +138,7 @@ WORDS = {
     ONLY_CODES: "raised ValueError unexpectedly",
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
+    NO_CLASSIFIER: "multi_class",
     NO_LISTS: r"got (list|_NotAnArray)",
     NO_OBJECTS: r"dtype (is )?object",
     NO_STRINGS: "y has dtype <U",
@@ -148,10 +150,7 @@ PRIVATE = {
     "check_estimators_empty_data_messages": NO_ROWS,
     "check_estimators_nan_inf": NO_VALUE_RAISES,
 }
-SPARSE_WITH_SHARES = dict.fromkeys(
-    ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
-    "scikit-learn's check takes what has predict_proba and reads sparse matrices for a classifier",
-)
+SPARSE_WITH_SHARES = dict.fromkeys(("check_estimator_sparse_array", "check_estimator_sparse_matrix"), NO_CLASSIFIER)
 PRIVATE_COUNTS = PRIVATE | {
     "check_positive_only_tag_during_fit": NO_VALUE_RAISES,
     "check_fit_non_negative": NO_VALUE_RAISES,

@@ -122,3 +122,41 @@ def test_compare_matches_components():
     text = str(comparison)
     assert "log density per record" in text
     assert "component" in text
+
+
+def test_summary_and_picture():
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame(clusters(400), columns=["a", "b", "c"])
+    model = fitted(20, frame, covariance_type="diag")
+    table = model.summary()
+    assert list(table.columns) == [
+        "share",
+        "records",
+        *(f"{what} {name}" for name in "abc" for what in ("mean", "std")),
+    ]
+    assert (np.diff(table["share"]) <= 0.0).all()
+    largest = int(np.argmax(model.weights_))
+    np.testing.assert_allclose(table.iloc[0][["mean a", "std c"]].astype(float), [
+        model.means_[largest, 0], np.sqrt(model.covariances_[largest, 2])
+    ])  # fmt: skip
+    pytest.importorskip("matplotlib").use("Agg")
+    ax = model.plot_components(("c", 0), X=frame)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("c", "a")
+    assert len(ax.patches) == 2 * 4
+    ellipse = ax.patches[2 * largest]
+    np.testing.assert_allclose(ellipse.center, model.means_[largest, [2, 0]])
+    widths = sorted([ellipse.width, ellipse.height])
+    expected = np.sort(np.sqrt(model.covariances_[largest, [2, 0]]))
+    np.testing.assert_allclose(widths, 2.0 * np.sqrt(2.0 * np.log(2.0)) * expected, rtol=1e-9)
+    with pytest.raises(ValueError, match="two names or indices"):
+        model.plot_components(("a", "d"))
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=() if kind == "tied" else pytest.mark.slow) for kind in KINDS]
+)
+def test_an_audit_passes(kind):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
+    model = BayesianGaussianMixture(2, covariance_type=kind, feature_norm=15.0, privacy=plan)
+    report = vips.audit(model, clusters(60), n_runs=2000)
+    assert report.passed, str(report)
