@@ -138,7 +138,7 @@ WORDS = {
     ONLY_CODES: "raised ValueError unexpectedly",
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
-    NO_CLASSIFIER: "multi_class",
+    NO_CLASSIFIER: "fail gracefully on sparse",
     NO_LISTS: r"got (list|_NotAnArray)",
     NO_OBJECTS: r"dtype (is )?object",
     NO_STRINGS: "y has dtype <U",
