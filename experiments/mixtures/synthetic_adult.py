@@ -70,7 +70,8 @@ def main(arguments: list[str]) -> None:
     for name, n_classes, steps in (("marginals", 1, 1), (f"latent classes, K = {N_CLASSES}", N_CLASSES, n_steps)):
         rows.append(row(name, [ours(train, categories, n_classes, steps, seed) for seed in range(n_seeds)], test))
     for method in options.methods if options.peers else ():
-        rows.append(row(method.upper(), [peer(options.peers, method, train) for _ in range(n_seeds)], test))
+        name = f"AIM, {ROUNDS} rounds" if method == "aim" else "MST"
+        rows.append(row(name, [peer(options.peers, method, train) for _ in range(n_seeds)], test))
     if not options.peers:
         print("MST and AIM are left out: no --peers PYTHON.")
     print(text := as_text(rows))

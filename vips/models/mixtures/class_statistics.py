@@ -62,8 +62,9 @@ class ClassStatistics(RecordStatistics):
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """A record has the same shares at all its answers: they are rounded once."""
         weighted = np.where(weights[:, None] != 0.0, weights[:, None] * self.shares, 0.0)
+        count, answers = (lattice.rounded(weighted, blocks[name]) for name in ("count", "answers"))
         once = np.ones(len(weighted), np.int64)
-        return {name: self._summed(once, lattice.rounded(weighted, block))[name] for name, block in blocks.items()}
+        return {"count": count.sum(axis=0), "answers": self._summed(once, answers)["answers"]}
 
     def _summed(self, weights: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
         n_classes = shares.shape[1]
