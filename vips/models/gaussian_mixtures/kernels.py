@@ -124,7 +124,8 @@ def _dot(a, i, b, j):
 def _exponentials(values):
     """exp of numbers from -40 to 0, in place, to 1e-13: (Taylor's sum at x/64)^64, which serves several numbers at a time."""
     for i in range(len(values)):
-        x = max(values[i], _FAR) * 0.015625
+        x = values[i] if values[i] > _FAR else _FAR
+        x *= 0.015625
         y = 1.0 + x * (1.0 / 14.0)
         y = 1.0 + x * (1.0 / 13.0) * y
         y = 1.0 + x * (1.0 / 12.0) * y
