@@ -6,6 +6,9 @@ import os
 import hypothesis
 import pytest
 
+# Workers of pytest share the processors: threads of BLAS would only wait for each other. Read when NumPy is imported, below.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from vips import PrivacyLedger
 
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
@@ -118,6 +121,15 @@ def many_generated_records():
     """Enough for intervals of small networks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("vips.models.belief_networks.noise_aware._N_RECORDS", 1_500)
+        yield
+
+
+@pytest.fixture(scope="module")
+def two_threads_of_blas():
+    """BLAS has as many as on users' computers, unless the code under test limits it."""
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(2, user_api="blas"):
         yield
 
 

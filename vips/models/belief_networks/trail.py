@@ -96,5 +96,17 @@ class Trail:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Trail:
-        """Inverse of ``to_arrays``."""
-        return cls(**{name: int(value) if name == "n_steps" else value for name, value in arrays.items()})
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If a file holds numbers that no fit leaves.
+        """
+        n_steps = int(arrays["n_steps"])
+        for name, value in arrays.items():
+            if np.iscomplexobj(value) or not np.isfinite(value).all():
+                raise ValueError(f"`{name}` must hold finite numbers.")
+        if n_steps < 0 or (n_steps and not (arrays["at_visible_var"] > 0.0).all()):
+            raise ValueError("`n_steps` must be at least 0, and after a step `at_visible_var` positive.")
+        return cls(**(dict(arrays) | {"n_steps": n_steps}))
