@@ -32,6 +32,8 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 	$(BIN)/python -m experiments.benchmarks.private
 	$(BIN)/python -m experiments.benchmarks.logistic
 	$(BIN)/python -m experiments.benchmarks.sbn
+	$(BIN)/python -m experiments.benchmarks.latent_classes
+	$(BIN)/python -m experiments.benchmarks.mixture
 	$(BIN)/python -m experiments.benchmarks.scaling
 
 docs: $(VENV)/docs.stamp

@@ -66,6 +66,18 @@ EXPERIMENTS = {
         "mixtures.latent_classes",
         "latent classes of Adult beside independent private marginals: held-out likelihood, synthetic tables (4 minutes)",
     ),
+    "gaussian_mixture": (
+        "mixtures.gaussian",
+        "Gaussian mixtures of digits beside EM and the paper's DP-EM: held-out density (20 minutes)",
+    ),
+    "class_labels": (
+        "mixtures.class_labels",
+        "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",
+    ),
+    "synthetic_adult": (
+        "mixtures.synthetic_adult",
+        "synthetic tables of Adult at ε = 1 beside MST and AIM: two-way marginals, predictions of income (1 minute, or 60)",
+    ),
     "sbn_mnist": (
         "belief_networks.mnist",
         "Figure 7 of the paper: sigmoid belief networks on MNIST, hidden pixels of test images (90 minutes)",

@@ -27,8 +27,10 @@ __all__ = [
     "diabetes",
     "generated_adult",
     "generated_documents",
+    "generated_grey_images",
     "generated_images",
     "generated_patients",
+    "grey_digits",
     "mnist",
     "wikipedia",
 ]
@@ -74,6 +76,12 @@ def mnist(quick: bool) -> Bunch:
     return found_or(load_mnist, generated_images, quick)
 
 
+def grey_digits(quick: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Training and test images with values in [0, 1], shape (n_images, 28, 28)."""
+    bunch = found_or(lambda: load_mnist(grey=True), generated_grey_images, quick)
+    return tuple(images.reshape(-1, 28, 28) / 255.0 for images in (bunch.data, bunch.test_data))
+
+
 def generated_documents(n_documents: int) -> Bunch:
     """As ``load_wikipedia``: documents of five topics over as many words."""
     corpus = make_lda_corpus(n_documents, n_topics=N_TOPICS, n_words=N_WORDS, document_length=LENGTH, random_state=0)
@@ -107,6 +115,16 @@ def _drawn(allowed: tuple[int, int] | list[str], rng: np.random.Generator) -> np
 def generated_patients() -> Bunch:
     """As ``load_diabetes_readmission``: sparse binary records with as many features."""
     return make_sparse_binary(N_PATIENTS, N_FEATURES, 0.09, n_active=23.0, random_state=0)
+
+
+def generated_grey_images() -> Bunch:
+    """As ``load_mnist(grey=True)``: images of :func:`generated_images` with random brightness."""
+    bunch, rng = generated_images(), np.random.default_rng(0)
+    grey = {
+        name: (bunch[name] * rng.uniform(100.0, 255.0, (len(bunch[name]), 1))).astype(np.uint8)
+        for name in ("data", "test_data")
+    }
+    return Bunch(**(bunch | grey))
 
 
 def generated_images() -> Bunch:

@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
@@ -128,6 +129,7 @@ def logistic(**settings):
 # Why a check cannot hold -> what its error says. If a listed check holds after all, its test fails.
 NO_VALUE_RAISES = "no value of a record raises: the record counts for nothing"
 NO_ROWS = "zero rows are ordinary input: whether there is a record is private"
+NO_CLASSIFIER = "the check takes what has predict_proba for a classifier"
 NO_LISTS = "lists are refused: their dtype depends on their values"
 NO_OBJECTS = "object dtype is refused: its conversion depends on the values"
 NO_STRINGS = "labels that are strings are refused: their conversion depends on their values"
@@ -136,6 +138,7 @@ WORDS = {
     ONLY_CODES: "raised ValueError unexpectedly",
     NO_VALUE_RAISES: r"Did not raise|doesn't check|should have raised|should raise",
     NO_ROWS: "does not raise",
+    NO_CLASSIFIER: "fail gracefully on sparse",
     NO_LISTS: r"got (list|_NotAnArray)",
     NO_OBJECTS: r"dtype (is )?object",
     NO_STRINGS: "y has dtype <U",
@@ -147,6 +150,7 @@ PRIVATE = {
     "check_estimators_empty_data_messages": NO_ROWS,
     "check_estimators_nan_inf": NO_VALUE_RAISES,
 }
+SPARSE_WITH_SHARES = dict.fromkeys(("check_estimator_sparse_array", "check_estimator_sparse_matrix"), NO_CLASSIFIER)
 PRIVATE_COUNTS = PRIVATE | {
     "check_positive_only_tag_during_fit": NO_VALUE_RAISES,
     "check_fit_non_negative": NO_VALUE_RAISES,
@@ -171,6 +175,7 @@ OF_ANYTHING = OF_TABLES | {"check_complex_data": NO_VALUE_RAISES}  # an undeclar
 # Estimators, and the checks that they are expected to fail.
 WITHOUT_NOISE = [
     (LatentDirichletAllocation(2, privacy=NO_NOISE), {}),
+    (LatentDirichletAllocation(2, privacy=NO_NOISE, inference="em"), {}),
     (BayesianLogisticRegression(privacy=NO_NOISE), {}),
     (BayesianLogisticRegression(privacy=NO_NOISE, covariance="diagonal"), {}),
     (Binomial(5, privacy=NO_NOISE), {}),
@@ -181,6 +186,8 @@ WITHOUT_NOISE = [
     (BayesianLinearRegression("ard", fit_intercept=False), {}),
     (SigmoidBeliefNetwork(2, privacy=NO_NOISE, binarize=0.0), {}),
     (DirichletMultinomial(), {}),
+    (BayesianGaussianMixture(2, privacy=NO_NOISE, random_state=0), SPARSE_WITH_SHARES),
+    (BayesianGaussianMixture(2, covariance_type="diag", dof=4.0, privacy=NO_NOISE), SPARSE_WITH_SHARES),
     (LatentClassAnalysis(2, privacy=NO_NOISE, random_state=0), {"check_positive_only_tag_during_fit": ONLY_CODES}),
     (make_public_pipeline(StandardScaler(), BayesianLogisticRegression(privacy=NO_NOISE)), {}),
     (make_public_pipeline("passthrough", DirichletMultinomial()), {}),
@@ -201,6 +208,7 @@ WITH_NOISE = [
     (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
     (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
+    (BayesianGaussianMixture(2, privacy=plan(), feature_norm=100.0), PRIVATE | SPARSE_WITH_SHARES),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),

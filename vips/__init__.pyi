@@ -20,6 +20,7 @@ from .exceptions import (
 from .model import ConjugateExponentialModel
 from .models import (
     BayesianBinomialRegression,
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
@@ -45,6 +46,7 @@ __version__: str
 __all__ = [
     "AuditReport",
     "BayesianBinomialRegression",
+    "BayesianGaussianMixture",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",

@@ -1,14 +1,15 @@
 """The stochastic variational-Bayes loop: Algorithms 1, 2 and 4 of Park et al. (arXiv:1611.00340) are this one loop.
 
-===================  =============  ==========================================================
+===================  =============  ===========================================================
 here                 in the paper   meaning
-===================  =============  ==========================================================
+===================  =============  ===========================================================
 ``total``            S s̄            sum of the clipped statistics of one Poisson sample
 ``sampling_rate``    ν              q; ``noisy / q`` estimates the total of all records
 ``average``          s̃              running average of noisy full-data totals, never projected
 ``noise_std``                       standard deviation of the noise in ``average``, exactly
 ``posterior``        q(m)           a valid view of ``average``; all that an E-step sees
-===================  =============  ==========================================================
+``transport``                       carries ``average`` to the next E-step's coordinates, where they move
+===================  =============  ===========================================================
 
 Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
 """
@@ -75,8 +76,11 @@ def run(model, data, plan, journal, executor=None):
             journal.released(t)
             for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
-            noise_std = mechanism.std_of_average(step_size)
-            posterior = model.to_posterior(average, noise_std, posterior)
+            stated = mechanism.std_of_average(step_size)
+            previous, posterior = posterior, model.to_posterior(average, stated, posterior)
+            average, noise_std = model.transport(average, stated, previous, posterior)
+            if noise_std is not stated:
+                mechanism.carry(noise_std)
             journal.commit(t, noisy, average, noise_std, posterior)
     return posterior, NoisyTotals(average, noise_std)
 

@@ -157,7 +157,7 @@ class SelfDescription:
         hidden = blocks_of_noise(blocks, totals.average, totals.noise_std)
         for name, block in blocks.items():
             value, std = totals.average[name], totals.noise_std[name]
-            noise = np.full(block.shape, std**2)
+            noise = np.full(block.shape, np.square(std))
             if block.symmetric:
                 noise *= np.where(np.eye(block.shape[-1], dtype=bool), 1.0, 0.5)
             size = float(np.mean(np.square(value)))

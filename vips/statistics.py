@@ -178,9 +178,11 @@ class NoisyTotals:
     ----------
     average : dict of str to ndarray
         Running average of noisy full-data totals, by block.
-    noise_std : dict of str to float
-        Standard deviation of the noise in an entry, by block; off the diagonal of a symmetric block, divide it by √2.
+    noise_std : dict of str to float or ndarray
+        Standard deviation of the noise in an entry, by block; off the diagonal of a symmetric block, divide it by √2. An array,
+        which broadcasts to the block, where entries differ: in models whose averages are carried from step to step
+        (:meth:`vips.ConjugateExponentialModel.transport`).
     """
 
     average: dict[str, np.ndarray]
-    noise_std: dict[str, float]
+    noise_std: dict[str, float | np.ndarray]

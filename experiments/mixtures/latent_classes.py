@@ -25,10 +25,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seeds", type=int, default=N_SEEDS, help="fits of each kind")
     options = parser.parse_args(arguments)
     folder = folder_of("latent_classes", options)
-    n_steps, n_seeds, n_test = (8, 1, 500) if options.quick else (N_STEPS, options.seeds, N_TEST)
+    n_steps, n_seeds = (8, 1) if options.quick else (N_STEPS, options.seeds)
     table, categories = people(options.quick)
-    order = np.random.default_rng(0).permutation(len(table))
-    train, test = table.iloc[order[n_test:]], table.iloc[order[:n_test]]
+    train, test = divided(table, options.quick)
     rows = [row("not private", None, *fits(train, test, categories, None, N_CLASSES, n_steps, n_seeds))]
     best = rows[0]["log likelihood"]
     for epsilon in EPSILONS:
@@ -51,6 +50,12 @@ def people(quick: bool) -> tuple:
     for name, bounds in GROUPS.items():
         table[name] = np.digitize(bunch.data[name], bounds)
     return table, categories | {"income": [False, True]} | dict.fromkeys(GROUPS, 4)
+
+
+def divided(table, quick: bool) -> tuple:
+    """People who are fitted, and people who are not."""
+    order, n_test = np.random.default_rng(0).permutation(len(table)), 500 if quick else N_TEST
+    return table.iloc[order[n_test:]], table.iloc[order[:n_test]]
 
 
 def fits(train, test, categories, epsilon, n_classes, n_steps, n_seeds) -> tuple[list[float], list[float]]:

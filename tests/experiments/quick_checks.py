@@ -74,6 +74,49 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
+@check("gaussian_mixture")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    ours = {row["epsilon"]: row["log density"] for row in rows if row["method"] == "vips"}
+    theirs = {row["epsilon"]: row["log density"] for row in rows if row["method"].startswith("DP-EM")}
+    assert set(ours) == set(theirs) == {0.5, 1.0, 4.0}
+    best = next(row["log density"] for row in rows if row["method"] == "scikit-learn's EM")
+    assert best > ours[4.0] > theirs[4.0]
+    assert f"{ours[4.0]:.2f}" in printed
+
+
+@check("class_labels")
+def _(printed, folder):
+    found, without = read_json(folder / "results.json")
+    assert (found["true"], without["true"]) == (3, 1)
+    assert found["real, matched"] == found["real"] > without["real"] == 0
+    for row in (found, without):
+        assert sum(row[label] for label in ("real", "doubtful", "noise", "empty")) == 2 * 4
+
+
+@check("synthetic_adult")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["method"] for row in rows] == ["the fitted people themselves", "marginals", "latent classes, K = 15"]
+    assert "MST and AIM are left out" in printed
+    for row in rows:  # generated columns are independent, but for the income
+        assert 0.0 < row["two-way error"] < 1.0
+        assert 0.0 < row["auc"] < 1.0
+        assert f"{row['two-way error']:.3f} ({row['largest']:.3f}) | {row['auc']:.3f}" in printed
+    assert rows[0]["two-way error"] < rows[1]["two-way error"]
+
+
+@check("benchmarks.latent_classes")
+def _(printed, folder):
+    rows = read_json(folder / "latent_classes.json")
+    assert ("StepMix is left out" in printed) == (find_spec("stepmix") is None) == ("StepMix" not in rows)
+    for name, (row,) in rows.items():
+        assert row["iterations"] == 5
+        assert row["wall_s"] > 0.0
+        assert f"| {name} | {row['wall_s']:.4f} |" in printed
+    assert rows["vips, private"][0]["log likelihood"] < rows["vips"][0]["log likelihood"] < 0.0
+
+
 @check("accounting")
 def _(printed, folder):
     saved = read_json(folder / "curves.json")
@@ -393,6 +436,18 @@ def _(printed, folder):
     assert 1 <= saved["vips"]["full"]["steps_to_target"] <= 20  # those after which the target is set
     assert "NumPyro is left out: no --numpyro PYTHON." in printed
     assert "A step, private / non-private:" in printed
+
+
+@check("benchmarks.mixture")
+def _(printed, folder):
+    rows = read_json(folder / "mixture.json")
+    assert {name for name in rows if name.startswith("scikit-learn")} == {
+        "scikit-learn, EM",
+        "scikit-learn, variational",
+    }
+    for name, (row,) in rows.items():
+        assert math.isfinite(row["log density"])
+        assert f"| {name} |" in printed
 
 
 @check("benchmarks.noise")

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 
 from vips import (
     BayesianBinomialRegression,
+    BayesianGaussianMixture,
     BayesianLinearRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
@@ -224,8 +225,21 @@ def _network_case(name, make_records=_coins, **settings):
     )
 
 
+def _mixture_case(name, sparse=False, **settings):
+    return Case(
+        name,
+        lambda **arguments: BayesianGaussianMixture(3, **({"feature_norm": 1.5} | settings | arguments)),
+        (lambda n, rng: sp.csr_array(_vectors(n, rng))) if sparse else _vectors,
+        _hostile(N_FEATURES),
+        np.full(N_FEATURES, 1e4),
+        0.7,
+    )
+
+
+_DIRICHLET = {"weight_concentration_prior_type": "dirichlet_distribution"}
+
 # One case of each family, for laws that take too long on every case.
-REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network", "latent classes"}
+REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network", "latent classes", "mixture"}
 # At least one case of each class, and both forms of records and of covariances of a regression and of a network.
 ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "second moments",
@@ -271,6 +285,14 @@ CASES = [
         3.0,
     ),
     Case(
+        "lda by EM",
+        lambda **arguments: _lda(inference="em", dtype=np.float32, **arguments),
+        _documents,
+        _hostile(N_WORDS),
+        np.full(N_WORDS, 1e6),
+        3.0,
+    ),
+    Case(
         "lda resampled, public documents",
         lambda **arguments: _lda(
             document_length=20, public_documents=_documents(30, np.random.default_rng(7)), **arguments
@@ -311,6 +333,10 @@ CASES = [
         1.0,
     ),
     _regression_case("negative binomial", BayesianNegativeBinomialRegression, 6, dispersion=2.0, max_count=5),
+    _mixture_case("mixture"),
+    _mixture_case("mixture tied, EM", covariance_type="tied", inference="em"),
+    _mixture_case("mixture diagonal, Student-t", sparse=True, covariance_type="diag", dof="learn"),
+    _mixture_case("mixture spherical, Dirichlet", covariance_type="spherical", dof=3.0, **_DIRICHLET),
     Case(
         "proportions",
         lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),

@@ -16,6 +16,7 @@ from tests.laws.cases import arguments
 from vips import PrivacyPlan, engine
 from vips._compute.rowwise import PIECE
 from vips.data import check_data
+from vips.persistence.deviations import as_lists
 
 SCORES = 0.06  # squared scores of regressions may lengthen a reported norm by so much
 SENSITIVITY_FACTOR = 1.0 + 2.0**-9  # of hardened sums, as docs/guarantee.md states it
@@ -244,7 +245,7 @@ def replay(case, records, n_steps=4):
     def recording(model):
         original_posterior, original_step = model.to_posterior, model.step_size
         model.to_posterior = lambda average, noise_std, previous: (
-            path.append(({k: v.tobytes() for k, v in average.items()}, dict(noise_std)))
+            path.append(({k: v.tobytes() for k, v in average.items()}, as_lists(noise_std)))
             or original_posterior(average, noise_std, previous)
         )
         model.step_size = lambda t: path.append(("step", t, original_step(t))) or original_step(t)
@@ -261,7 +262,7 @@ def replay(case, records, n_steps=4):
     posterior = learnt.pop("posterior_")
     arrays = posterior if isinstance(posterior, dict) else posterior.to_arrays()
     report, noisy = learnt.pop("privacy_").to_dict(), learnt.pop("noisy_totals_")
-    learnt["noisy_totals_"] = {k: v.tobytes() for k, v in noisy.average.items()}, noisy.noise_std
+    learnt["noisy_totals_"] = {k: v.tobytes() for k, v in noisy.average.items()}, as_lists(noisy.noise_std)
     return path, {k: v.tobytes() for k, v in arrays.items()}, report, learnt, [str(w.message) for w in caught]
 
 
@@ -276,7 +277,7 @@ def everything_else_is_public(case):
 
 
 class Recorder:
-    """Keeps every average that ``to_posterior`` gets, and the posterior that it returns."""
+    """Keeps every average that ``to_posterior`` gets, and the posterior that it returns. Averages stay in their coordinates."""
 
     def __init__(self, model):
         self.averages, self.noise_std, self.posteriors = [], [], []
@@ -289,6 +290,7 @@ class Recorder:
             return self.posteriors[-1]
 
         model.to_posterior = record
+        model.transport = lambda average, noise_std, previous, posterior: (average, noise_std)
         self.model = model
 
 

@@ -44,6 +44,10 @@ WRITTEN = {
     "LinearPosterior": {
         "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
     },
+    "MixturePosterior": {
+        "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
+        "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
+    },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
         "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
@@ -59,6 +63,7 @@ HELD = {
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
+    "MixturePosterior": {"inverse_factors", "tables"},
     "NetworkPosterior": {"weights", "hidden_bias", "visible_bias", "shrinkage", "trail", "_spreads"},
 }
 N_STEPS = 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.laws import checks, reachable, totals
+from tests.laws import checks, reachable, totals, transport
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
@@ -31,7 +31,7 @@ def marks(law, case):
 
 EVERY_LAW = [
     pytest.param(law, case, id=f"{law.__name__}-{case.name}", marks=marks(law, case))
-    for law in checks.ALL + totals.ALL + reachable.ALL
+    for law in checks.ALL + totals.ALL + reachable.ALL + transport.ALL
     for case in CASES
 ]
 

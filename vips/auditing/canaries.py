@@ -93,6 +93,9 @@ class CanaryModel:
             self._sample = []
         return {}
 
+    def transport(self, average, noise_std, previous, posterior):
+        return average, noise_std
+
 
 class _Recorder:
     """Takes the place of a fit's journal, and keeps the released totals."""

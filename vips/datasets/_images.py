@@ -16,19 +16,21 @@ _HOW_TO_GET = (
 )
 
 
-def load_mnist(download: bool = False) -> Bunch:
+def load_mnist(download: bool = False, grey: bool = False) -> Bunch:
     """70,000 images of handwritten digits, 28 by 28 pixels, black or white (a pixel is on if its grey value is above 0).
 
     Parameters
     ----------
     download : bool
         If ``mnist.npz`` is missing, fetch it from OpenML (data set "mnist_784") and keep it in the data folder.
+    grey : bool
+        Grey values, 0 to 255, in place of black and white.
 
     Returns
     -------
     Bunch
-        ``data``: (60000, 784) bool, ``target``: (60000,) uint8, the training images in the original order; ``test_data``
-        (10000, 784) and ``test_target`` (10000,).
+        ``data``: (60000, 784) bool, uint8 if grey; ``target``: (60000,) uint8, the training images in the original order;
+        ``test_data`` (10000, 784) and ``test_target`` (10000,).
 
     Raises
     ------
@@ -48,7 +50,8 @@ def load_mnist(download: bool = False) -> Bunch:
         (path,) = find_files(["mnist.npz"], "MNIST", _HOW_TO_GET)
         with np.load(path) as arrays:
             parts = tuple(arrays[name] for name in ("x_train", "y_train", "x_test", "y_test"))
-    return Bunch(data=parts[0] > 0, target=parts[1], test_data=parts[2] > 0, test_target=parts[3])
+    train, test = (parts[i] if grey else parts[i] > 0 for i in (0, 2))
+    return Bunch(data=train, target=parts[1], test_data=test, test_target=parts[3])
 
 
 def load_digits_binary() -> Bunch:

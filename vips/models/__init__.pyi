@@ -1,4 +1,5 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
+from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
@@ -10,6 +11,7 @@ from .topics.lda import LatentDirichletAllocation
 
 __all__ = [
     "BayesianBinomialRegression",
+    "BayesianGaussianMixture",
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",

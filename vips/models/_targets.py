@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import numpy as np
@@ -30,8 +31,6 @@ def source_with_targets(model, X, y) -> DataSource | None:
 def one_for_each_row(y, what: str):
     """y of a private fit, of which a single column is taken as an array of one dimension.
 
-    Call it in ``_private_data``, to which the warning's place is fitted.
-
     Parameters
     ----------
     y : object
@@ -50,10 +49,18 @@ def one_for_each_row(y, what: str):
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: write y.ravel(), or y[name] for a data frame.",
                 DataConversionWarning,
-                stacklevel=7,
+                stacklevel=_levels_to_user(),
             )
         if y.ndim != 1:
             raise ValueError(f"y must have one {what} for each row of X, shape (n_records,), got {y.ndim} dimensions.")
     elif sp.issparse(y):
         raise TypeError("A private fit needs y as an array or series, got a sparse matrix.")
     return y
+
+
+def _levels_to_user() -> int:
+    """``stacklevel`` that makes a warning of the caller point at the first line outside vips."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("vips."):
+        level, frame = level + 1, frame.f_back
+    return level

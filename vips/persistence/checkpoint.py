@@ -26,6 +26,7 @@ import numpy as np
 from vips._files import sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.deviations import as_lists, from_lists
 from vips.persistence.settings import describe
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -47,7 +48,7 @@ class FitState:
 
     step: int
     average: dict[str, np.ndarray]
-    noise_std: dict[str, float]
+    noise_std: dict[str, float | np.ndarray]
     posterior: dict[str, np.ndarray]
 
 
@@ -108,7 +109,9 @@ class Journal:
         self._count_interrupted_step(saved, arrays)
         if saved is None or saved["step"] == 0:
             return
-        self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
+        average = _under(arrays, "average")
+        noise_std = from_lists(saved["noise_std"], {name: value.shape for name, value in average.items()})
+        self.start = FitState(saved["step"], average, noise_std, _under(arrays, "posterior"))
         if saved["step"] == plan.n_steps:
             warnings.warn(
                 f"{self._path} holds a finished fit: its posterior is used, the data are not.",
@@ -134,8 +137,12 @@ class Journal:
         _check_numbers(arrays, path)
         shapes = {name: block.shape for name, block in model.blocks().items()} if saved["step"] else {}
         saved_shapes = {name: value.shape for name, value in _under(arrays, "average").items()}
-        if saved_shapes != shapes or set(saved["noise_std"]) != set(shapes):
+        if saved_shapes != shapes:
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
+        try:
+            from_lists(saved.get("noise_std"), shapes)
+        except ValueError as error:
+            raise CheckpointError(f"{path} cannot be used: {error}. It was not touched.") from None
         return saved, arrays
 
     def _count_interrupted_step(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
@@ -178,7 +185,7 @@ class Journal:
         arrays = {f"noisy/{name}": value for name, value in noisy.items()}
         arrays |= {f"average/{name}": value for name, value in average.items()}
         arrays |= {f"posterior/{name}": value for name, value in posterior_arrays(posterior).items()}
-        header = self._header | {"step": step, "noise_std": dict(noise_std), "repeated": self.repeated}
+        header = self._header | {"step": step, "noise_std": as_lists(noise_std), "repeated": self.repeated}
         write_archive(self._path, "checkpoint", header, arrays, self._partial)
 
     def close(self) -> None:
@@ -255,11 +262,6 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str, 
         value = saved.get(name)
         if type(value) is not int or not (least if name == "step" else 0) <= value <= most:
             raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
-    noise_std = saved.get("noise_std")
-    if not isinstance(noise_std, dict) or not all(
-        type(s) is float and 0.0 <= s < _TOO_LARGE for s in noise_std.values()
-    ):
-        raise CheckpointError(f"{path} holds no standard deviations of noise. It was not touched.")
     if not isinstance(saved.get("run", 0), str | None):
         raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
+from vips.persistence.deviations import as_lists, from_lists
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport
 from vips.privacy.report_fields import saved_fields
@@ -38,7 +39,7 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
         "learnt": {name: encode(value) for name, value in learnt.items()},
         "report": None if report is None else saved_fields(report),
-        "noise_std": None if totals is None else totals.noise_std,
+        "noise_std": None if totals is None else as_lists(totals.noise_std),
     }
     arrays = posterior_arrays(posterior)
     if totals is not None:
@@ -79,13 +80,11 @@ def _check_size(model, arrays: dict[str, np.ndarray]) -> None:
         raise ValueError(f"its settings are those of a model with {entries:,} sums, its posterior is far smaller")
 
 
-def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: dict[str, float]) -> NoisyTotals:
+def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> NoisyTotals:
     shapes = {name: block.shape for name, block in model.blocks().items()}
-    if {name: value.shape for name, value in totals.items()} != shapes or set(noise_std) != set(shapes):
+    if {name: value.shape for name, value in totals.items()} != shapes:
         raise ValueError("it holds noisy totals of another model")
-    if not all(type(std) is float and 0.0 <= std < math.inf for std in noise_std.values()):
-        raise ValueError("its standard deviations of noise are not finite numbers ≥ 0")
-    return NoisyTotals(totals, noise_std)
+    return NoisyTotals(totals, from_lists(noise_std, shapes))
 
 
 def _first_posterior(model):

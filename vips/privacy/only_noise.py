@@ -18,18 +18,18 @@ NO_SIGNAL = "no signal: nothing but noise was released"
 LEVEL = 1e-3
 
 
-def entries_of_noise(value: np.ndarray, std: float, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
+def entries_of_noise(value: np.ndarray, std: float | np.ndarray, symmetric: bool) -> tuple[np.ndarray, np.ndarray]:
     """The independent entries of a block, and the standard deviation of the noise in each; both of shape (n_entries,).
 
     Off the diagonal of a symmetric block, of which one half is taken, that is std/√2.
     """
     value = np.asarray(value, dtype=np.float64)
+    stds = np.broadcast_to(std, value.shape)
     if not symmetric:
-        return value.ravel(), np.full(value.size, std)
+        return value.ravel(), stds.ravel()
     rows, columns = np.triu_indices(value.shape[-1])
-    stds = np.where(rows == columns, std, std * np.sqrt(0.5))
-    entries = value[..., rows, columns]
-    return entries.ravel(), np.broadcast_to(stds, entries.shape).ravel()
+    stds = stds[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(0.5))
+    return value[..., rows, columns].ravel(), stds.ravel()
 
 
 def blocks_of_noise(
@@ -50,7 +50,8 @@ def blocks_of_noise(
     return tuple(
         name
         for name, block in blocks.items()
-        if noise_std[name] > 0.0 and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric))
+        if np.all(np.greater(noise_std[name], 0.0))
+        and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric))
     )
 
 

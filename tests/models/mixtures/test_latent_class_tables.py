@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -78,6 +79,7 @@ def test_without_privacy_categories_are_those_that_occur():
         ({"categories": [2, 3, 4, ["a", "a"]]}, "codes", ValueError, "column 3|Column 3 has a category twice"),
         ({"categories": [2, 3, 4, ["a", None]]}, "codes", ValueError, "must be strings or finite numbers"),
         ({"categories": [2, 3, 4, 0]}, "codes", ValueError, "write a list of categories"),
+        ({"categories": [2, 3, 4, pd.Index(["a", "b"])]}, "codes", ValueError, "write a list of categories"),
         ({"categories": "abcd"}, "codes", ValueError, "must be a mapping"),
         ({"inference": "map"}, "frame", ValueError, "`inference`"),
         ({"answer_prior": 0.0}, "frame", ValueError, "`answer_prior`"),
@@ -88,6 +90,30 @@ def test_errors_name_public_facts(settings, data, error, says):
     frame, codes = people(20)
     with pytest.raises(error, match=says):
         model_of(**settings).fit(frame if data == "frame" else codes)
+
+
+@pytest.mark.parametrize(
+    ("column", "says"),
+    [
+        (pd.cut(np.arange(20), [-1, 5, 20]), "has dtype interval"),
+        (pd.date_range("2020", periods=20), "has dtype datetime64"),
+        (pd.period_range("2020", periods=20, freq="D"), "has dtype period"),
+        (pd.array([1] * 20, dtype=pd.ArrowDtype(pa.decimal128(5, 1))), "has dtype decimal"),
+        (np.arange(20), "its categories are strings"),
+        (pd.Categorical(np.arange(20) % 2), "its categories are strings"),
+    ],
+)
+@pytest.mark.parametrize("privacy", [PLAN, None])
+def test_a_column_that_can_hold_no_category_is_refused_by_its_dtype(column, says, privacy):
+    frame = people(20)[0].assign(sex=column)
+    with pytest.raises(TypeError, match=says):
+        model_of(privacy).fit(frame)
+
+
+def test_without_privacy_a_column_without_answers_is_refused():
+    for nothing in (None, np.nan, b"f"):
+        with pytest.raises(ValueError, match=r"Column 'sex' holds no answer"):
+            LatentClassAnalysis(2).fit(people(20)[0].assign(sex=nothing))
 
 
 def test_a_private_fit_takes_no_list_and_no_matrix():
@@ -135,6 +161,16 @@ def test_sources_hold_codes(tmp_path):
     np.testing.assert_allclose(of_shards.posterior_.concentration, dense.posterior_.concentration, rtol=1e-9)
     with pytest.raises(TypeError, match="declare the number of codes"):
         model_of().fit(shards)
+
+
+def test_names_of_a_source_are_those_of_the_categories():
+    """Else codes of one column would be taken for those of another."""
+    dd = pytest.importorskip("dask.dataframe")
+    source = dd.from_pandas(pd.DataFrame({"x": [0, 2] * 10, "y": [0, 1] * 10}), npartitions=2)
+    assert model_of(categories={"x": 3, "y": 2}).fit(source).components_.shape == (3, 5)
+    for wrong in ({"y": 2, "x": 3}, {"x": 3}):
+        with pytest.raises(ValueError, match="must name the columns of the source"):
+            model_of(categories=wrong).fit(source)
 
 
 def test_all_rows_of_a_person_are_one_record():

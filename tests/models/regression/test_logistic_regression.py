@@ -499,8 +499,9 @@ def test_what_y_may_be_depends_on_its_container_alone():
         with pytest.raises(TypeError, match="private fit needs y"):
             model.fit(X, y)
     for y in (np.array([[0], [1], [0]]), pd.DataFrame({"y": [0, 1, 0]})):
-        with pytest.warns(DataConversionWarning, match="column-vector"):
+        with pytest.warns(DataConversionWarning, match="column-vector") as caught:
             model.fit(X, y)
+        assert caught[0].filename == __file__
         with pytest.warns(DataConversionWarning, match="column-vector"):
             model.fit(X[:0], y[:0])
     with pytest.raises(TypeError, match="`classes` are strings, but y has dtype float64"):

@@ -16,7 +16,6 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips._compute.rowwise import row_norms
 from vips.models.mixtures import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
@@ -53,26 +52,22 @@ class ClassStatistics(RecordStatistics):
         kernels.responsibilities(places, log_weights, log_answers, self.shares, self.log_likelihood)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        n_answers = (self._places >= 0).sum(axis=1)
-        squares = 1.0 / blocks["count"].scale ** 2 + n_answers / blocks["answers"].scale ** 2
-        return row_norms(self.shares) * np.sqrt(squares) * _ROUNDING
+        norms, scales = np.empty(len(self._places)), (blocks["count"].scale, blocks["answers"].scale)
+        kernels.fill_norms(self._places, self.shares, scales[0] ** -2.0, scales[1] ** -2.0, norms)
+        return norms * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        present = np.flatnonzero(weights)
-        weighted = weights[present, None] * self.shares[present]
-        return {"count": weighted.sum(axis=0), "answers": self._by_level(present, weighted)}
+        return self._summed(np.asarray(weights, np.float64), self.shares)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """A record has the same shares at all its answers: they are rounded once."""
-        present = np.flatnonzero(weights)
-        weighted = weights[present, None] * self.shares[present]
-        answers = lattice.rounded(weighted, blocks["answers"])
-        return {
-            "count": lattice.rounded(weighted, blocks["count"]).sum(axis=0),
-            "answers": self._by_level(present, answers),
-        }
+        weighted = np.where(weights[:, None] != 0.0, weights[:, None] * self.shares, 0.0)
+        count, answers = (lattice.rounded(weighted, blocks[name]) for name in ("count", "answers"))
+        once = np.ones(len(weighted), np.int64)
+        return {"count": count.sum(axis=0), "answers": self._summed(once, answers)["answers"]}
 
-    def _by_level(self, present: np.ndarray, shares: np.ndarray) -> np.ndarray:
-        total = np.zeros((self._n_levels, shares.shape[1]), shares.dtype)
-        kernels.add_shares(self._places[present], shares, total)
-        return np.ascontiguousarray(total.T)
+    def _summed(self, weights: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
+        n_classes = shares.shape[1]
+        count, total = np.zeros(n_classes, shares.dtype), np.zeros((self._n_levels, n_classes), shares.dtype)
+        kernels.add_shares(self._places, weights, shares, count, total)
+        return {"count": count, "answers": np.ascontiguousarray(total.T)}

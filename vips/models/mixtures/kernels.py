@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_shares", "responsibilities"]
+__all__ = ["add_shares", "fill_norms", "find_places", "responsibilities"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -16,31 +16,60 @@ _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 @_jit
 def responsibilities(places, log_weights, log_answers, shares, log_likelihood):
     """r_nk and log Σ_k exp(log w_k + Σ_j log θ_k,places[n, j]); ``log_answers`` has shape (n_levels, K)."""
+    row = np.empty_like(log_weights)
     for n in range(len(places)):
-        row, largest, total = shares[n], -np.inf, 0.0
-        for k in range(len(row)):
-            row[k] = log_weights[k]
+        row[:] = log_weights
         for j in range(places.shape[1]):
             if places[n, j] >= 0:
                 of_level = log_answers[places[n, j]]
                 for k in range(len(row)):
                     row[k] += of_level[k]
+        largest, total = -np.inf, 0.0
         for k in range(len(row)):
             largest = max(largest, row[k])
         for k in range(len(row)):
             row[k] = np.exp(row[k] - largest)
             total += row[k]
         for k in range(len(row)):
-            row[k] /= total
+            shares[n, k] = row[k] / total
         log_likelihood[n] = largest + np.log(total)
 
 
 @_jit
-def add_shares(places, weighted, total):
-    """Add each row of ``weighted``, of shape (n_records, K), to the rows of ``total`` at its answers."""
+def find_places(codes, levels, starts, places):
+    """Places of codes; -1 for NaN, fractions and numbers that are no code of their column."""
+    for n in range(len(codes)):
+        for j in range(len(levels)):
+            code, places[n, j] = codes[n, j], -1
+            if code >= 0 and code < levels[j] and np.int64(code) == code:
+                places[n, j] = starts[j] + np.int64(code)
+
+
+@_jit
+def fill_norms(places, shares, of_count, of_answer, norms):
+    """‖r_n‖ √(``of_count`` + number of answers × ``of_answer``)."""
     for n in range(len(places)):
+        square, factor = 0.0, of_count
+        for k in range(shares.shape[1]):
+            square += shares[n, k] * shares[n, k]
+        for j in range(places.shape[1]):
+            if places[n, j] >= 0:
+                factor += of_answer
+        norms[n] = np.sqrt(square * factor)
+
+
+@_jit
+def add_shares(places, weights, shares, count, total):
+    """Add w_n r_n to ``count`` and to the rows of ``total``, of shape (n_levels, K), at its answers. Weight 0: left out."""
+    weighted = np.empty_like(count)
+    for n in range(len(places)):
+        if weights[n] == 0:
+            continue
+        for k in range(len(count)):
+            weighted[k] = weights[n] * shares[n, k]
+            count[k] += weighted[k]
         for j in range(places.shape[1]):
             if places[n, j] >= 0:
                 row = total[places[n, j]]
-                for k in range(len(row)):
-                    row[k] += weighted[n, k]
+                for k in range(len(count)):
+                    row[k] += weighted[k]

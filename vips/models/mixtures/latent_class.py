@@ -19,14 +19,30 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_integer, check_number, check_schedule
 from vips.data import DataSource, InMemoryData, as_source
 from vips.data._checks import check_dtype
-from vips.data._columns import as_table, columns_of, is_frame
+from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet
 from vips.model import ConjugateExponentialModel
 from vips.models.mixtures.class_statistics import ClassStatistics
+from vips.models.mixtures.kernels import find_places
 from vips.models.mixtures.parts import class_parts
-from vips.models.mixtures.posterior import ClassPosterior, marginal_counts, private_counts, start_at, starts_of
-from vips.models.mixtures.table import as_codes, as_frame, checked_categories, codes_in, found_categories, is_range
+from vips.models.mixtures.posterior import (
+    ClassPosterior,
+    drawn_codes,
+    marginal_counts,
+    private_counts,
+    start_at,
+    starts_of,
+)
+from vips.models.mixtures.reading import ReadableClasses
+from vips.models.mixtures.table import (
+    as_codes,
+    as_frame,
+    check_answerable,
+    checked_categories,
+    found_categories,
+    is_range,
+)
 from vips.parts import Part, Score, average
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
@@ -41,7 +57,7 @@ _NO_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
 
 
-class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
+class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialModel):
     """Latent classes of a table of categories, fitted by (private) variational Bayes.
 
     Parameters
@@ -321,25 +337,10 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
         check_is_fitted(self)
         check_integer("n", n, 0)
         rng = as_generator(random_state)
-        classes = rng.choice(self.n_components, n, p=self.weights_)
-        codes = np.empty((n, len(self._levels())), np.int64)
-        for j, column in enumerate(self.posterior_.answers):
-            below = np.cumsum(column.mean, axis=1)[classes]
-            codes[:, j] = np.minimum((rng.random(n)[:, None] >= below).sum(axis=1), below.shape[1] - 1)
+        codes = drawn_codes(self.weights_, self.components_, self._levels(), n, rng)
         if not hasattr(self, "column_dtypes_"):
             return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_)
         return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_)
-
-    def class_profiles(self):
-        """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
-        import pandas as pd
-
-        check_is_fitted(self)
-        pairs = [
-            (name, each) for name, listed in zip(self.column_names(), self._known(), strict=True) for each in listed
-        ]
-        index = pd.MultiIndex.from_tuples(pairs, names=["column", "category"])
-        return pd.DataFrame(self.components_.T, index=index)
 
     @property
     def weights_(self) -> np.ndarray:
@@ -402,9 +403,10 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
     def _places(self, records) -> np.ndarray:
         """Levels counted over all columns, -1 for missing answers."""
         records = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
-        levels = self._levels()
-        codes = codes_in(records, levels)
-        return np.where(codes >= 0, codes + starts_of(levels)[:-1], -1).astype(np.int32)
+        levels = np.array(self._levels())
+        places = np.empty((len(records), len(levels)), np.int32)
+        find_places(records, levels, starts_of(levels), places)
+        return places
 
     def _inferred(self, places: np.ndarray) -> ClassStatistics:
         return ClassStatistics(places, *self.posterior_.log_means())
@@ -421,6 +423,11 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
                 raise TypeError(
                     f"A {type(source).__name__} holds codes: declare the number of codes of each column, as in "
                     "categories=[3, 2, 5]."
+                )
+            if isinstance(self.categories, Mapping) and list(self.categories) != list(source.feature_names or ()):
+                raise ValueError(
+                    "`categories` must name the columns of the source in its order: "
+                    f"{list(source.feature_names or ())}, got {list(self.categories)}."
                 )
             self.categories_ = self._declared()
         return super()._data(X, None)
@@ -467,6 +474,9 @@ class LatentClassAnalysis(DensityMixin, ConjugateExponentialModel):
         if reset:
             self.categories_ = found_categories(X) if self._finds_categories() else self._declared()
             self.check_features()
+            names = columns_of(X, range(X.shape[1]))
+            for name, listed in zip(names, self.categories_, strict=True):
+                check_answerable(name, column(X, name).dtype, listed)
         return as_codes(X, self.categories_)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from vips.expfam import Dirichlet
 from vips.models._denoising import denoise_counts, posterior_mean
 
-__all__ = ["ClassPosterior", "marginal_counts", "private_counts", "start_at", "starts_of"]
+__all__ = ["ClassPosterior", "drawn_codes", "marginal_counts", "private_counts", "start_at", "starts_of"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
 
@@ -127,6 +127,27 @@ class ClassPosterior:
 def starts_of(levels: Sequence[int]) -> np.ndarray:
     """Where each column's levels begin, and where the last one's end."""
     return np.concatenate([[0], np.cumsum(levels)])
+
+
+def drawn_codes(
+    weights: np.ndarray, answers: np.ndarray, levels: Sequence[int], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Codes of ``n`` records of the model, shape (n, n_columns).
+
+    Parameters
+    ----------
+    weights : ndarray of shape (K,)
+        Shares of the classes.
+    answers : ndarray of shape (K, n_levels)
+        Probabilities of the answers, or numbers in proportion to them.
+    """
+    classes = rng.choice(len(weights), n, p=weights)
+    codes = np.empty((n, len(levels)), np.int64)
+    for j, (a, b) in enumerate(pairwise(starts_of(levels))):
+        below = np.cumsum(answers[:, a:b], axis=1)
+        below = (below / below[:, -1:])[classes]
+        codes[:, j] = np.minimum((rng.random(n)[:, None] >= below).sum(axis=1), b - a - 1)
+    return codes
 
 
 def marginal_counts(counts: np.ndarray, noise_std: float, levels: Sequence[int]) -> np.ndarray:

@@ -6,7 +6,7 @@ is a missing answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -14,9 +14,18 @@ import numpy as np
 from vips.data._cell_values import as_categories
 from vips.data._columns import column, columns_of
 
-__all__ = ["LARGEST", "as_codes", "as_frame", "checked_categories", "codes_in", "found_categories", "is_range"]
+__all__ = [
+    "LARGEST",
+    "as_codes",
+    "as_frame",
+    "check_answerable",
+    "checked_categories",
+    "found_categories",
+    "is_range",
+]
 
 LARGEST = 100_000  # categories of a column
+_NO_CATEGORIES = ("interval", "period", "decimal", "list", "struct", "binary")  # dtypes of pandas and Arrow
 
 
 def checked_categories(name: object, declared: object) -> list:
@@ -29,7 +38,7 @@ def checked_categories(name: object, declared: object) -> list:
     """
     if isinstance(declared, int | np.integer) and not isinstance(declared, bool) and 1 <= declared <= LARGEST:
         return list(range(int(declared)))
-    if isinstance(declared, str | Mapping) or not isinstance(declared, Sequence | np.ndarray) or not len(declared):
+    if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
         raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
     categories = [each.item() if isinstance(each, np.generic) else each for each in declared]
     known = as_categories(categories)
@@ -40,15 +49,51 @@ def checked_categories(name: object, declared: object) -> list:
     return categories
 
 
+def check_answerable(name: object, dtype, categories: Sequence) -> None:
+    """Refuse a column of whose dtype no value is one of its categories: all answers would be missing.
+
+    Raises
+    ------
+    TypeError
+        From the dtype and the declared categories alone, not from values.
+    """
+    inner = getattr(getattr(dtype, "categories", None), "dtype", dtype)  # of a categorical column
+    kind = getattr(inner, "kind", "O")
+    of_words = kind in "UT" or "string" in str(inner) or str(inner) == "str"
+    if kind in "SMmcV" or str(inner).startswith(_NO_CATEGORIES):
+        raise TypeError(
+            f"Column {name!r} has dtype {inner}, and no such value is a category: categories are strings and numbers. "
+            'Convert it, or cut it into public groups with names: pandas.cut(column, bounds, labels=["low", "high"]).'
+        )
+    strings = [isinstance(each, str) for each in categories]
+    if (kind in "biuf" and all(strings)) or (of_words and kind != "b" and not any(strings)):
+        raise TypeError(
+            f"Column {name!r} has dtype {inner}, but its categories are {'strings' if all(strings) else 'numbers'}, such as "
+            f"{categories[0]!r}: no answer would be one of them. Declare its values, or convert the column."
+        )
+
+
 def is_range(categories: Sequence) -> bool:
     """Whether the categories are the codes 0, 1, … themselves."""
     return all(type(each) is int and each == i for i, each in enumerate(categories))
 
 
 def found_categories(X) -> list[list]:
-    """Categories that occur, column by column, in order: for fits that are not private, and read all values."""
+    """Categories that occur, column by column, in order: for fits that are not private, and read all values.
+
+    Raises
+    ------
+    ValueError
+        If a column holds no string and no finite number.
+    """
     names = columns_of(X, range(X.shape[1]))
-    return [_found(column(X, name)) for name in names]
+    found = [_found(column(X, name)) for name in names]
+    for name, listed in zip(names, found, strict=True):
+        if not listed:
+            raise ValueError(
+                f"Column {name!r} holds no answer: no string and no finite number. Leave it out, or declare it."
+            )
+    return found
 
 
 def _found(values) -> list:
@@ -74,15 +119,6 @@ def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
     return codes
 
 
-def codes_in(X: np.ndarray, levels: Sequence[int]) -> np.ndarray:
-    """Codes of an array of numbers, where NaN, fractions and numbers that are no code of their column become -1."""
-    with np.errstate(invalid="ignore"):
-        known = (X >= 0) & np.less(X, levels)
-        if X.dtype.kind == "f":
-            known &= np.equal(X, np.floor(X))
-    return np.where(known, X, -1).astype(np.int32)
-
-
 def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence], dtypes: Sequence[str]):
     """The data frame of these answers, with columns of the given dtypes."""
     import pandas as pd
@@ -95,6 +131,8 @@ def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence],
             columns[name] = pd.Series(pd.Categorical.from_codes(codes[:, j], categories=values))
             continue
         columns[name] = pd.Series(values[codes[:, j]], dtype=object)
-        with suppress(TypeError, ValueError):  # categories that are no values of the dtype stay objects
+        with suppress(
+            TypeError, ValueError, NotImplementedError
+        ):  # categories that are no values of the dtype stay objects
             columns[name] = columns[name].astype(dtype)
     return pd.DataFrame(columns)

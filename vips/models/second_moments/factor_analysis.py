@@ -139,7 +139,7 @@ class FactorAnalysis(FactorModel):
         """Log likelihood after each iteration."""
         check_is_fitted(self, "posterior_")
         found = self.posterior_.log_likelihoods
-        return found[~np.isnan(found)].tolist()
+        return found[np.isfinite(found)].tolist()
 
     @property
     def n_iter_(self) -> int:

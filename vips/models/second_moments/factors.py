@@ -40,7 +40,7 @@ class FactorPosterior(DiagonalGaussian):
         Number of records.
     total_variance : float
     log_likelihoods : array of shape (max_iter,)
-        After each iteration; NaN after the last.
+        After each iteration; infinite after the last.
     """
 
     def __init__(self, mean, precision, count=0.0, total_variance=0.0, log_likelihoods=()) -> None:
@@ -53,7 +53,7 @@ class FactorPosterior(DiagonalGaussian):
         """From an estimate."""
         loadings, psi, count = estimate.loadings, estimate.noise_variance, max(data.count, 1.0)
         variances = np.vstack([np.tile(psi, (len(loadings), 1)), 2.0 * psi**2, psi + np.square(loadings).sum(axis=0)])
-        found = np.full(max_iter, np.nan)
+        found = np.full(max_iter, np.inf)
         found[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
         total = np.trace(data.scatter) / max(data.count - 1.0, 1.0)
         return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, found)

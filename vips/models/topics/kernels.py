@@ -11,7 +11,7 @@ n_v          ``counts``                  how often word v occurs in the document
 B_kv         ``word_weights[v, k]``      exp E log β_kv or E β_kv, each word divided by its largest entry
 α            ``prior``                   doc-topic concentration
 γ_k          ``doc_topic[d, k]``         Dirichlet posterior of the document's topic shares
-θ̃_k          ``topic_weights[d, k]``     exp ψ(γ_k), without the constant exp ψ(Σγ)
+θ̃_k          ``topic_weights[d, k]``     exp ψ(γ_k), without the constant exp ψ(Σγ); γ_k if shares are point estimates
 r_v          ``ratios``                  one number per stored count
 c_kv B_kv    ``scaled_weights[v, k]``    with c_kv, a public scale of each cell in the released sum
 ===========  ==========================  =====================================================
@@ -108,7 +108,7 @@ def _share_tile(tiles, start, counts, first, active, n_active, weights, shares):
 
 
 @inline
-def _update(tiles, n, counts, active, n_active, prior, gamma, weights, shares, work):
+def _update(tiles, n, counts, active, n_active, prior, point, gamma, weights, shares, work):
     """One coordinate-ascent update of γ and θ̃ over the active topics; returns Σ_k |Δγ_k|."""
     for i in range(n_active):
         store(shares, WIDTH * active[i], zeros(shares, 1))
@@ -121,17 +121,20 @@ def _update(tiles, n, counts, active, n_active, prior, gamma, weights, shares, w
         updated = prior + weights[k] * np.float64(share)
         change += abs(updated - gamma[k])
         gamma[k] = updated
-    _weigh(active, n_active, gamma, weights, work)
+    _weigh(active, n_active, point, gamma, weights, work)
     return change
 
 
 @inline
-def _weigh(active, n_active, gamma, weights, work):
-    """θ̃ = exp ψ(γ) of the active topics."""
+def _weigh(active, n_active, point, gamma, weights, work):
+    """θ̃ = exp ψ(γ) of the active topics, or γ."""
     for i in range(n_active):
         work[i] = gamma[active[i]]
+    if not point:
+        for i in range(n_active):
+            work[i] = exp_digamma(work[i])
     for i in range(n_active):
-        work[i] = max(exp_digamma(work[i]), SMALLEST_WEIGHT)
+        work[i] = max(work[i], SMALLEST_WEIGHT)
     for i in range(n_active):
         weights[active[i]] = work[i]
 
@@ -145,7 +148,7 @@ def _rough_log(ratio):
 
 
 @inline
-def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first, second):
+def _extrapolate(active, n_active, prior, point, before, middle, gamma, weights, first, second):
     """SQUAREM (Varadhan and Roland 2008, scheme S3) on log(γ - α), from three successive iterates.
 
     A long step along the direction of slow updates. It only chooses where the next plain update starts, so fixed points and the
@@ -182,7 +185,7 @@ def _extrapolate(active, n_active, prior, before, middle, gamma, weights, first,
     for i in range(n_active):
         k = active[i]
         gamma[k] = prior + (gamma[k] - prior) * first[i] * rescale
-    _weigh(active, n_active, gamma, weights, first)
+    _weigh(active, n_active, point, gamma, weights, first)
 
 
 @inline
@@ -227,13 +230,15 @@ def _square_of_word(word, scaled_weights, weights, double):
 
 @jit
 def infer_documents(
-    indptr, indices, counts, word_weights, scaled_weights, prior, tol, max_iter, start, stop,
+    indptr, indices, counts, word_weights, scaled_weights, prior, point, tol, max_iter, start, stop,
     doc_topic, topic_weights, ratios, norms,
 ):  # fmt: skip
     """E-step of the documents ``start`` to ``stop``; fills the last four arguments.
 
     Topics that a document no longer uses (γ_k - α below a tenth of ``tol``) are skipped while the others converge. A document
     has converged only after an update over all topics that moves γ by less than ``tol`` on average.
+
+    With ``point``, topic shares are points in proportion to γ, and updates are those of EM.
 
     ``norms[d]`` is ``sqrt(Σ_kv c_kv² s_kv²)``; ``scaled_weights`` are ``c_kv B_kv``.
     """
@@ -267,7 +272,7 @@ def infer_documents(
         while iteration < max_iter and n > 0:
             for k in range(n_topics):
                 before[k], middle[k] = middle[k], gamma[k]
-            change = _update(tiles, n, padded_counts, active, n_active, prior, gamma, weights, shares, work)
+            change = _update(tiles, n, padded_counts, active, n_active, prior, point, gamma, weights, shares, work)
             iteration += 1
             since_jump += 1
             if change < tol * n_topics:
@@ -278,7 +283,7 @@ def infer_documents(
                     active[k] = k
                 continue
             if since_jump >= 2 and iteration + 1 < max_iter:
-                _extrapolate(active, n_active, prior, before, middle, gamma, weights, work, more_work)
+                _extrapolate(active, n_active, prior, point, before, middle, gamma, weights, work, more_work)
                 since_jump = 0
             if iteration >= 3:
                 kept = 0

@@ -14,7 +14,8 @@ K, V                 ``n_components``, number of words
 s_d (K, V)           block ``topic_word`` of one document
 ===================  ==========================================
 
-Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:1611.00340).
+Hoffman, Bach and Blei (2010); private version: section 4 of Park et al. (arXiv:1611.00340). With point estimates of β and θ
+it is probabilistic latent semantic analysis (Hofmann 1999).
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ __all__ = ["LatentDirichletAllocation"]
 
 
 _AVERAGING = PolynomialAveraging(power=2.0)  # of the steps of a private fit
+_NO_PRIOR = 1e-12  # of EM
 
 
 class LatentDirichletAllocation(
@@ -72,6 +74,9 @@ class LatentDirichletAllocation(
         Number of topics K. Public: choosing it by looking at private documents is not covered by the guarantee.
     doc_topic_prior, topic_word_prior : float or None
         Dirichlet concentrations α and η; None is 1/K.
+    inference : {"vb", "em"}
+        Variational Bayes, or maximum likelihood of topics and topic shares by EM, which ignores both priors: probabilistic
+        latent semantic analysis (pLSA). The same totals are released.
     vocabulary : sequence of str, int or None
         The words, or their number. Required by a private fit: a vocabulary read from documents reveals rare words.
     privacy : PrivacyPlan or None
@@ -103,7 +108,7 @@ class LatentDirichletAllocation(
     Attributes
     ----------
     posterior_ : TopicPosterior
-        Dirichlet posterior of the topics, ``concentration`` of shape (n_components, n_words).
+        Dirichlet posterior of the topics, ``concentration`` of shape (n_components, n_words). With EM its mean is the estimate.
     components_ : ndarray of shape (n_components, n_words)
         Its concentration λ.
     privacy_ : PrivacyReport
@@ -132,7 +137,7 @@ class LatentDirichletAllocation(
     unit = "one document"
     ignores_labels = True
     exact_rows = True
-    settings_of_older_files = {"public_documents": None}
+    settings_of_older_files = {"public_documents": None, "inference": "vb"}
 
     def __init__(
         self,
@@ -140,6 +145,7 @@ class LatentDirichletAllocation(
         *,
         doc_topic_prior: float | None = None,
         topic_word_prior: float | None = None,
+        inference: str = "vb",
         vocabulary: Sequence[str] | int | None = None,
         privacy: PrivacyPlan | None = None,
         public_documents: object = None,
@@ -155,6 +161,7 @@ class LatentDirichletAllocation(
         self.n_components = n_components
         self.doc_topic_prior = doc_topic_prior
         self.topic_word_prior = topic_word_prior
+        self.inference = inference
         self.vocabulary = vocabulary
         self.privacy = privacy
         self.public_documents = public_documents
@@ -181,6 +188,7 @@ class LatentDirichletAllocation(
                     name, getattr(self, name), 1e-100, np.inf, "positive (at least 1e-100) and finite", open_high=True
                 )
         check_number("mean_change_tol", self.mean_change_tol, 0.0, np.inf, "finite and not negative", open_high=True)
+        check_choice("inference", self.inference, ("vb", "em"))
         check_choice("length_method", self.length_method, ("resample", "scale"))
         check_dtype_of_computation(self.dtype)
         check_schedule(self.schedule, "RobbinsMonro()")
@@ -326,6 +334,11 @@ class LatentDirichletAllocation(
         (``calibration.py``): it takes about as long as five fits to at most 20,000 documents."""
         if self.public_documents is not None:
             raise NotImplementedError("Fits with `public_documents` have no noise-aware posterior yet.")
+        if self.inference == "em":
+            raise NotImplementedError(
+                'Fits with inference="em" have no noise-aware posterior: its documents are drawn from a prior of topic shares, '
+                "which maximum likelihood does not have."
+            )
         return calibrated_topics(self)
 
     def advice(self, plan: PrivacyPlan, n_documents: float, n_different: float) -> TopicsAdvice:
@@ -358,15 +371,17 @@ class LatentDirichletAllocation(
         return 2048
 
     def bound(self, records, posterior: TopicPosterior) -> float:
-        """Evidence lower bound of these documents and the topics, for non-private fits and tests."""
+        """Evidence lower bound of these documents and the topics, for non-private fits and tests; log likelihood with EM."""
         documents = self.expected_statistics(records, posterior).bounds().sum()
+        if self.inference == "em":
+            return float(documents)
         prior = Dirichlet(np.full(posterior.concentration.shape, self._topic_word_prior()))
         return float(documents - posterior.kl(prior).sum())
 
     # -- methods for users --------------------------------------------------------------------------------------
 
     def transform(self, X) -> np.ndarray:
-        """Expected topic shares E[θ] of documents, shape (n_documents, n_components); rows sum to 1."""
+        """Topic shares of documents, E[θ] or estimates by EM, shape (n_documents, n_components); rows sum to 1."""
         return _normalised(self._infer(self._check_documents(X), self.posterior_).doc_topic)
 
     def perplexity(self, X, *, kind: str = "completion", random_state: object = 0) -> float:
@@ -379,7 +394,8 @@ class LatentDirichletAllocation(
             ``"completion"``: γ is inferred from a random half of each document's words and the other half h scored,
             ``exp(-Σ_dv h_dv log Σ_k E[θ_dk] E[β_kv] / Σ_dv h_dv)``.
             ``"bound"``: ``exp(-Σ_d L_d / Σ_dv n_dv)`` with ``L_d ≤ log p(document | λ)`` the evidence lower bound of a
-            document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26.
+            document: an upper bound on perplexity, as in Hoffman et al. (2010) and the paper's equation 26. Not with EM, whose
+            estimates of shares have no bound.
         random_state : int, Generator, RandomState or None
             Seeds the choice of the halves.
 
@@ -387,7 +403,16 @@ class LatentDirichletAllocation(
         -------
         float
             Independent of the number of documents; ``nan`` if there is no word to score.
+
+        Raises
+        ------
+        ValueError
+            For another ``kind``, and for ``"bound"`` after EM.
         """
+        if kind == "bound" and self.inference == "em":
+            raise ValueError(
+                '`kind="bound"` needs inference="vb": estimates of shares have no bound. Use kind="completion".'
+            )
         documents = self._check_documents(X)
         if kind == "bound":
             n_words = documents.sum()
@@ -431,14 +456,19 @@ class LatentDirichletAllocation(
         return self.n_features_in_ if self.vocabulary is None else _vocabulary_size(self.vocabulary)
 
     def _doc_topic_prior(self) -> float:
+        if self.inference == "em":
+            return _NO_PRIOR
         return 1.0 / self.n_components if self.doc_topic_prior is None else float(self.doc_topic_prior)
 
     def _topic_word_prior(self) -> float:
+        if self.inference == "em":
+            return _NO_PRIOR
         return 1.0 / self.n_components if self.topic_word_prior is None else float(self.topic_word_prior)
 
     def _infer(self, documents: sp.csr_array, posterior: TopicPosterior, mean: bool = False) -> DocumentStatistics:
         settings = self._doc_topic_prior(), self.mean_change_tol, self.max_doc_update_iter, self.dtype
-        return DocumentStatistics(documents, posterior, *settings, mean)
+        point = self.inference == "em"
+        return DocumentStatistics(documents, posterior, *settings, mean or point, point)
 
     def _to_length(self, documents: sp.csr_array) -> sp.csr_array:
         """Documents of ``document_length`` words each; empty ones stay empty."""

@@ -173,6 +173,8 @@ class DocumentStatistics(RecordStatistics):
         Dtype of the iteration. Norms and sums are float64.
     mean : bool
         Whether B is E β, as in private fits, in place of exp E log β.
+    point : bool
+        Whether topic shares are point estimates, as in EM.
 
     Attributes
     ----------
@@ -183,10 +185,18 @@ class DocumentStatistics(RecordStatistics):
     sums_are_new = True
 
     def __init__(
-        self, documents, posterior: TopicPosterior, prior: float, tol: float, max_iter: int, dtype, mean=False
+        self,
+        documents,
+        posterior: TopicPosterior,
+        prior: float,
+        tol: float,
+        max_iter: int,
+        dtype,
+        mean=False,
+        point=False,
     ) -> None:
         n_documents, n_topics = documents.shape[0], posterior.concentration.shape[0]
-        self._posterior, self._prior = posterior, prior
+        self._posterior, self._prior, self._point = posterior, prior, point
         self._indptr, self._indices, self._counts = without_zeros(
             documents.indptr.astype(np.int64),
             documents.indices.astype(np.int32, copy=False),
@@ -200,8 +210,8 @@ class DocumentStatistics(RecordStatistics):
 
         def infer(start: int, stop: int) -> None:
             infer_documents(
-                self._indptr, self._indices, self._counts, self._word_weights, self._scaled_weights, prior, tol, max_iter,
-                start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
+                self._indptr, self._indices, self._counts, self._word_weights, self._scaled_weights, prior, point, tol,
+                max_iter, start, stop, self.doc_topic, self._topic_weights, self._ratios, self._norms,
             )  # fmt: skip
 
         run_ranges(infer, self._indptr)
@@ -242,7 +252,8 @@ class DocumentStatistics(RecordStatistics):
     def bounds(self) -> np.ndarray:
         """Evidence lower bound of each document given q(topics), shape (n_documents,); Blei et al. (2003), eq. 15.
 
-        Σ_v n_v log Σ_k exp(E log θ_k + E log β_kv) + E log p(θ) - E log q(θ); a word's mixture is n_v / r_v.
+        Σ_v n_v log Σ_k exp(E log θ_k + E log β_kv) + E log p(θ) - E log q(θ); a word's mixture is n_v / r_v. With point
+        estimates of θ its log likelihood, Σ_v n_v log Σ_k θ_k β_kv.
         """
         gamma = self.doc_topic.astype(np.float64)
         counts, ratios = self._counts.astype(np.float64), self._ratios.astype(np.float64)
@@ -253,6 +264,8 @@ class DocumentStatistics(RecordStatistics):
         documents = sp.csr_array((words, self._indices, self._indptr), shape=(len(gamma), len(self._word_weights)))
         from_words = np.asarray(documents.sum(axis=1)).ravel()
         n_words = np.add.reduceat(np.append(counts, 0.0), self._indptr[:-1]) * (np.diff(self._indptr) > 0)
+        if self._point:
+            return from_words - n_words * np.log(self._topic_weights.astype(np.float64).sum(axis=1))
         theta = Dirichlet(gamma)
         # the mixture was built from exp ψ(γ): the constant -ψ(Σγ) of E log θ must be added, once per word
         constant = -psi(gamma.sum(axis=1))

@@ -27,11 +27,21 @@ class Mechanism(ABC):
         """The total of a step plus its noise: released, hence public."""
 
     @abstractmethod
-    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
         """Standard deviation of the noise in an entry of (1 - ρ) average + (ρ / q) release, by block; exact.
 
         Call it once after each release, with the step sizes ρ of that step. In a symmetric block, it is that of the diagonal.
         """
+
+    def carry(self, noise_std: Mapping[str, object]) -> None:
+        """A public linear map was applied to the average, which now holds this noise (``ConjugateExponentialModel.transport``).
+
+        Raises
+        ------
+        NotImplementedError
+            By default: noise that depends on earlier steps would have to be mapped, too.
+        """
+        raise NotImplementedError(f"{type(self).__name__} does not carry an average to other coordinates.")
 
 
 class IndependentNoise(Mechanism):
@@ -42,7 +52,7 @@ class IndependentNoise(Mechanism):
     plan : PrivacyPlan
     blocks : dict of str to Block
     randomness : Randomness
-    std : dict of str to float
+    std : dict of str to float or ndarray
         Standard deviation of the noise in the average with which the run starts; 0 unless it resumes another.
     """
 
@@ -54,8 +64,12 @@ class IndependentNoise(Mechanism):
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         return self._plan.add_noise(total, self._blocks, self._randomness, step)
 
-    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, float]:
+    def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
         for name, block in self._blocks.items():
             rho, fresh = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
-            self._std[name] = float(np.hypot((1.0 - rho) * self._std[name], rho * fresh))
+            std = np.hypot((1.0 - rho) * np.asarray(self._std[name]), rho * fresh)
+            self._std[name] = std if std.ndim else float(std)
         return dict(self._std)
+
+    def carry(self, noise_std: Mapping[str, object]) -> None:
+        self._std = dict(noise_std)

@@ -1,0 +1,62 @@
+"""Broken transports of averages, which the laws must notice."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.laws import checks, transport
+from tests.laws.cases import CASES
+from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
+
+CASE = next(case for case in CASES if case.name == "mixture")
+
+
+def forgets_the_noise(patch):
+    original = GaussianMixtureModel.transport
+    patch.setattr(
+        GaussianMixtureModel,
+        "transport",
+        lambda self, average, noise_std, *posteriors: (original(self, average, noise_std, *posteriors)[0], noise_std),
+    )
+
+
+def repairs_the_average(patch):
+    original = GaussianMixtureModel.transport
+
+    def repaired(self, average, noise_std, *posteriors):
+        moved, std = original(self, average, noise_std, *posteriors)
+        return moved | {"count": np.maximum(moved["count"], 0.0)}, std
+
+    patch.setattr(GaussianMixtureModel, "transport", repaired)
+
+
+def depends_on_the_records(patch):
+    original, e_step = GaussianMixtureModel.transport, GaussianMixtureModel.expected_statistics
+    seen = []
+
+    def remembering(self, records, posterior):
+        seen.append(records.shape[0])
+        return e_step(self, records, posterior)
+
+    def moved(self, average, noise_std, *posteriors):
+        found, std = original(self, average, noise_std, *posteriors)
+        return found | {"count": found["count"] + 1e-6 * seen[-1]}, std
+
+    patch.setattr(GaussianMixtureModel, "expected_statistics", remembering)
+    patch.setattr(GaussianMixtureModel, "transport", moved)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "law"),
+    [
+        (forgets_the_noise, transport.noise_is_carried_with_the_average),
+        (repairs_the_average, transport.averages_are_carried_linearly),
+        (depends_on_the_records, checks.everything_else_is_public),
+    ],
+)
+def test_the_laws_notice(monkeypatch, mutant, law):
+    law(CASE)
+    mutant(monkeypatch)
+    with pytest.raises(AssertionError):
+        law(CASE)

@@ -1,0 +1,1 @@
+"""Mixtures of Gaussian and Student-t components."""

@@ -1,0 +1,315 @@
+"""The contract of Gaussian mixtures: what the engine calls.
+
+w ~ Dirichlet(α, …, α), or the stick-breaking weights of a Dirichlet process with concentration α
+Λ_k ~ Wishart(ν₀, W₀⁻¹),   μ_k | Λ_k ~ N(m₀, (β₀ Λ_k)⁻¹)
+z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_nk = 1, or Gamma(t/2, t/2): Student-t components
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips.model import ConjugateExponentialModel
+from vips.models.gaussian_mixtures.denoising import Influence, view
+from vips.models.gaussian_mixtures.posterior import KINDS, MixturePosterior
+from vips.models.gaussian_mixtures.splitting import n_splits_in_step, split
+from vips.models.gaussian_mixtures.statistics import MixtureStatistics, scaled_rows
+from vips.models.gaussian_mixtures.transport import carried
+from vips.models.gaussian_mixtures.update import Moments, Priors, next_posterior
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["GaussianMixtureModel"]
+
+_GROWING = 0.5  # step size while components are split
+_AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
+_UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
+_PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
+_LEAST_STD = 1e-4  # of a private component, in units of `feature_norm`
+_CHUNK = 200_000  # numbers: they stay in the cache
+_FIRST_TAIL = 8.0
+
+
+class GaussianMixtureModel(ConjugateExponentialModel):
+    """The methods that the engine calls. :class:`~vips.BayesianGaussianMixture` documents the arguments."""
+
+    unit = "one row of X"
+    ignores_labels = True
+    exact_rows = True
+    planned_steps = 60
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "full",
+        weight_concentration_prior_type: str = "dirichlet_process",
+        weight_concentration_prior: float | None = None,
+        mean_precision_prior: float | None = None,
+        mean_prior: object = None,
+        degrees_of_freedom_prior: float | None = None,
+        covariance_prior: object = None,
+        reg_covar: float | None = None,
+        inference: str = "vb",
+        dof: object = None,
+        feature_norm: float | None = None,
+        privacy: PrivacyPlan | None = None,
+        schedule: object = None,
+        on_invalid: str = "drop",
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.weight_concentration_prior_type = weight_concentration_prior_type
+        self.weight_concentration_prior = weight_concentration_prior
+        self.mean_precision_prior = mean_precision_prior
+        self.mean_prior = mean_prior
+        self.degrees_of_freedom_prior = degrees_of_freedom_prior
+        self.covariance_prior = covariance_prior
+        self.reg_covar = reg_covar
+        self.inference = inference
+        self.dof = dof
+        self.feature_norm = feature_norm
+        self.privacy = privacy
+        self.schedule = schedule
+        self.on_invalid = on_invalid
+        self.random_state = random_state
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        check_integer("n_components", self.n_components)
+        check_choice("covariance_type", self.covariance_type, KINDS)
+        kinds = ("dirichlet_process", "dirichlet_distribution")
+        check_choice("weight_concentration_prior_type", self.weight_concentration_prior_type, kinds)
+        check_choice("inference", self.inference, ("vb", "em"))
+        for name in ("weight_concentration_prior", "mean_precision_prior", "degrees_of_freedom_prior"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        if self.reg_covar is not None:
+            check_number("reg_covar", self.reg_covar, 0.0, 1e12, "a number between 0 and 1e12")
+        if self.feature_norm is not None:
+            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
+        elif self.is_private:
+            raise ValueError(
+                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
+                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
+                "longer rows are scaled down to it."
+            )
+        check_schedule(self.schedule, "PolynomialAveraging()")
+        self._tail()
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+        self._priors()
+
+    # -- sums ---------------------------------------------------------------------------------------------------
+
+    def blocks(self) -> dict[str, Block]:
+        """Scales such that a record at its component has norm 1, and noise costs least in KL: see docs/gaussian_mixtures.md."""
+        n, d = self.n_components, self.n_features_in_
+        shapes = {"full": (n, d, d), "tied": (d, d), "diag": (n, d), "spherical": (n,)}
+        # of each block: square of the norm at a component, and cost of noise of standard deviation 1
+        at = {"count": (1.0, 1.0), "linear": (d, d), "second": {
+            "full": (d**2, d**2 / 2), "tied": (d**2, d**2 / (2 * n)), "diag": (3.0 * d, d), "spherical": (d**2, 1.0 / d),
+        }[self.covariance_type]}  # fmt: skip
+        shape = {"count": (n,), "linear": (n, d), "second": shapes[self.covariance_type]}
+        if self._tail().any():
+            at["weight"], shape["weight"] = (1.0, 1.0), (n,)
+            if self._learns_tail():
+                at["tail"], shape["tail"] = (2.0, 0.5), (n,)
+        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
+        scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
+        symmetric = self.covariance_type in ("full", "tied")
+        return {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """No records; in place of linear totals public draws, directions in which spherical components are split."""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        initial["linear"] = rng.standard_normal(initial["linear"].shape)
+        return initial
+
+    def prepare(self, posterior: MixturePosterior) -> None:
+        _ = posterior.tables
+
+    def expected_statistics(self, records, posterior: MixturePosterior) -> MixtureStatistics:
+        return self._statistics(records, posterior, 1.0 if self.is_private else np.inf)
+
+    def _statistics(self, records, posterior: MixturePosterior, largest: float = np.inf) -> MixtureStatistics:
+        X = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
+        X = np.ascontiguousarray(X, dtype=np.float64)
+        if self.feature_norm is not None:
+            X = scaled_rows(X, float(self.feature_norm))
+        return MixtureStatistics(X, posterior.tables, self.blocks(), largest)
+
+    def max_norm(self) -> float:
+        """1, the norm of a record at its component: others weigh less in a private fit."""
+        return 1.0 + 1e-8 if self.is_private else np.inf
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """100 full-batch steps after as many as it takes to find the components."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + self.n_components)
+
+    def default_chunk_size(self) -> int:
+        d = self.__dict__.get("n_features_in_", 1)
+        return int(np.clip(_CHUNK // (d + 3 * self.n_components), 256, 16384))
+
+    # -- steps --------------------------------------------------------------------------------------------------
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1 in the first step, ½ while components are split. Then s = 1, 2, … counts the steps after the last split:
+        ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
+        (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
+        grown = self._steps_of_growth()
+        if t <= grown:
+            return 1.0 if t == 1 or self._is_textbook() else _GROWING
+        if self.schedule is not None:
+            return self.schedule(t - grown)
+        if self._is_textbook():
+            return 1.0
+        if not self.is_private:
+            return RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
+        return min(max(_LARGEST, _UPDATES / (self._plan().n_steps - grown)), _AVERAGING(t - grown))
+
+    def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
+        """One component at first, which is split until there are ``n_components``; noisy totals are denoised first."""
+        if previous is None:
+            first = self._first(np.array(average["linear"]))
+            if not np.any(average["count"]):
+                return first
+            totals = {name: np.maximum(value, 0.0) if name == "count" else value for name, value in average.items()}
+            return next_posterior(Moments.of(totals, first), first, self._priors(), self.n_components)
+        priors, totals = self._priors(), average
+        if self.is_private:
+            totals = view(average, noise_std, previous, self._influences(previous))
+        moments = Moments.of(totals, previous).first(previous.n_active)
+        if previous.n_active == 1:
+            previous = self._with_learnt_priors(previous, moments, priors)
+        n_splits = self._n_splits() if previous.step + 1 >= self._first_split() else 0
+        n_active = min(previous.n_active + n_splits, self.n_components)
+        moments, parent, portion = split(
+            moments, previous.n_active, n_splits, previous.directions, self.covariance_type
+        )
+        posterior = next_posterior(moments, previous, priors, n_active)
+        return replace(posterior, parent=parent, portion=portion, tail=posterior.tail[parent])
+
+    def transport(self, average, noise_std, previous: MixturePosterior, posterior: MixturePosterior):
+        """Totals in the coordinates of the components, which have moved (``transport.py``)."""
+        return carried(average, noise_std, previous, posterior)
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _first(self, directions: np.ndarray) -> MixturePosterior:
+        """One component over the ball of ``feature_norm``; the others wait at the same place."""
+        n, d = self.n_components, self.n_features_in_
+        spread = (1.0 if self.feature_norm is None else float(self.feature_norm)) / np.sqrt(d)
+        shape = {"full": (n, d, d), "tied": (1, d, d)}.get(self.covariance_type, (n, 1, d))
+        factor = np.broadcast_to(np.eye(d) if shape[1] == d and shape[0:2] != (n, 1) else np.ones((1, d)), shape)
+        prior_shape = (d, d) if self.covariance_type in ("full", "tied") else (1, d)
+        priors = self._priors()
+        is_process = priors.process and self.inference == "vb"
+        return MixturePosterior(
+            covariance_type=self.covariance_type,
+            concentration=np.ones((2, n)) if is_process else np.ones(n),
+            mean=np.zeros((n, d)),
+            mean_precision=np.ones(n),
+            dof=np.full(n, priors.dof),
+            factor=spread * factor,
+            tail=self._tail(),
+            plug_in=self.inference == "em",
+            n_active=1,
+            parent=np.arange(n),
+            portion=np.ones(n),
+            prior_mean=np.zeros(d) if priors.mean is None else priors.mean,
+            prior_covariance=np.zeros(prior_shape) if priors.covariance is None else priors.covariance,
+            directions=directions,
+        )
+
+    def _with_learnt_priors(self, previous: MixturePosterior, moments: Moments, priors: Priors) -> MixturePosterior:
+        """Mean and covariance of all records, which are the totals of the only component, where none are given."""
+        given, count = {}, max(moments.count[0], 2.0)
+        if priors.mean is None:
+            given["prior_mean"] = moments.mean[0]
+        if priors.covariance is None:
+            share = _PRIOR_SHARE if self.is_private else count / (count - 1.0)
+            given["prior_covariance"] = share * moments.covariance[0]
+        return replace(previous, **given)
+
+    def _priors(self) -> Priors:
+        d, kind = self.n_features_in_, self.covariance_type
+        mean = None if self.mean_prior is None else np.asarray(self.mean_prior, dtype=np.float64)
+        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
+            raise ValueError(f"`mean_prior` must be {d} finite numbers, got shape {mean.shape}.")
+        covariance = None if self.covariance_prior is None else np.asarray(self.covariance_prior, dtype=np.float64)
+        if covariance is not None:
+            shape = {"full": (d, d), "tied": (d, d), "diag": (d,), "spherical": ()}[kind]
+            if covariance.shape != shape or not np.isfinite(covariance).all() or not _is_positive(covariance):
+                raise ValueError(
+                    f"`covariance_prior` must be positive definite and of shape {shape}, got {covariance.shape}."
+                )
+            covariance = covariance if len(shape) == 2 else np.broadcast_to(covariance, (1, d)).copy()
+        dof = float(d) if self.degrees_of_freedom_prior is None else float(self.degrees_of_freedom_prior)
+        if dof <= d - 1.0:
+            raise ValueError(f"`degrees_of_freedom_prior` must be greater than {d - 1}, got {dof:g}.")
+        reg_covar = self.reg_covar
+        if reg_covar is None:
+            reg_covar = (_LEAST_STD * float(self.feature_norm)) ** 2 if self.is_private else 1e-6
+        alpha, beta = self.weight_concentration_prior, self.mean_precision_prior
+        return Priors(
+            process=self.weight_concentration_prior_type == "dirichlet_process",
+            concentration=1.0 / self.n_components if alpha is None else float(alpha),
+            mean_precision=1.0 if beta is None else float(beta),
+            dof=dof,
+            mean=mean,
+            covariance=covariance,
+            reg_covar=float(reg_covar),
+        )
+
+    def _learns_tail(self) -> bool:
+        return isinstance(self.dof, str)
+
+    def _tail(self) -> np.ndarray:
+        """Degrees of freedom of Student-t components at the start, 0 for Gaussian ones; shape (K,)."""
+        if self.dof is None:
+            return np.zeros(self.n_components)
+        if isinstance(self.dof, str) and self.dof == "learn":
+            return np.full(self.n_components, _FIRST_TAIL)
+        try:
+            tail = np.broadcast_to(np.asarray(self.dof, dtype=np.float64), self.n_components).copy()
+        except (TypeError, ValueError):
+            tail = np.full(1, np.nan)
+        if not ((tail >= 1.0) & (tail <= 1e6)).all():
+            raise ValueError(
+                f'`dof` must be None, "learn", a number from 1 to 1e6, or one for each component, got {self.dof!r}.'
+            )
+        return tail
+
+    def _is_textbook(self) -> bool:
+        return not self.is_private and self._plan().sampling_rate == 1.0
+
+    def _first_split(self) -> int:
+        """Step after which the first component is split. Without noise the second, whose totals are taken about the mean."""
+        return 1 if self.is_private else 2
+
+    def _n_splits(self) -> int:
+        return n_splits_in_step(self.n_components, self._plan().n_steps)
+
+    def _steps_of_growth(self) -> int:
+        """Number of steps after which all components are there."""
+        n_splits = self._n_splits()
+        return self._first_split() - 1 + -(-(self.n_components - 1) // n_splits)
+
+    def _influences(self, frame: MixturePosterior) -> list[Influence]:
+        blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self._plan().clip_norm)
+        return [Influence.of(blocks, self.covariance_type, d, largest, tail) for tail in frame.tail]
+
+
+def _is_positive(covariance: np.ndarray) -> bool:
+    if covariance.ndim < 2:
+        return bool((covariance > 0.0).all())
+    return np.allclose(covariance, covariance.T) and np.linalg.eigvalsh(covariance).min() > 0.0

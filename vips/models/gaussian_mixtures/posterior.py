@@ -1,0 +1,205 @@
+"""Posterior of a Gaussian mixture, and what an E-step needs of it.
+
+===========  ====================  ==========================================================================
+symbol       name                  meaning
+===========  ====================  ==========================================================================
+a            ``concentration``     Dirichlet: (K,); Dirichlet process: (2, K), the Betas of the stick's breaks
+m_k          ``mean``              location of component k, (K, d)
+β_k          ``mean_precision``    μ_k given Λ_k is normal with precision β_k Λ_k
+ν_k          ``dof``               Λ_k is Wishart with ν_k degrees of freedom
+L_k          ``factor``            L_k L_kᵀ is the inverse of E Λ_k: full (K, d, d), tied (1, d, d), else (K, 1, d)
+===========  ====================  ==========================================================================
+
+As in scikit-learn, diagonal and spherical covariances take the Wishart's expectations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import digamma, gammaln
+
+from vips._compute.blas import lower_inverse
+
+__all__ = ["KINDS", "MixturePosterior", "Tables"]
+
+KINDS = ("full", "tied", "diag", "spherical")
+
+
+@dataclass(frozen=True, repr=False)
+class MixturePosterior:
+    """Parameters of the posterior; see the table above.
+
+    Parameters
+    ----------
+    covariance_type : one of ``KINDS``
+    concentration, mean, mean_precision, dof, factor : ndarray
+    tail : ndarray of shape (K,)
+        Degrees of freedom of Student-t components; 0 for Gaussian ones.
+    plug_in : bool
+        Whether E-steps take the parameters as known, as EM does.
+    n_active : int
+        Number of components so far; the others wait for a split.
+    parent, portion : ndarray of shape (K,)
+        Component of the posterior before from which each one comes, and its portion of that one's records.
+    prior_mean, prior_covariance : ndarray of shape (d,), (d or 1, d)
+        Of the components.
+    directions : ndarray of shape (K, d)
+        Public draws: along them spherical components are split.
+    step : int
+    """
+
+    covariance_type: str
+    concentration: np.ndarray
+    mean: np.ndarray
+    mean_precision: np.ndarray
+    dof: np.ndarray
+    factor: np.ndarray
+    tail: np.ndarray
+    plug_in: bool
+    n_active: int
+    parent: np.ndarray
+    portion: np.ndarray
+    prior_mean: np.ndarray
+    prior_covariance: np.ndarray
+    directions: np.ndarray
+    step: int = 0
+
+    def __repr__(self) -> str:
+        return f"<MixturePosterior of {len(self.mean)} components with {self.mean.shape[1]} columns>"
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Expected shares of the components, shape (K,)."""
+        if self.concentration.ndim == 1:
+            return self.concentration / self.concentration.sum()
+        total = self.concentration.sum(axis=0)
+        left = np.concatenate([[1.0], np.cumprod(self.concentration[1] / total)[:-1]])
+        weights = self.concentration[0] / total * left
+        return weights / weights.sum()
+
+    @property
+    def covariances(self) -> np.ndarray:
+        """Inverses of the expected precisions, (K, d, d), (d, d), (K, d) or (K,), as scikit-learn has them."""
+        if self.covariance_type in ("full", "tied"):
+            found = self.factor @ np.swapaxes(self.factor, 1, 2)
+            return found if self.covariance_type == "full" else found[0]
+        found = np.square(self.factor[:, 0])
+        return found if self.covariance_type == "diag" else found[:, 0]
+
+    @property
+    def factors(self) -> np.ndarray:
+        """L of every component: (K, d, d) or (K, 1, d)."""
+        return np.broadcast_to(self.factor, (len(self.mean), *self.factor.shape[1:]))
+
+    @cached_property
+    def inverse_factors(self) -> np.ndarray:
+        """L⁻¹ of every component: (K, d, d) or (K, 1, d)."""
+        if self.covariance_type in ("diag", "spherical"):
+            return 1.0 / self.factor
+        inverses = np.stack([lower_inverse(factor) for factor in self.factor])
+        return np.ascontiguousarray(np.broadcast_to(inverses, (len(self.mean), *inverses.shape[1:])))
+
+    @property
+    def log_weights(self) -> np.ndarray:
+        """E log w, or log w; shape (K,)."""
+        a = self.concentration
+        with np.errstate(divide="ignore"):
+            if self.plug_in:
+                return np.log(self.weights)
+        if a.ndim == 1:
+            return digamma(a) - digamma(a.sum())
+        of_break, of_rest = digamma(a) - digamma(a.sum(axis=0))
+        return of_break + np.concatenate([[0.0], np.cumsum(of_rest)[:-1]])
+
+    @property
+    def log_determinants(self) -> np.ndarray:
+        """E log |Λ_k|, or log |Λ_k|; shape (K,)."""
+        d = self.mean.shape[1]
+        diagonals = np.diagonal(self.factors, axis1=1, axis2=2) if self.factor.shape[1] == d else self.factors[:, 0]
+        known = -2.0 * np.log(diagonals).sum(axis=1)
+        if self.plug_in:
+            return known
+        wishart = digamma(0.5 * (self.dof[:, None] - np.arange(d))).sum(axis=1)
+        return known - d * np.log(self.dof) + d * np.log(2.0) + wishart
+
+    @cached_property
+    def tables(self) -> Tables:
+        """For E-steps."""
+        d, inverses = self.mean.shape[1], self.inverse_factors
+        shifts = np.einsum("kij,kj->ki", inverses, self.mean) if inverses.shape[1] == d else inverses[:, 0] * self.mean
+        is_active = np.arange(len(self.mean)) < self.n_active
+        constants = np.where(is_active, self.log_weights + 0.5 * self.log_determinants, -np.inf)
+        excess = np.zeros(len(self.mean)) if self.plug_in else d / self.mean_precision
+        return Tables(self.covariance_type, inverses, shifts, constants, excess, self.tail)
+
+    def in_order(self, order: np.ndarray) -> MixturePosterior:
+        """The same components in another order."""
+        order = np.asarray(order)
+        own = {name: getattr(self, name)[order] for name in ("mean", "mean_precision", "dof", "tail", "portion")}
+        own["parent"] = np.arange(len(order))
+        own["concentration"] = self.concentration[..., order]
+        if len(self.factor) > 1 or len(order) == 1:
+            own["factor"] = self.factor[order]
+        return replace(self, **own)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        arrays = {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+        return arrays | {"covariance_type": np.array(KINDS.index(self.covariance_type))}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> MixturePosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If a number is not of a posterior.
+        """
+        found = dict(arrays)
+        for name in ("concentration", "mean_precision", "dof"):
+            if not (np.isfinite(found[name]).all() and (found[name] >= 0.0).all()):
+                raise ValueError(f"the posterior's {name!r} must not be negative")
+        diagonal = found["factor"]
+        if diagonal.shape[1] > 1:
+            diagonal = np.diagonal(diagonal, axis1=1, axis2=2)
+        if not (np.isfinite(found["factor"]).all() and (diagonal > 0.0).all() and np.isfinite(found["mean"]).all()):
+            raise ValueError("the posterior's covariances are not positive definite")
+        n_components, kind = len(found["mean"]), int(found["covariance_type"])
+        parent, n_active = found["parent"], int(found["n_active"])
+        if not (
+            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and ((parent >= 0) & (parent < n_components)).all()
+        ):
+            raise ValueError("the posterior's components do not fit together")
+        found |= {"covariance_type": KINDS[kind], "plug_in": bool(found["plug_in"])}
+        return cls(**found | {"n_active": n_active, "step": int(found["step"]), "parent": parent.astype(np.int64)})
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What an E-step needs: log p(x, k) = constant_k - ½ (‖y_k‖² + excess_k) - ½ d log 2π, y_k = rows_k x - shifts_k."""
+
+    covariance_type: str
+    rows: np.ndarray
+    shifts: np.ndarray
+    constants: np.ndarray
+    excess: np.ndarray
+    tail: np.ndarray
+
+    @cached_property
+    def log_constants(self) -> np.ndarray:
+        """Logarithm of what stands before exp(-½ distance), or before (1 + distance / tail)^(-½ (tail + d)); shape (K,)."""
+        d = self.shifts.shape[1]
+        if not self.tail.any():
+            return self.constants - 0.5 * d * np.log(2.0 * np.pi)
+        half = 0.5 * (self.tail + d)
+        return self.constants + gammaln(half) - gammaln(0.5 * self.tail) - 0.5 * d * np.log(np.pi * self.tail)
+
+    def log_factors(self, factors: np.ndarray) -> np.ndarray:
+        """E[log u - u], from E[u]; shape (n_records, K)."""
+        half = 0.5 * (self.tail + self.shifts.shape[1])
+        return digamma(half) - np.log(half) + np.log(factors) - factors

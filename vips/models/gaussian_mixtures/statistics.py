@@ -1,0 +1,211 @@
+"""Expected statistics of records of a Gaussian mixture, in the coordinates of each component; never formed per record.
+
+A record's image in the coordinates of component k is y_k = L_k⁻¹ (x - m_k), where m_k is the component's mean, and L_k a
+Cholesky factor of its covariance. With responsibilities r_k and precision factors u_k (1 unless components are Student-t):
+
+========  =====================  ===================================  ==============================================
+block     shape                  statistic                            square of its norm
+========  =====================  ===================================  ==============================================
+count     (K,)                   r_k                                  Σ r_k²
+weight    (K,), Student-t only   r_k u_k                              Σ (r_k u_k)²
+tail      (K,), learnt only      r_k E[log u_k - u_k]                 Σ of squares
+linear    (K, d)                 r_k u_k y_k                          Σ (r_k u_k)² ‖y_k‖²
+second    full: (K, d, d)        r_k u_k y_k y_kᵀ                     Σ (r_k u_k)² ‖y_k‖⁴
+\\         diag: (K, d)           r_k u_k y_k²                         Σ (r_k u_k)² Σ_i y_ki⁴
+\\         spherical: (K,)        r_k u_k ‖y_k‖²                       Σ (r_k u_k)² ‖y_k‖⁴
+\\         tied: (d, d)           Σ_k r_k u_k y_k y_kᵀ                 Σ_jk r_j u_j r_k u_k (y_jᵀ y_k)²
+========  =====================  ===================================  ==============================================
+
+A record at its component has about the same norm in every component. In a private fit, a record of more than that norm is
+weighted down to it: a function of the record alone, for which ``denoising.py`` corrects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vips._compute.blas import mirrored
+from vips._compute.rowwise import row_dots, row_norms
+from vips._compute.threads import run_ranges
+from vips.models.gaussian_mixtures import kernels
+from vips.models.gaussian_mixtures.posterior import Tables
+from vips.privacy import Lattice
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["MixtureStatistics", "scaled_rows"]
+
+_ROUNDING = 1.0 + 4e-9  # exceeds that of the sums of squares
+_PIECE = 2_000_000  # numbers that are rounded at once
+
+
+class MixtureStatistics(RecordStatistics):
+    """Statistics of a chunk of records.
+
+    Parameters
+    ----------
+    X : ndarray of float64, shape (n_records, d)
+    tables : Tables
+        Of the posterior.
+    blocks : dict of str to Block
+    largest : float
+        Norm down to which a record is weighted; ``inf`` if there is no such bound. Public.
+
+    Attributes
+    ----------
+    shares : ndarray of shape (n_records, K)
+        r.
+    log_likelihood : ndarray of shape (n_records,)
+        log Σ_k exp E log p(x, k).
+    """
+
+    sums_are_new = True
+
+    def __init__(self, X: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float = np.inf) -> None:
+        is_finite = np.isfinite(X)
+        self._defective = np.zeros(len(X), bool) if is_finite.all() else ~is_finite.all(axis=1)
+        self._X = np.where(self._defective[:, None], 0.0, X) if self._defective.any() else np.ascontiguousarray(X)
+        self._tables, self._blocks = tables, blocks
+        self._squares = self._sums_of_powers(2)
+        n, n_components = self._squares.shape
+        self.shares, self.log_likelihood, sums = np.empty((n, n_components)), np.empty(n), np.empty((n, 4))
+        self._factors = np.empty((n if tables.tail.any() else 0, n_components))
+
+        def fill(start: int, stop: int) -> None:
+            kernels.responsibilities(
+                self._squares, tables.log_constants, tables.excess, tables.tail, self._X.shape[1], start, stop,
+                self.shares, self._factors, self.log_likelihood, sums,
+            )  # fmt: skip
+
+        run_ranges(fill, np.arange(n + 1) * n_components)
+        self._norms = self._own_norms(sums)
+        self._influence = None
+        if np.isfinite(largest):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                self._influence = np.where(self._norms > largest, largest / self._norms, 1.0)
+            self._norms = np.minimum(self._norms, largest * _ROUNDING)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return np.where(self._defective, np.nan, self._norms)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        n_components, d = self.shares.shape[1], self._X.shape[1]
+        weights, tables = self._bounded(weights), self._tables
+        count, weight = np.zeros(n_components), np.zeros(n_components)
+        linear, second = np.zeros((n_components, d)), np.zeros((n_components, *tables.rows.shape[1:]))
+
+        def add(first: int, last: int) -> None:
+            kernels.add_moments(
+                self._X, tables.rows, tables.shifts, weights, self.shares, self._factors, first, last,
+                count, weight, linear, second,
+            )  # fmt: skip
+
+        run_ranges(add, np.arange(n_components + 1) * len(self._X))
+        total = {"count": count, "linear": linear, "second": self._shaped(second)}
+        if "weight" in self._blocks:
+            total["weight"] = weight
+        if "tail" in self._blocks:
+            total["tail"] = (weights[:, None] * self.shares * tables.log_factors(self._factors)).sum(axis=0)
+        return total
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
+        weighted, present = self._bounded(weights)[:, None] * self.shares, np.flatnonzero(weights)
+        size = max(1, _PIECE // (self._tables.rows[0].size * len(self._tables.shifts)))
+        for start in range(0, len(present), size):
+            rows = present[start : start + size]
+            for name, shares in self._formed(rows, weighted[rows]).items():
+                total[name] += lattice.rounded(shares, blocks[name]).sum(axis=0)
+        return total
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _sums_of_powers(self, power: int) -> np.ndarray:
+        found = np.empty((len(self._X), len(self._tables.shifts)))
+        tables, work = self._tables, found.shape[1] * self._tables.rows[0].size
+
+        def fill(start: int, stop: int) -> None:
+            first, last = start * kernels.TILE, min(stop * kernels.TILE, len(self._X))
+            kernels.squares_of(self._X, tables.rows, tables.shifts, power, first, last, found)
+
+        run_ranges(fill, np.arange(-(-len(self._X) // kernels.TILE) + 1) * work * kernels.TILE)
+        return found
+
+    def _own_norms(self, sums: np.ndarray) -> np.ndarray:
+        """Joint norm of each record over all blocks, from the sums of ``kernels.responsibilities``."""
+        scale = {name: block.scale for name, block in self._blocks.items()}
+        squares = sums[:, 0] / scale["count"] ** 2 + sums[:, 2] / scale["linear"] ** 2
+        weighted = self.shares * self._factors if len(self._factors) else self.shares
+        if "weight" in scale:
+            squares += sums[:, 1] / scale["weight"] ** 2
+        if "tail" in scale:
+            tails = self.shares * self._tables.log_factors(self._factors)
+            squares += row_dots(tails, tails) / scale["tail"] ** 2
+        second = sums[:, 3]
+        if self._tables.covariance_type == "tied":
+            second = self._tied_squares(weighted)
+        elif self._tables.covariance_type == "diag":
+            second = row_dots(np.square(weighted), self._sums_of_powers(4))
+        return np.sqrt(squares + second / scale["second"] ** 2) * _ROUNDING
+
+    def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
+        found, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
+        size = max(1, _PIECE // (n_components * (n_components + d)))
+        for start in range(0, len(shares), size):
+            rows = slice(start, start + size)
+            images = np.empty((len(shares[rows]), n_components, d))
+            kernels.images(self._X[rows], self._tables.rows, self._tables.shifts, images)
+            products = np.square(np.einsum("nki,nli->nkl", images, images))
+            found[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
+        return found
+
+    def _bounded(self, weights: np.ndarray) -> np.ndarray:
+        """The weights, less for long records; 0 for defective ones."""
+        if self._influence is not None:
+            weights = weights * self._influence
+        return np.where(self._defective, 0.0, weights)
+
+    def _shaped(self, second: np.ndarray) -> np.ndarray:
+        """Of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
+        kind = self._tables.covariance_type
+        if kind in ("diag", "spherical"):
+            return second[:, 0] if kind == "diag" else second[:, 0].sum(axis=1)
+        return mirrored(second.sum(axis=0)) if kind == "tied" else np.stack([mirrored(each) for each in second])
+
+    def _formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
+        """Statistics of each of these records."""
+        tables, formed = self._tables, {"count": shares}
+        images = np.empty((len(rows), *tables.shifts.shape))
+        kernels.images(self._X[rows], tables.rows, tables.shifts, images)
+        if len(self._factors):
+            factors = self._factors[rows]
+            if "tail" in self._blocks:
+                formed["tail"] = shares * tables.log_factors(factors)
+            formed["weight"] = shares = shares * factors
+        formed["linear"] = weighted = shares[:, :, None] * images
+        kind = tables.covariance_type
+        if kind == "tied":
+            second = np.zeros((len(rows), *self._blocks["second"].shape))
+            for k in range(shares.shape[1]):
+                second += weighted[:, k, :, None] * images[:, k, None, :]
+        elif kind == "full":
+            second = weighted[:, :, :, None] * images[:, :, None, :]
+        else:
+            second = weighted * images
+            if kind == "spherical":
+                second = row_dots(weighted.reshape(-1, weighted.shape[2]), images.reshape(-1, images.shape[2]))
+                second = second.reshape(shares.shape)
+        return formed | {"second": second}
+
+
+def scaled_rows(X: np.ndarray, feature_norm: float) -> np.ndarray:
+    """Rows longer than ``feature_norm`` are scaled down to it; each depends on its record alone."""
+    norms = row_norms(X)
+    long = np.flatnonzero(~(norms <= feature_norm))
+    if not len(long):
+        return X
+    X = X.copy()
+    with np.errstate(invalid="ignore"):
+        X[long] *= (feature_norm / norms[long])[:, None]
+    return X

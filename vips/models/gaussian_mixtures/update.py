@@ -1,0 +1,177 @@
+"""M-step of Gaussian mixtures: from totals in the coordinates of the last posterior to the next one.
+
+With counts n_k, weights w_k = Σ_n r_nk u_nk, means x̄_k and covariances S_k of the records of each component:
+
+    β_k = β₀ + w_k     m_k = (β₀ m₀ + w_k x̄_k) / β_k     ν_k = ν₀ + n_k
+    ν_k Cov_k = W₀ + n_k S_k + β₀ w_k / β_k (x̄_k - m₀)(x̄_k - m₀)ᵀ
+
+These are the updates of scikit-learn's ``BayesianGaussianMixture``, for every type of covariance; with EM, those of its
+``GaussianMixture``. Student-t components: Peel and McLachlan (2000).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import digamma
+
+from vips.models.gaussian_mixtures.posterior import MixturePosterior
+
+__all__ = ["Moments", "Priors", "next_posterior"]
+
+_NOTHING = 10.0 * np.finfo(np.float64).eps  # count of an empty component, as in scikit-learn
+_TAILS = (1.0, 1e3)  # least and largest degrees of freedom that are learnt
+
+
+@dataclass(frozen=True)
+class Priors:
+    """Public settings; ``mean`` and ``covariance`` may be None: of all records, which are the totals of one component."""
+
+    process: bool
+    concentration: float
+    mean_precision: float
+    dof: float
+    mean: np.ndarray | None
+    covariance: np.ndarray | None
+    reg_covar: float
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Counts, means and covariances of the records of each component.
+
+    Parameters
+    ----------
+    count, weight : ndarray of shape (K,)
+    mean : ndarray of shape (K, d)
+    covariance : ndarray of shape (K, d, d), (1, d, d) if tied, (K, 1, d) if diagonal or spherical
+    tail : ndarray of shape (K,) or None
+        Σ E[log u - u].
+    """
+
+    count: np.ndarray
+    weight: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+    tail: np.ndarray | None
+
+    @classmethod
+    def of(cls, totals: Mapping[str, np.ndarray], frame: MixturePosterior) -> Moments:
+        """From totals in the coordinates of a posterior."""
+        count = totals["count"] + _NOTHING
+        weight = totals["weight"] + _NOTHING if "weight" in totals else count
+        linear, second, factors = totals["linear"], totals["second"], frame.factors
+        image, kind = linear / weight[:, None], frame.covariance_type
+        if kind in ("full", "tied"):
+            mean = frame.mean + np.einsum("kij,kj->ki", factors, image)
+            explained = linear[:, :, None] * image[:, None, :]
+            inner = (second - explained) / count[:, None, None]
+            if kind == "tied":
+                inner = (second - explained.sum(axis=0))[None] / count.sum()
+            covariance = frame.factor @ inner @ np.swapaxes(frame.factor, 1, 2)
+            return cls(count, weight, mean, 0.5 * (covariance + np.swapaxes(covariance, 1, 2)), totals.get("tail"))
+        explained = linear * image
+        if kind == "spherical":
+            d = linear.shape[1]
+            inner = np.repeat((second - explained.sum(axis=1))[:, None] / d, d, axis=1)
+        else:
+            inner = second - explained
+        covariance = np.square(factors[:, 0]) * inner / count[:, None]
+        return cls(count, weight, frame.mean + factors[:, 0] * image, covariance[:, None], totals.get("tail"))
+
+    def first(self, n: int) -> Moments:
+        """Of the first n components; the others get no records, and the place of the first."""
+        rest = np.arange(len(self.count)) >= n
+        covariance = self.covariance
+        if len(covariance) > 1:
+            covariance = np.where(rest[:, None, None], covariance[0], covariance)
+        zeros = {name: np.where(rest, 0.0, getattr(self, name)) for name in ("count", "weight")}
+        return replace(self, mean=np.where(rest[:, None], self.mean[0], self.mean), covariance=covariance, **zeros)
+
+
+def next_posterior(moments: Moments, previous: MixturePosterior, priors: Priors, n_active: int) -> MixturePosterior:
+    """The posterior given these moments, whose first ``n_active`` components are in use."""
+    count, weight, n = moments.count, moments.weight, len(moments.count)
+    d = moments.mean.shape[1]
+    covariance = moments.covariance.copy()
+    diagonal = np.arange(d) if covariance.shape[1] == d else 0
+    covariance[:, diagonal, np.arange(d)] += priors.reg_covar
+    common = {"mean": moments.mean, "dof": count, "mean_precision": weight, "concentration": count}
+    if not previous.plug_in:
+        common, covariance = _with_priors(moments, covariance, previous, priors, n_active)
+    return replace(
+        previous,
+        **common,
+        factor=_factors(covariance),
+        tail=previous.tail if moments.tail is None else _tails(moments.tail, count, previous.tail),
+        n_active=n_active,
+        parent=np.arange(n),
+        portion=np.ones(n),
+        step=previous.step + 1,
+    )
+
+
+def _with_priors(moments, covariance, previous, priors, n_active):
+    count, weight = moments.count, moments.weight
+    precision = priors.mean_precision + weight
+    mean0, covariance0 = previous.prior_mean, previous.prior_covariance
+    mean = (priors.mean_precision * mean0 + weight[:, None] * moments.mean) / precision[:, None]
+    difference, pull = moments.mean - mean0, priors.mean_precision * weight / precision
+    if previous.covariance_type in ("full", "tied"):
+        pulled = pull[:, None, None] * difference[:, :, None] * difference[:, None, :]
+    else:
+        pulled = (pull[:, None] * np.square(difference))[:, None]
+        if previous.covariance_type == "spherical":
+            pulled = np.broadcast_to(pulled.mean(axis=2, keepdims=True), pulled.shape)
+    if previous.covariance_type == "tied":
+        share = count.sum() / n_active
+        dof = np.full(len(count), priors.dof + share)
+        scatter = covariance0 + covariance * share + pulled.sum(axis=0) / n_active
+        covariance = scatter / dof[0]
+    else:
+        dof = priors.dof + count
+        covariance = (covariance0 + covariance * count[:, None, None] + pulled) / dof[:, None, None]
+    concentration = priors.concentration + count
+    if priors.process:
+        later = np.concatenate([np.cumsum(count[::-1])[-2::-1], [0.0]])
+        concentration = np.stack([1.0 + count, priors.concentration + later])
+    return {"mean": mean, "dof": dof, "mean_precision": precision, "concentration": concentration}, covariance
+
+
+def _factors(covariance: np.ndarray) -> np.ndarray:
+    """Cholesky factors; a covariance that rounding made indefinite gets eigenvalues of at least 10⁻¹² of the largest."""
+    if covariance.shape[1] == 1:
+        least = np.maximum(1e-12 * covariance.max(axis=2, keepdims=True), 1e-200)
+        return np.sqrt(np.maximum(covariance, least))
+    factors = np.empty_like(covariance)
+    for k, matrix in enumerate(covariance):
+        try:
+            factors[k] = np.linalg.cholesky(matrix)
+        except np.linalg.LinAlgError:
+            values, vectors = np.linalg.eigh(matrix)
+            values = np.maximum(values, max(1e-12 * np.abs(values).max(), 1e-200))
+            factors[k] = np.linalg.cholesky((vectors * values) @ vectors.T)
+    return factors
+
+
+def _tails(sums: np.ndarray, count: np.ndarray, old: np.ndarray) -> np.ndarray:
+    """Degrees of freedom ν of each component, with log ν/2 - ψ(ν/2) + 1 + (mean of E[log u - u]) = 0."""
+
+    def slope(log_tail: float, mean: float) -> float:
+        half = 0.5 * np.exp(log_tail)
+        return np.log(half) - digamma(half) + 1.0 + mean
+
+    low, high = np.log(_TAILS)
+    found = old.copy()
+    for k in np.flatnonzero(count > 1.0):
+        mean = sums[k] / count[k]
+        if slope(high, mean) >= 0.0:
+            found[k] = _TAILS[1]
+        elif slope(low, mean) <= 0.0:
+            found[k] = _TAILS[0]
+        else:
+            found[k] = np.exp(brentq(slope, low, high, args=(mean,), xtol=1e-10))
+    return found
