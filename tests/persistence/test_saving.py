@@ -297,3 +297,29 @@ def test_small_files_take_no_memory_and_no_time(tmp_path):
     messages = dict(line.split(" | ") for line in done.stdout.splitlines())
     assert set(messages) == set(BOMBS)
     assert not [words for words in messages.values() if "MemoryError" in words]
+
+
+@pytest.mark.parametrize(
+    ("value", "noise_std"),
+    [
+        (np.nan, 1.0),
+        (1e200, 1.0),
+        (1.0, [1.0, [2.0]]),
+        (1.0, [-1.0] * 3),
+        (1.0, ["x"] * 3),
+        (1.0, [1.0] * 7),
+        (1.0, 1e200),
+    ],
+)
+def test_noisy_totals_that_no_fit_makes_are_refused(tmp_path, value, noise_std):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
+    model = vips.DirichletMultinomial(privacy=plan, largest_total=3.0).fit(np.ones((20, 3)))
+    next(iter(model.noisy_totals_.average.values())).fill(value)
+    model.save(tmp_path / "model.vips")
+    header, arrays = read_archive(tmp_path / "model.vips", "model")
+    name = next(iter(header["noise_std"]))
+    header["noise_std"][name] = noise_std
+    forgery = {key: header[key] for key in header if key not in ("format", "version", "kind", "arrays")}
+    write_archive(tmp_path / "forged.vips", "model", forgery, arrays)
+    with pytest.raises(ValueError, match="noisy totals|deviations of noise"):
+        vips.load(tmp_path / "forged.vips")

@@ -26,7 +26,7 @@ import numpy as np
 from vips._files import sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
-from vips.persistence.deviations import as_lists, from_lists
+from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import describe
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -36,7 +36,6 @@ __all__ = ["FitState", "Journal", "posterior_arrays", "restore_posterior"]
 
 
 _MOST_REPEATED = 10**9
-_TOO_LARGE = 1e100  # squares of smaller numbers do not overflow
 
 
 @dataclass(frozen=True)
@@ -272,7 +271,7 @@ def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
         is_total = name.startswith(("average/", "noisy/"))
         if array.dtype.kind not in ("f" if is_total else "biuf") or np.isnan(array).any():
             raise CheckpointError(f"{path} holds no numbers in {name!r}. It was not touched.")
-        if is_total and not (np.abs(array) < _TOO_LARGE).all():
+        if is_total and not (np.abs(array) < TOO_LARGE).all():
             raise CheckpointError(f"{path} holds numbers in {name!r} that no fit makes. It was not touched.")
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-__all__ = ["as_lists", "from_lists"]
+__all__ = ["TOO_LARGE", "as_lists", "from_lists"]
 
-_TOO_LARGE = 1e100  # squares of smaller numbers do not overflow
+TOO_LARGE = 1e100  # squares of smaller numbers do not overflow
 
 
 def as_lists(noise_std: Mapping[str, float | np.ndarray]) -> dict[str, object]:
@@ -43,6 +43,6 @@ def _deviation(value: object, shape: tuple[int, ...]) -> float | np.ndarray:
         if not fits or not isinstance(value, list):
             raise ValueError("its standard deviations of noise are no numbers, or do not fit to the blocks")
         value = array
-    if not np.all(np.isfinite(value) & (np.greater_equal(value, 0.0)) & np.less(value, _TOO_LARGE)):
+    if not np.all(np.isfinite(value) & (np.greater_equal(value, 0.0)) & np.less(value, TOO_LARGE)):
         raise ValueError("its standard deviations of noise are not finite numbers ≥ 0")
     return value

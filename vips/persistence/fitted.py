@@ -10,7 +10,7 @@ import numpy as np
 
 from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
-from vips.persistence.deviations import as_lists, from_lists
+from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport
 from vips.privacy.report_fields import saved_fields
@@ -84,6 +84,8 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> 
     shapes = {name: block.shape for name, block in model.blocks().items()}
     if {name: value.shape for name, value in totals.items()} != shapes:
         raise ValueError("it holds noisy totals of another model")
+    if not all(value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()):  # nor NaN
+        raise ValueError("it holds noisy totals that no fit makes")
     return NoisyTotals(totals, from_lists(noise_std, shapes))
 
 
