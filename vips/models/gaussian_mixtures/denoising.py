@@ -167,7 +167,9 @@ def _shrunken_mean(mean: np.ndarray, noise: float) -> np.ndarray:
     return mean * max(0.0, 1.0 - len(mean) * noise**2 / size) if size > 0.0 else mean
 
 
-def _within(radius: float, image: np.ndarray, centre: np.ndarray, factor: np.ndarray, inverse: np.ndarray) -> np.ndarray:
+def _within(
+    radius: float, image: np.ndarray, centre: np.ndarray, factor: np.ndarray, inverse: np.ndarray
+) -> np.ndarray:
     """The image of a mean that is scaled into the ball of this radius."""
     is_full = len(factor) == len(centre)
     mean = centre + (factor @ image if is_full else factor[0] * image)
