@@ -57,3 +57,17 @@ def test_no_totals_make_numbers_that_are_not_finite(kind, size):
 def test_the_first_step_forgets_the_start(n_components):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60)
     assert BayesianGaussianMixture(n_components, feature_norm=1.0, privacy=plan).step_size(1) == 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fits_to_no_records_say_so(kind):
+    """Noise that moved with its component is dependent, and its deviation known on average only: counts tell."""
+    for seed in range(6):
+        plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
+        model = BayesianGaussianMixture(
+            5, covariance_type=kind, feature_norm=1.0, privacy=plan, random_state=seed, dof=4.0
+        )
+        model.fit(np.zeros((0, 6)))
+        assert model.privacy_.only_noise
+        assert set(model.signal().values()) == {0.0}
+        assert model.n_components_effective_ <= 1

@@ -41,6 +41,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     unit = "one row of X"
     ignores_labels = True
     exact_rows = True
+    exact_noise = ("count",)
     planned_steps = 60
 
     def __init__(
