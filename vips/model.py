@@ -85,8 +85,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False
-    # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a fit
-    # released nothing but noise: see `transport`.
+    # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
+    # fit released nothing but noise: see `transport`.
     exact_noise: tuple[str, ...] | None = None
     # Steps that `vips.plan_for` gives a private fit of full batches.
     planned_steps = 20
