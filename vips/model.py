@@ -85,6 +85,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
     # `expected_statistics`.
     exact_rows = False
+    # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
+    # fit released nothing but noise: see `transport`.
+    exact_noise: tuple[str, ...] | None = None
     # Steps that `vips.plan_for` gives a private fit of full batches.
     planned_steps = 20
     _kept_by_clone = ("_chunk_size", "_sent_from")
@@ -145,7 +148,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             A linear function of ``average``, which depends on the two posteriors only.
         noise_std : dict of str to float or ndarray
             Of the noise in it: an array that broadcasts to the block where entries differ. Noise that the map makes dependent
-            is stated entry by entry.
+            is stated entry by entry. List the blocks for which it is exact in :attr:`exact_noise`.
         """
         return average, noise_std
 
@@ -313,7 +316,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 ledger=journal.ledger_entry,
                 repeated_steps=journal.repeated,
-                only_noise=is_only_noise(self.blocks(), noisy_totals.average, noisy_totals.noise_std),
+                only_noise=is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std),
                 **self.describe() | of_persons,
             )
             self.posterior_ = posterior

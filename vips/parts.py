@@ -154,7 +154,10 @@ class SelfDescription:
         if not hasattr(self, "noisy_totals_"):
             return {}
         shares, blocks, totals = {}, self.blocks(), self.noisy_totals_
-        hidden = blocks_of_noise(blocks, totals.average, totals.noise_std)
+        telling = self.telling_blocks()
+        hidden = blocks_of_noise(telling, totals.average, totals.noise_std)
+        if len(hidden) == len(telling):
+            hidden = tuple(blocks)
         for name, block in blocks.items():
             value, std = totals.average[name], totals.noise_std[name]
             noise = np.full(block.shape, np.square(std))
@@ -164,6 +167,11 @@ class SelfDescription:
             is_hidden = name in hidden or not size > 0.0
             shares[name] = 0.0 if is_hidden else max(0.0, 1.0 - float(np.mean(noise)) / size)
         return shares
+
+    def telling_blocks(self) -> dict:
+        """Blocks that tell whether a fit released nothing but noise, because the deviations of their noise are exact."""
+        names = self.exact_noise
+        return {name: block for name, block in self.blocks().items() if names is None or name in names}
 
     def clip_biases(self) -> bool:
         """Whether clipping may have biased the parameters of this fit: its clip norm is below the largest norm of a record.

@@ -45,13 +45,15 @@ def blocks_of_noise(
 
     Notes
     -----
-    A block of noise alone is not named with probability 0.001.
+    A block of noise alone is not named with probability 0.001. Where deviations differ from entry to entry, an average was
+    carried from step to step, and its entries may depend on each other: then the largest one decides, of which that stays true
+    (Šidák, 1967).
     """
     return tuple(
         name
         for name, block in blocks.items()
         if np.all(np.greater(noise_std[name], 0.0))
-        and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric))
+        and _is_noise(*entries_of_noise(average[name], noise_std[name], block.symmetric), np.ndim(noise_std[name]) == 0)
     )
 
 
@@ -65,11 +67,13 @@ def is_only_noise(
     return len(blocks_of_noise(blocks, average, noise_std)) == len(blocks)
 
 
-def _is_noise(values: np.ndarray, stds: np.ndarray) -> bool:
+def _is_noise(values: np.ndarray, stds: np.ndarray, are_independent: bool = True) -> bool:
     if not values.size:
         return True
     with np.errstate(all="ignore"):
         sizes = np.abs(values / stds)
         of_squares = chdtrc(values.size, float(np.sum(np.square(sizes))))
         of_largest = -np.expm1(values.size * np.log1p(-2.0 * ndtr(-float(sizes.max()))))
+    if not are_independent:
+        return bool(of_largest > LEVEL)
     return bool(min(of_squares, of_largest) > LEVEL / 2.0)  # NaN is not noise

@@ -50,6 +50,26 @@ def test_rows_that_weigh_less_do_not_bias_covariances(kind, dof, d):
     assert model.noisy_totals_.average["count"].sum() < 0.95 * 40_000  # rows do weigh less
 
 
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_rows_that_weigh_less_do_not_bias_degrees_of_freedom(kind):
+    rng = np.random.default_rng(0)
+    records = 0.2 * rng.normal(size=(10_000, 8)) / np.sqrt(rng.chisquare(3.0, (10_000, 1)) / 3.0)
+    plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=30)
+    model = BayesianGaussianMixture(1, covariance_type=kind, dof="learn", feature_norm=50.0, privacy=plan).fit(records)
+    assert model.dof_[0] == pytest.approx(3.0, abs=0.2)
+
+
+def test_noise_alone_leaves_degrees_of_freedom_as_they_are():
+    plan = PrivacyPlan(noise_multiplier=30.0, sampling_rate=1.0, n_steps=1, clip_norm=1.0)
+    model = BayesianGaussianMixture(1, dof="learn", feature_norm=1.0, privacy=plan)
+    model.n_features_in_ = 2
+    frame = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
+    average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
+    average["count"], average["weight"], average["tail"] = np.array([90.0]), np.array([90.0]), np.array([-120.0])
+    assert model.to_posterior(average, dict.fromkeys(average, 60.0), frame).tail[0] == pytest.approx(8.0)
+    assert model.to_posterior(average, dict.fromkeys(average, 0.1), frame).tail[0] < 6.0
+
+
 def test_what_the_view_assumes_about_influence_is_what_the_statistics_do():
     """Simulated rows of a component twice too large, against the curve."""
     model = BayesianGaussianMixture(1, feature_norm=1.0)
@@ -60,7 +80,7 @@ def test_what_the_view_assumes_about_influence_is_what_the_statistics_do():
     scale = {name: block.scale for name, block in model.blocks().items()}
     norms = np.sqrt(scale["count"] ** -2.0 + squares / scale["linear"] ** 2 + (squares / scale["second"]) ** 2)
     weights = np.minimum(1.0, 1.0 / norms)
-    ratio, weight = influence.corrected((weights * squares).mean() / (4 * weights.mean()))
+    ratio, weight, _ = influence.corrected((weights * squares).mean() / (4 * weights.mean()))
     assert ratio * (weights * squares).mean() / (4 * weights.mean()) == pytest.approx(2.0, rel=0.02)
     assert weight == pytest.approx(weights.mean(), rel=0.02)
 

@@ -41,6 +41,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     unit = "one row of X"
     ignores_labels = True
     exact_rows = True
+    exact_noise = ("count",)
     planned_steps = 60
 
     def __init__(
@@ -166,7 +167,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
         (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
         grown = self._steps_of_growth()
-        if t <= grown:
+        if t <= max(grown, 1):
             return 1.0 if t == 1 or self._is_textbook() else _GROWING
         if self.schedule is not None:
             return self.schedule(t - grown)
@@ -186,7 +187,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
             return next_posterior(Moments.of(totals, first), first, self._priors(), self.n_components)
         priors, totals = self._priors(), average
         if self.is_private:
-            totals = view(average, noise_std, previous, self._influences(previous))
+            totals = view(average, noise_std, previous, self._influences(previous), float(self.feature_norm))
         moments = Moments.of(totals, previous).first(previous.n_active)
         if previous.n_active == 1:
             previous = self._with_learnt_priors(previous, moments, priors)

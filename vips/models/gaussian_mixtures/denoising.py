@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from scipy.special import digamma
 from scipy.stats import chi2, f
 
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
@@ -33,7 +34,7 @@ from vips.statistics import Block
 
 __all__ = ["Influence", "view"]
 
-_EDGE = 0.3
+_EDGE, _EDGE_OF_TAIL = 0.3, 1.0
 _LEAST = 0.05  # factor by which a variance changes in a step
 _GRID = np.geomspace(1e-4, 1e4, 161)  # variances of records in the coordinates of their component
 _POINTS = 400  # of the quadrature
@@ -49,10 +50,13 @@ class Influence:
         E[h], by g in ``_GRID``, with h = min(1, largest / norm).
     variance : ndarray
         E[h u ‖y‖²] / (d E[h u]), which increases with g.
+    tail : ndarray or float
+        E[v] - E[h v] / E[h], with v = E[log u - u]; 0 unless degrees of freedom are learnt.
     """
 
     weight: np.ndarray
     variance: np.ndarray
+    tail: np.ndarray | float = 0.0
 
     @classmethod
     def of(cls, blocks: Mapping[str, Block], kind: str, d: int, largest: float, tail: float) -> Influence:
@@ -60,12 +64,14 @@ class Influence:
         scales = tuple(sorted((name, block.scale) for name, block in blocks.items()))
         return _influence(scales, kind, d, float(largest), round(float(tail), 3))
 
-    def corrected(self, variance: float) -> tuple[float, float]:
-        """For a component whose records have this mean square in each direction: true over seen variance, and E[h]."""
-        seen = float(np.clip(variance, self.variance[0], self.variance[-1]))
-        place = np.interp(np.log(seen), np.log(self.variance), np.arange(len(_GRID)))
-        true = np.exp(np.interp(place, np.arange(len(_GRID)), np.log(_GRID)))
-        return float(true / seen), float(np.interp(place, np.arange(len(_GRID)), self.weight))
+    def corrected(self, variance: float) -> tuple[float, float, float]:
+        """For a component whose records have this mean square in each direction: true over seen variance, E[h], and what
+        is missing in the mean of v."""
+        seen, grid = float(np.clip(variance, self.variance[0], self.variance[-1])), np.arange(len(_GRID))
+        place = np.interp(np.log(seen), np.log(self.variance), grid)
+        true = np.exp(np.interp(place, grid, np.log(_GRID)))
+        missing = float(np.interp(place, grid, np.broadcast_to(self.tail, len(_GRID))))
+        return float(true / seen), float(np.interp(place, grid, self.weight)), missing
 
 
 @lru_cache(maxsize=256)
@@ -79,10 +85,13 @@ def _influence(scales: tuple, kind: str, d: int, largest: float, tail: float) ->
     norms += fourth * (factor * squares / scale["second"]) ** 2
     if "weight" in scale:
         norms += (factor / scale["weight"]) ** 2
+    half = 0.5 * (tail + d)
+    tails = digamma(half) - np.log(half) + np.log(factor) - factor if "tail" in scale else np.zeros_like(factor)
+    norms += np.square(tails) / scale.get("tail", 1.0) ** 2
     weights = np.minimum(1.0, largest / np.sqrt(norms))
     weight = weights.mean(axis=1)
     variance = (weights * factor * squares).mean(axis=1) / (d * (weights * factor).mean(axis=1))
-    return Influence(weight, variance)
+    return Influence(weight, variance, tails.mean(axis=1) - (weights * tails).mean(axis=1) / weight)
 
 
 def view(
@@ -90,6 +99,7 @@ def view(
     noise_std: Mapping[str, float | np.ndarray],
     frame: MixturePosterior,
     influences: list[Influence],
+    radius: float = np.inf,
 ) -> dict[str, np.ndarray]:
     """Totals of the same kind, without noise and without the loss of influence.
 
@@ -100,6 +110,8 @@ def view(
     frame : MixturePosterior
     influences : list of Influence
         One for each component in use.
+    radius : float
+        Length that no record exceeds, hence no mean.
     """
     kind, d = frame.covariance_type, frame.mean.shape[1]
     std = {name: _by_component(noise_std[name], len(frame.mean)) for name in noise_std}
@@ -107,30 +119,39 @@ def view(
     for name in ("count", "weight"):
         if name in totals:
             totals[name] = np.maximum(totals[name], np.maximum(std[name], 1.0))
+    if "weight" in totals:  # no precision factor is larger
+        totals["weight"] = np.minimum(totals["weight"], totals["count"] * (frame.tail + d) / frame.tail)
     count, weight = totals["count"], totals.get("weight", totals["count"])
     linear, second = totals["linear"], totals["second"]
     active = range(frame.n_active)
     means = np.zeros_like(linear)
     for k in active:
-        means[k] = _shrunken_mean(linear[k] / weight[k], std["linear"][k] / weight[k])
+        shrunken = _shrunken_mean(linear[k] / weight[k], std["linear"][k] / weight[k])
+        means[k] = _within(radius, shrunken, frame.mean[k], frame.factors[k], frame.inverse_factors[k])
     explained = means[:, :, None] * means[:, None, :] if kind in ("full", "tied") else np.square(means)
     explained = explained.sum(axis=1) if kind == "spherical" else explained
     if kind == "tied":
         total = weight[: frame.n_active].sum()
-        ratio, loss = influences[0].corrected(np.trace(second) / (d * total))
+        ratio, loss, _ = influences[0].corrected(np.trace(second) / (d * total))
         pulled = np.tensordot(weight[: frame.n_active] / total, explained[: frame.n_active], axes=1)
         inner = _shrunken(ratio * second / total - pulled, ratio * std["second"][0] / total)
         totals["second"] = (count[: frame.n_active].sum() * inner + total * pulled) / loss
         losses = np.full(len(count), loss)
+        missing = np.array([each.corrected(np.trace(second) / (d * total))[2] for each in influences])
     else:
-        losses, unit = np.ones(len(count)), d if kind == "spherical" else 1.0
+        losses, unit, missing = np.ones(len(count)), d if kind == "spherical" else 1.0, np.zeros(len(count))
         for k in active:
             size = np.trace(second[k]) if kind == "full" else np.sum(second[k])
-            ratio, losses[k] = influences[k].corrected(size / (d * weight[k]))
+            ratio, losses[k], missing[k] = influences[k].corrected(size / (d * weight[k]))
             seen = ratio * second[k] / (weight[k] * unit) - explained[k] / unit
             inner = _shrunken(seen, ratio * std["second"][k] / (weight[k] * unit))
             second[k] = (count[k] * unit * inner + weight[k] * explained[k]) / losses[k]
     totals["linear"] = means * (weight / losses)[:, None]
+    if "tail" in totals:
+        half = 0.5 * np.where(frame.tail > 0.0, frame.tail, 1.0)
+        known = digamma(half) - np.log(half) - 1.0  # mean of v that leaves the degrees of freedom as they are
+        change = _garrote(totals["tail"] / count + missing - known, _EDGE_OF_TAIL * std["tail"] / count)
+        totals["tail"] = (known + change) * count / losses
     for name in ("count", "weight"):
         if name in totals:
             totals[name] = totals[name] / losses
@@ -144,6 +165,19 @@ def _by_component(std: float | np.ndarray, n_components: int) -> np.ndarray:
 def _shrunken_mean(mean: np.ndarray, noise: float) -> np.ndarray:
     size = float(mean @ mean)
     return mean * max(0.0, 1.0 - len(mean) * noise**2 / size) if size > 0.0 else mean
+
+
+def _within(
+    radius: float, image: np.ndarray, centre: np.ndarray, factor: np.ndarray, inverse: np.ndarray
+) -> np.ndarray:
+    """The image of a mean that is scaled into the ball of this radius."""
+    is_full = len(factor) == len(centre)
+    mean = centre + (factor @ image if is_full else factor[0] * image)
+    length = float(np.linalg.norm(mean))
+    if length <= radius:
+        return image
+    move = mean * (radius / length) - centre
+    return inverse @ move if is_full else inverse[0] * move
 
 
 def _shrunken(seen: np.ndarray, noise: float) -> np.ndarray:
@@ -165,5 +199,6 @@ def _bounds(edge: float) -> tuple[float, float]:
 
 def _garrote(values: np.ndarray, level: float) -> np.ndarray:
     """λ (1 + √(1 - level²/λ²)) / 2 beyond the level, 0 within: what a signal was before noise with this edge was added."""
-    inside = 1.0 - np.square(level) / np.maximum(np.square(values), 1e-300)
-    return np.where(inside > 0.0, 0.5 * values * (1.0 + np.sqrt(np.maximum(inside, 0.0))), 0.0)
+    sizes = np.abs(values)
+    hidden = np.minimum(level, sizes) / np.maximum(sizes, 1e-300)
+    return np.where(sizes > level, 0.5 * values * (1.0 + np.sqrt(1.0 - np.square(hidden))), 0.0)

@@ -27,6 +27,11 @@ from vips._compute.blas import lower_inverse
 __all__ = ["KINDS", "MixturePosterior", "Tables"]
 
 KINDS = ("full", "tied", "diag", "spherical")
+_TOO_LARGE, _SMALL = 1e100, 1e-101  # of files
+_NUMBERS = (
+    "concentration", "mean", "mean_precision", "dof", "factor", "tail", "portion", "prior_mean", "prior_covariance",
+    "directions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,22 +166,54 @@ class MixturePosterior:
             If a number is not of a posterior.
         """
         found = dict(arrays)
-        for name in ("concentration", "mean_precision", "dof"):
-            if not (np.isfinite(found[name]).all() and (found[name] >= 0.0).all()):
-                raise ValueError(f"the posterior's {name!r} must not be negative")
-        diagonal = found["factor"]
-        if diagonal.shape[1] > 1:
-            diagonal = np.diagonal(diagonal, axis1=1, axis2=2)
-        if not (np.isfinite(found["factor"]).all() and (diagonal > 0.0).all() and np.isfinite(found["mean"]).all()):
-            raise ValueError("the posterior's covariances are not positive definite")
-        n_components, kind = len(found["mean"]), int(found["covariance_type"])
-        parent, n_active = found["parent"], int(found["n_active"])
+        for name in _NUMBERS:
+            if found[name].dtype.kind != "f" or not (np.abs(found[name]) < _TOO_LARGE).all():
+                raise ValueError(f"the posterior's {name!r} are no moderate numbers")
+        for name in ("plug_in", "n_active", "step", "parent", "covariance_type"):
+            if found[name].dtype.kind not in ("b" if name == "plug_in" else "iu"):
+                raise ValueError(f"the posterior's {name!r} has another type")
+        n_components, d = found["mean"].shape
+        kind, n_active, parent = int(found["covariance_type"]), int(found["n_active"]), found["parent"]
         if not (
-            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and ((parent >= 0) & (parent < n_components)).all()
-        ):
+            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and int(found["step"]) >= 0
+            and ((parent >= 0) & (parent < n_components)).all()
+        ):  # fmt: skip
             raise ValueError("the posterior's components do not fit together")
-        found |= {"covariance_type": KINDS[kind], "plug_in": bool(found["plug_in"])}
+        plug_in, concentration = bool(found["plug_in"]), found["concentration"]
+        least = (0.0, 0.0) if plug_in else (_SMALL, d - 1.0 + 1e-9)
+        if not (
+            (concentration >= least[0]).all() and concentration.sum(axis=-1).min() > 0.0
+            and (found["mean_precision"] >= least[0]).all() and (found["dof"] >= least[1]).all()
+        ):  # fmt: skip
+            raise ValueError("the posterior's counts must not be negative")
+        factor, portion, tail = found["factor"], found["portion"], found["tail"]
+        is_matrix = KINDS[kind] in ("full", "tied")
+        diagonal = np.diagonal(factor, axis1=1, axis2=2) if is_matrix else factor
+        prior = found["prior_covariance"]
+        if (np.diagonal(prior) if is_matrix else prior).min() < 0.0:
+            raise ValueError("the posterior's prior covariance has negative variances")
+        if not ((diagonal >= _SMALL).all() and not (is_matrix and np.triu(factor, 1).any())):
+            raise ValueError("the posterior's covariances are not positive definite")
+        if not (((portion > 0.0) & (portion <= 1.0)).all() and ((tail >= 1.0 - 1e-9).all() or not tail.any())):
+            raise ValueError("the posterior's portions or degrees of freedom are none")
+        found |= {"covariance_type": KINDS[kind], "plug_in": plug_in}
         return cls(**found | {"n_active": n_active, "step": int(found["step"]), "parent": parent.astype(np.int64)})
+
+    def upgraded(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Arrays of a file for a posterior like this one: those of another kind have the same shapes.
+
+        Raises
+        ------
+        ValueError
+            If covariances are of another type, or a posterior of variational Bayes is one of EM.
+        """
+        own = self.to_arrays()
+        for name in ("covariance_type", "plug_in"):
+            if name in arrays and not np.array_equal(arrays[name], own[name]):
+                raise ValueError(f"the posterior's {name!r} is not the model's")
+        if "tail" in arrays and arrays["tail"].dtype.kind == "f" and arrays["tail"].any() != self.tail.any():
+            raise ValueError("the posterior's components are not those of the model: Gaussian, or Student-t")
+        return arrays
 
 
 @dataclass(frozen=True)

@@ -90,10 +90,12 @@ class ReadableMixture:
 
     def _has_records(self) -> np.ndarray:
         check_is_fitted(self, "posterior_")
+        if hasattr(self, "noisy_totals_"):
+            totals = self.noisy_totals_
+            return totals.average["count"] >= np.maximum(1.0, _HIDDEN * np.asarray(totals.noise_std["count"]))
         posterior: MixturePosterior = self.posterior_
-        noise = self.noisy_totals_.noise_std["count"] if hasattr(self, "noisy_totals_") else 0.0
         count = posterior.concentration
         if not posterior.plug_in:
             prior = self._priors().concentration
             count = count[0] - 1.0 if count.ndim == 2 else count - prior
-        return count >= np.maximum(1.0, _HIDDEN * np.asarray(noise))
+        return count >= 1.0

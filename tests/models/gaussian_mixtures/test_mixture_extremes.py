@@ -1,0 +1,104 @@
+"""Whatever noise makes of the totals, steps give finite posteriors, without a warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from vips import BayesianGaussianMixture, PrivacyPlan
+from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.persistence.checkpoint import restore_posterior
+from vips.privacy.mechanism.noise import gaussian_noise
+
+KINDS = ("full", "tied", "diag", "spherical")
+SIZES = {"nothing": 0.0, "noise": 1.0, "much": 1e9, "enormous": 1e20}
+STEPS = 5
+
+
+def steps(kind, dof, inference, size, negative, rng):
+    """Posteriors and averages of a fit whose totals are all noise."""
+    plan = PrivacyPlan(noise_multiplier=3.0, sampling_rate=0.1, n_steps=STEPS, clip_norm=0.5)
+    model = BayesianGaussianMixture(
+        int(rng.integers(1, 5)), covariance_type=kind, dof=dof, inference=inference, feature_norm=0.01, privacy=plan
+    )
+    model.n_features_in_ = int(rng.integers(1, 5))
+    blocks = model.blocks()
+    average, std = model.initial(rng), dict.fromkeys(blocks, 0.0)
+    posterior = model.to_posterior(average, std, None)
+    for t in range(1, STEPS + 1):
+        rho = model.step_size(t)
+        for name, block in blocks.items():
+            fresh = 15.0 * block.scale
+            noise = size * fresh * gaussian_noise(block.shape, block.symmetric, 1.0, rng)
+            average[name] = (1.0 - rho) * average[name] + rho * (-np.abs(noise) if negative else noise)
+            std[name] = np.hypot((1.0 - rho) * np.asarray(std[name]), rho * fresh)
+        previous, posterior = posterior, model.to_posterior(average, std, posterior)
+        average, std = model.transport(average, std, previous, posterior)
+        yield posterior, average, std
+
+
+@pytest.mark.parametrize("size", SIZES.values(), ids=SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_totals_make_numbers_that_are_not_finite(kind, size):
+    rng = np.random.default_rng(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for dof in (None, 1.0, "learn"):
+            for inference in ("vb", "em"):
+                for posterior, average, std in steps(kind, dof, inference, size, rng.random() < 0.3, rng):
+                    MixturePosterior.from_arrays(posterior.to_arrays())  # refuses what is no posterior
+                    assert not np.isnan(posterior.tables.log_constants[: posterior.n_active]).any()
+                    assert all(np.isfinite(value).all() for value in (*average.values(), *std.values()))
+                    assert np.abs(posterior.mean).max() < 0.05  # records are within 0.01, and halves beside them
+
+
+@pytest.mark.parametrize("n_components", [1, 2, 5])
+def test_the_first_step_forgets_the_start(n_components):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60)
+    assert BayesianGaussianMixture(n_components, feature_norm=1.0, privacy=plan).step_size(1) == 1.0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fits_to_no_records_say_so(kind):
+    """Noise that moved with its component is dependent, and its deviation known on average only: counts tell."""
+    for seed in range(6):
+        plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
+        model = BayesianGaussianMixture(
+            5, covariance_type=kind, feature_norm=1.0, privacy=plan, random_state=seed, dof=4.0
+        )
+        model.fit(np.zeros((0, 6)))
+        assert model.privacy_.only_noise
+        assert set(model.signal().values()) == {0.0}
+        assert model.n_components_effective_ <= 1
+
+
+FORGED = {
+    "mean": [np.nan, 1e300, True],
+    "mean_precision": [0.0, -1.0],
+    "dof": [0.0, np.inf],
+    "concentration": [0.0, np.nan],
+    "factor": [0.0, np.nan, 1.0, 1e300, 1e-300],
+    "tail": [0.0, -1.0, np.nan, 1e-300],
+    "portion": [0.0, np.nan, 2.0],
+    "prior_covariance": [-1.0, np.nan],
+    "directions": [np.nan],
+    "parent": [-1, 99, 0.5],
+    "n_active": [0, 99, np.inf],
+    "covariance_type": [1, 99, -1, np.inf],
+    "plug_in": [True, 0.0],
+    "step": [-1, np.inf],
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_forged_posteriors_are_refused(name):
+    plan = PrivacyPlan.non_private(n_steps=4)
+    records = np.random.default_rng(0).normal(size=(30, 2))
+    posterior = BayesianGaussianMixture(2, dof=4.0, privacy=plan).fit(records).posterior_
+    arrays = posterior.to_arrays()
+    assert restore_posterior(posterior, arrays).n_active == 2
+    for value in FORGED[name]:
+        with pytest.raises(ValueError, match="the posterior's"):
+            restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})
