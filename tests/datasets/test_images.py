@@ -43,6 +43,7 @@ def test_mnist_from_openml(tmp_path, monkeypatch):
     assert (mnist.test_data == [True, False]).all()
     assert set(mnist.target) == {3}
     assert set(mnist.test_target) == {8}
+    assert (load_mnist(download=True, grey=True).test_data == [255, 0]).all()
 
 
 def test_digits():

@@ -44,8 +44,8 @@ def load_mnist(download: bool = False, grey: bool = False) -> Bunch:
     """
     if download and not (data_home() / "mnist.npz").is_file():
         raw = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff", data_home=data_home())
-        grey, digits = raw.data, raw.target.astype(np.uint8)
-        parts = grey[:60_000], digits[:60_000], grey[60_000:], digits[60_000:]
+        images, digits = raw.data, raw.target.astype(np.uint8)
+        parts = images[:60_000], digits[:60_000], images[60_000:], digits[60_000:]
     else:
         (path,) = find_files(["mnist.npz"], "MNIST", _HOW_TO_GET)
         with np.load(path) as arrays:
