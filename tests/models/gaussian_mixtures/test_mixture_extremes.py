@@ -7,6 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
+import vips
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
 from vips.persistence.checkpoint import restore_posterior
@@ -102,3 +103,13 @@ def test_forged_posteriors_are_refused(name):
     for value in FORGED[name]:
         with pytest.raises(ValueError, match="the posterior's"):
             restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_fits_to_constant_columns_can_be_saved(kind, tmp_path):
+    records = np.column_stack([np.arange(20.0), np.full(20, 1e8 / 3.0)])
+    for n_steps in (1, 6):
+        plan = PrivacyPlan.non_private(n_steps=n_steps)
+        model = BayesianGaussianMixture(3, covariance_type=kind, privacy=plan).fit(records)
+        model.save(tmp_path / "model.vips")
+        np.testing.assert_array_equal(vips.load(tmp_path / "model.vips").means_, model.means_)

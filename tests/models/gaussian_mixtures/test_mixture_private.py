@@ -48,6 +48,7 @@ def test_rows_that_weigh_less_do_not_bias_covariances(kind, dof, d):
     found = np.diagonal(model.covariances_, axis1=-2, axis2=-1) if kind == "full" else model.covariances_
     np.testing.assert_allclose(found, 0.04, rtol=0.03)
     assert model.noisy_totals_.average["count"].sum() < 0.95 * 40_000  # rows do weigh less
+    np.testing.assert_allclose(model.degrees_of_freedom_ - d, 40_000, rtol=0.02)
 
 
 @pytest.mark.parametrize("kind", ["full", "tied"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,31 @@ def test_rows_are_scaled_to_the_norm_each_by_itself():
     np.testing.assert_array_equal(scaled[:10][short], X[:10][short])
     for i in range(20):
         np.testing.assert_array_equal(scaled_rows(X[[i]], 2.0)[0], scaled[i])
+
+
+def test_fits_see_rows_that_are_scaled_to_the_norm():
+    model, X = prepared({})
+    long = X * (100.0 / np.linalg.norm(X, axis=1))[:, None]
+    np.testing.assert_allclose(model.score_samples(long), model.score_samples(0.4 * long), rtol=1e-9)
+
+
+@pytest.mark.parametrize("dof", [None, 4.0])
+@pytest.mark.parametrize("kind", KINDS)
+def test_noise_in_counts_is_carried_to_the_other_totals(kind, dof):
+    """Totals are counts alone: what they become in other coordinates is their noise there."""
+    model, _ = prepared({"covariance_type": kind, "dof": dof})
+    old, blocks = model.posterior_, model.blocks()
+    rng = np.random.default_rng(0)
+    new = replace(old, mean=old.mean + rng.normal(size=(K, D)), factor=1.5 * old.factor, portion=np.ones(K))
+    noise = np.zeros(K) if kind == "tied" else 2.0 + np.arange(K)
+    noise[0] = 2.0  # of tied components the first alone, whose second moments do not mix with those of others
+    alike = {name: noise if name in ("count", "weight") else np.zeros(block.shape) for name, block in blocks.items()}
+    std = {name: noise if name in ("count", "weight") else 0.0 for name in blocks}
+    carried, stated = model.transport(alike, std, old, new)
+    np.testing.assert_allclose(np.sqrt(np.mean(np.square(carried["linear"]), axis=1)), stated["linear"][:, 0])
+    entries = {"full": D * (D + 1) / 2, "tied": D * (D + 1) / 2, "diag": D, "spherical": 1}[kind]
+    size = np.square(carried["second"]).reshape(1 if kind == "tied" else K, -1).sum(axis=1)
+    np.testing.assert_allclose(np.sqrt(size / entries), np.ravel(stated["second"]))
 
 
 # -- mutants ----------------------------------------------------------------------------------------------------

@@ -190,7 +190,8 @@ class MixturePosterior:
         is_matrix = KINDS[kind] in ("full", "tied")
         diagonal = np.diagonal(factor, axis1=1, axis2=2) if is_matrix else factor
         prior = found["prior_covariance"]
-        if (np.diagonal(prior) if is_matrix else prior).min() < 0.0:
+        rounding = 1e-9 * max(1.0, np.abs(prior).max(), np.square(found["prior_mean"]).max())  # of constant columns
+        if (np.diagonal(prior) if is_matrix else prior).min() < -rounding:
             raise ValueError("the posterior's prior covariance has negative variances")
         if not ((diagonal >= _SMALL).all() and not (is_matrix and np.triu(factor, 1).any())):
             raise ValueError("the posterior's covariances are not positive definite")
