@@ -106,7 +106,7 @@ class MixturePosterior:
         if self.covariance_type in ("diag", "spherical"):
             return 1.0 / self.factor
         inverses = np.stack([lower_inverse(factor) for factor in self.factor])
-        return np.ascontiguousarray(np.broadcast_to(inverses, (len(self.mean), *inverses.shape[1:])))
+        return np.repeat(inverses, len(self.mean), axis=0) if self.covariance_type == "tied" else inverses
 
     @property
     def log_weights(self) -> np.ndarray:

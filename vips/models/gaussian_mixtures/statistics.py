@@ -65,7 +65,8 @@ class MixtureStatistics(RecordStatistics):
     def __init__(self, X: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float = np.inf) -> None:
         is_finite = np.isfinite(X)
         self._defective = np.zeros(len(X), bool) if is_finite.all() else ~is_finite.all(axis=1)
-        self._X = np.where(self._defective[:, None], 0.0, X) if self._defective.any() else np.ascontiguousarray(X)
+        X = np.where(self._defective[:, None], 0.0, X) if self._defective.any() else X
+        self._X = np.require(X, requirements=["C", "W"])  # numba would compile its kernels anew for read-only arrays
         self._tables, self._blocks = tables, blocks
         self._squares = self._sums_of_powers(2)
         n, n_components = self._squares.shape
