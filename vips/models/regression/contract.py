@@ -24,7 +24,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky
-from vips._validation import check_choice, check_dtype_of_computation, check_number, check_schedule
+from vips._validation import check_choice, check_dtype_of_computation, check_feature_norm, check_schedule
 from vips.data import Records, rows_without
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models._coefficients import coefficient_parts
@@ -135,14 +135,7 @@ class AugmentedRegression(InformedRegression):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the data are read."""
-        if self.feature_norm is not None:
-            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
-        if self.feature_norm is None and self.is_private:
-            raise ValueError(
-                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
-                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
-                "longer rows are scaled down to it."
-            )
+        check_feature_norm(self.feature_norm, self.is_private, "longer rows are scaled down to it")
         CoefficientPrior.check(self.prior)
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("statistics", self.statistics, ("centred", "paper"))

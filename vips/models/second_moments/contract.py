@@ -7,7 +7,7 @@ from abc import abstractmethod
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_number
+from vips._validation import check_feature_norm
 from vips.data import Records
 from vips.model import ConjugateExponentialModel
 from vips.models.second_moments.moments import SecondMoments
@@ -34,14 +34,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        if self.feature_norm is not None:
-            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
-        elif self.is_private:
-            raise ValueError(
-                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
-                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
-                "longer rows weigh less."
-            )
+        check_feature_norm(self.feature_norm, self.is_private, "longer rows weigh less")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
