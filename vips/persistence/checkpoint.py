@@ -108,9 +108,7 @@ class Journal:
         self._count_interrupted_step(saved, arrays)
         if saved is None or saved["step"] == 0:
             return
-        average = _under(arrays, "average")
-        noise_std = from_lists(saved["noise_std"], {name: value.shape for name, value in average.items()})
-        self.start = FitState(saved["step"], average, noise_std, _under(arrays, "posterior"))
+        self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
         if saved["step"] == plan.n_steps:
             warnings.warn(
                 f"{self._path} holds a finished fit: its posterior is used, the data are not.",
@@ -139,7 +137,7 @@ class Journal:
         if saved_shapes != shapes:
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         try:
-            from_lists(saved.get("noise_std"), shapes)
+            saved["noise_std"] = from_lists(saved.get("noise_std"), shapes)
         except ValueError as error:
             raise CheckpointError(f"{path} cannot be used: {error}. It was not touched.") from None
         return saved, arrays
@@ -153,9 +151,9 @@ class Journal:
             raise CheckpointError(f"{self._partial} is a folder, where checkpoints are written first. Move it away.")
         if self._run is None:
             self.repeated += 1
-            step = (
-                {"step": 0, "noise_std": {}} if saved is None else {name: saved[name] for name in ("step", "noise_std")}
-            )
+            step = {"step": 0, "noise_std": {}}
+            if saved is not None:
+                step = {"step": saved["step"], "noise_std": as_lists(saved["noise_std"])}
             write_archive(self._path, "checkpoint", self._header | step | {"repeated": self.repeated}, arrays)
         self._partial.unlink()
         sync_folder(self._path.parent)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
 from vips.model import ConjugateExponentialModel
 from vips.models.gaussian_mixtures.denoising import Influence, view
 from vips.models.gaussian_mixtures.posterior import KINDS, MixturePosterior
@@ -93,14 +93,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.reg_covar is not None:
             check_number("reg_covar", self.reg_covar, 0.0, 1e12, "a number between 0 and 1e12")
-        if self.feature_norm is not None:
-            check_number("feature_norm", self.feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
-        elif self.is_private:
-            raise ValueError(
-                "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
-                "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
-                "longer rows are scaled down to it."
-            )
+        check_feature_norm(self.feature_norm, self.is_private, "longer rows are scaled down to it")
         check_schedule(self.schedule, "PolynomialAveraging()")
         self._tail()
 
@@ -210,7 +203,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         n, d = self.n_components, self.n_features_in_
         spread = (1.0 if self.feature_norm is None else float(self.feature_norm)) / np.sqrt(d)
         shape = {"full": (n, d, d), "tied": (1, d, d)}.get(self.covariance_type, (n, 1, d))
-        factor = np.broadcast_to(np.eye(d) if shape[1] == d and shape[0:2] != (n, 1) else np.ones((1, d)), shape)
+        factor = np.broadcast_to(np.eye(d) if shape[1] == d else np.ones((1, d)), shape)
         prior_shape = (d, d) if self.covariance_type in ("full", "tied") else (1, d)
         priors = self._priors()
         is_process = priors.process and self.inference == "vb"

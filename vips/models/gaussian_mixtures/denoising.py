@@ -29,6 +29,7 @@ import numpy as np
 from scipy.special import digamma
 from scipy.stats import chi2, f
 
+from vips._compute.blas import eigh
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
 from vips.statistics import Block
 
@@ -186,7 +187,7 @@ def _shrunken(seen: np.ndarray, noise: float) -> np.ndarray:
         return np.clip(1.0 + _garrote(seen - 1.0, _EDGE * noise), *_bounds(2.0 * noise))
     d = len(seen)
     edge = noise * np.sqrt(2.0 * d)
-    values, vectors = np.linalg.eigh(0.5 * (seen + seen.T) - np.eye(d))
+    values, vectors = eigh(0.5 * (seen + seen.T) - np.eye(d))
     values = np.clip(1.0 + _garrote(values, _EDGE * edge), *_bounds(edge))
     return (vectors * values) @ vectors.T
 

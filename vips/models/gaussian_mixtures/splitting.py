@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._compute.blas import eigh
 from vips.models.gaussian_mixtures.update import Moments
 
 __all__ = ["n_splits_in_step", "split"]
@@ -69,7 +70,7 @@ def split(
 def _longest(covariance: np.ndarray, kind: str, direction: np.ndarray) -> tuple[float, np.ndarray]:
     """The largest variance, and its axis."""
     if kind in ("full", "tied"):
-        values, vectors = np.linalg.eigh(covariance)
+        values, vectors = eigh(covariance)
         return max(float(values[-1]), 0.0), vectors[:, -1]
     if kind == "diag":
         axis = int(np.argmax(covariance[0]))

@@ -18,6 +18,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import digamma
 
+from vips._compute.blas import cholesky
+from vips.models._definite import positive_definite
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
 
 __all__ = ["Moments", "Priors", "next_posterior"]
@@ -146,15 +148,7 @@ def _factors(covariance: np.ndarray) -> np.ndarray:
     if covariance.shape[1] == 1:
         least = np.maximum(1e-12 * covariance.max(axis=2, keepdims=True), 1e-200)
         return np.sqrt(np.maximum(covariance, least))
-    factors = np.empty_like(covariance)
-    for k, matrix in enumerate(covariance):
-        try:
-            factors[k] = np.linalg.cholesky(matrix)
-        except np.linalg.LinAlgError:
-            values, vectors = np.linalg.eigh(matrix)
-            values = np.maximum(values, max(1e-12 * np.abs(values).max(), 1e-200))
-            factors[k] = np.linalg.cholesky((vectors * values) @ vectors.T)
-    return factors
+    return np.stack([cholesky(positive_definite(matrix)) for matrix in covariance])
 
 
 def _tails(sums: np.ndarray, count: np.ndarray, old: np.ndarray) -> np.ndarray:
