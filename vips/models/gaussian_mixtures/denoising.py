@@ -30,7 +30,7 @@ from scipy.special import digamma
 from scipy.stats import chi2, f
 
 from vips._compute.blas import eigh
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
 from vips.statistics import Block
 
 __all__ = ["Influence", "view"]
@@ -172,13 +172,11 @@ def _within(
     radius: float, image: np.ndarray, centre: np.ndarray, factor: np.ndarray, inverse: np.ndarray
 ) -> np.ndarray:
     """The image of a mean that is scaled into the ball of this radius."""
-    is_full = len(factor) == len(centre)
-    mean = centre + (factor @ image if is_full else factor[0] * image)
+    mean = centre + applied(factor, image)
     length = float(np.linalg.norm(mean))
     if length <= radius:
         return image
-    move = mean * (radius / length) - centre
-    return inverse @ move if is_full else inverse[0] * move
+    return applied(inverse, mean * (radius / length) - centre)
 
 
 def _shrunken(seen: np.ndarray, noise: float) -> np.ndarray:

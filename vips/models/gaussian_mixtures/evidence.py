@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import betaln, digamma, multigammaln
 
 from vips.expfam import Dirichlet
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
 from vips.models.gaussian_mixtures.update import Priors
 
 __all__ = ["divergence"]
@@ -40,7 +40,7 @@ def _of_components(posterior: MixturePosterior, priors: Priors) -> float:
     for k in range(len(posterior.mean)):
         inverse, nu, beta = inverses[k], posterior.dof[k], posterior.mean_precision[k]
         difference = posterior.mean[k] - posterior.prior_mean
-        image = inverse @ difference if is_full else inverse[0] * difference
+        image = applied(inverse, difference)
         total += 0.5 * (d * (np.log(beta / beta0) - 1.0 + beta0 / beta) + beta0 * image @ image)
         if k >= n_wisharts:
             continue

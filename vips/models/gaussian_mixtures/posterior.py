@@ -24,7 +24,7 @@ from scipy.special import digamma, gammaln
 
 from vips._compute.blas import lower_inverse
 
-__all__ = ["KINDS", "MixturePosterior", "Tables"]
+__all__ = ["KINDS", "MixturePosterior", "Tables", "applied"]
 
 KINDS = ("full", "tied", "diag", "spherical")
 _TOO_LARGE, _SMALL = 1e100, 1e-101  # of files
@@ -135,7 +135,7 @@ class MixturePosterior:
     def tables(self) -> Tables:
         """For E-steps."""
         d, inverses = self.mean.shape[1], self.inverse_factors
-        shifts = np.einsum("kij,kj->ki", inverses, self.mean) if inverses.shape[1] == d else inverses[:, 0] * self.mean
+        shifts = applied(inverses, self.mean)
         is_active = np.arange(len(self.mean)) < self.n_active
         constants = np.where(is_active, self.log_weights + 0.5 * self.log_determinants, -np.inf)
         excess = np.zeros(len(self.mean)) if self.plug_in else d / self.mean_precision
@@ -241,3 +241,10 @@ class Tables:
         """E[log u - u], from E[u]; shape (n_records, K)."""
         half = 0.5 * (self.tail + self.shifts.shape[1])
         return digamma(half) - np.log(half) + np.log(factors) - factors
+
+
+def applied(factors: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Products of matrices, of shape (..., d, d), or of diagonal ones, (..., 1, d), with vectors of shape (..., d)."""
+    if factors.shape[-2] == vectors.shape[-1]:
+        return (factors @ vectors[..., None])[..., 0]
+    return factors[..., 0, :] * vectors

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
 
 __all__ = ["carried"]
 
@@ -29,13 +29,11 @@ def carried(
     parent, portion = posterior.parent, posterior.portion
     is_new = portion < 1.0
     B = inverse @ factors[parent] if kind in ("full", "tied") else inverse * factors[parent]
-    move = previous.mean[parent] - posterior.mean
-    b = (inverse @ move[:, :, None])[:, :, 0] if kind in ("full", "tied") else inverse[:, 0] * move
+    b = applied(inverse, previous.mean[parent] - posterior.mean)
     totals = {name: portion * average[name][parent] for name in average if name not in ("linear", "second")}
     n = totals.get("weight", totals["count"])
-    old = average["linear"][parent]
+    image = applied(B, average["linear"][parent])
     if kind in ("full", "tied"):
-        image = (B @ old[:, :, None])[:, :, 0]
         cross = image[:, :, None] * b[:, None, :]
         moved = cross + np.swapaxes(cross, 1, 2) + n[:, None, None] * b[:, :, None] * b[:, None, :]
         if kind == "full":
@@ -46,7 +44,6 @@ def carried(
             if is_new.any():
                 second = totals["count"].sum() * np.eye(d)
     else:
-        image = B[:, 0] * old
         if kind == "diag":
             second = np.square(B[:, 0]) * average["second"][parent] + 2.0 * image * b + n[:, None] * np.square(b)
             second = np.where(is_new[:, None], totals["count"][:, None], second)

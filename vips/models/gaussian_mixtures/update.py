@@ -20,7 +20,7 @@ from scipy.special import digamma
 
 from vips._compute.blas import cholesky
 from vips.models._definite import positive_definite
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
 
 __all__ = ["Moments", "Priors", "next_posterior"]
 
@@ -67,8 +67,8 @@ class Moments:
         weight = totals["weight"] + _NOTHING if "weight" in totals else count
         linear, second, factors = totals["linear"], totals["second"], frame.factors
         image, kind = linear / weight[:, None], frame.covariance_type
+        mean = frame.mean + applied(factors, image)
         if kind in ("full", "tied"):
-            mean = frame.mean + np.einsum("kij,kj->ki", factors, image)
             explained = linear[:, :, None] * image[:, None, :]
             inner = (second - explained) / count[:, None, None]
             if kind == "tied":
@@ -82,7 +82,7 @@ class Moments:
         else:
             inner = second - explained
         covariance = np.square(factors[:, 0]) * inner / count[:, None]
-        return cls(count, weight, frame.mean + factors[:, 0] * image, covariance[:, None], totals.get("tail"))
+        return cls(count, weight, mean, covariance[:, None], totals.get("tail"))
 
     def first(self, n: int) -> Moments:
         """Of the first n components; the others get no records, and the place of the first."""
