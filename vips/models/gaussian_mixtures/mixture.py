@@ -8,18 +8,19 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
+from vips.models._clusters import Clusters
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
 from vips.models.gaussian_mixtures.evidence import divergence
 from vips.models.gaussian_mixtures.parts import mixture_parts
 from vips.models.gaussian_mixtures.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.reading import ReadableMixture
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.parts import Part, Score, average
+from vips.parts import Part
 
 __all__ = ["BayesianGaussianMixture"]
 
 
-class BayesianGaussianMixture(ReadableMixture, DensityMixin, GaussianMixtureModel):
+class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianMixtureModel):
     """Mixture of Gaussian or Student-t components, fitted by (private) variational Bayes or EM.
 
     Parameters
@@ -95,23 +96,9 @@ class BayesianGaussianMixture(ReadableMixture, DensityMixin, GaussianMixtureMode
     (3, 2)
     """
 
+    name_of_score = "log density"
+
     # -- methods for users --------------------------------------------------------------------------------------
-
-    def predict(self, X) -> np.ndarray:
-        """The most probable component of each record, shape (n_records,)."""
-        return self.predict_proba(X).argmax(axis=1)
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Probabilities of the components given each record, shape (n_records, n_components)."""
-        return self._inferred(X).shares
-
-    def score_samples(self, X) -> np.ndarray:
-        """Log density of each record, in nats, shape (n_records,). As in scikit-learn, log Σ_k exp E log p(x, k)."""
-        return self._inferred(X).log_likelihood
-
-    def score(self, X, y=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X).mean())
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
         """Synthetic records of the mixture at the means of the posterior; from a private fit, as private as the fit.
@@ -229,24 +216,10 @@ class BayesianGaussianMixture(ReadableMixture, DensityMixin, GaussianMixtureMode
     def in_order(self, posterior: MixturePosterior, order: np.ndarray) -> MixturePosterior:
         return posterior.in_order(order)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Log density per record."""
-        if noise_aware:
-            return []
-        scores = self.score_samples(X)
-        return [Score("log density per record (higher is better)", lambda counts: average(counts, scores))]
-
-    def predictions(self, X) -> np.ndarray:
-        """Log density of each record."""
-        return self.score_samples(X)
-
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.expfam import Dirichlet
 from vips.model import ConjugateExponentialModel
+from vips.models._clusters import Clusters
 from vips.models.mixtures.class_statistics import ClassStatistics
 from vips.models.mixtures.kernels import find_places
 from vips.models.mixtures.parts import class_parts
@@ -43,7 +44,7 @@ from vips.models.mixtures.table import (
     found_categories,
     is_range,
 )
-from vips.parts import Part, Score, average
+from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -57,7 +58,7 @@ _NO_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
 
 
-class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialModel):
+class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExponentialModel):
     """Latent classes of a table of categories, fitted by (private) variational Bayes.
 
     Parameters
@@ -125,6 +126,7 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
     """
 
     unit = "one row of X"
+    name_of_score = "log likelihood"
     ignores_labels = True
     exact_rows = True
     planned_steps = 60
@@ -283,42 +285,15 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
     def in_order(self, posterior: ClassPosterior, order: np.ndarray) -> ClassPosterior:
         return posterior.in_order(order)
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Log likelihood per record."""
-        if noise_aware:
-            return []
-        scores = self.score_samples(X)
-        return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, scores))]
-
     def score_ranges(self) -> dict[str, tuple[float, float]]:
         """Per record: from twice that of answers drawn uniformly to 0."""
         return {"log_likelihood": (-2.0 * float(np.log(np.maximum(self._levels(), 2)).sum()), 0.0)}
 
     def record_scores(self, records, name: str) -> np.ndarray:
         """Log likelihood of each record."""
-        return self._inferred(self._places(records)).log_likelihood
-
-    def predictions(self, X) -> np.ndarray:
-        """Log likelihood of each record."""
-        return self.score_samples(X)
+        return self._inferred_from(self._places(records)).log_likelihood
 
     # -- methods for users --------------------------------------------------------------------------------------
-
-    def predict(self, X) -> np.ndarray:
-        """The most probable class of each record, shape (n_records,)."""
-        return self.predict_proba(X).argmax(axis=1)
-
-    def predict_proba(self, X) -> np.ndarray:
-        """Probabilities of the classes given each record's answers, at the posterior's means: (n_records, n_components)."""
-        return self._inferred(self._new_places(X)).shares
-
-    def score_samples(self, X) -> np.ndarray:
-        """Log probability of each record's answers, at the means of the posterior, in nats; shape (n_records,)."""
-        return self._inferred(self._new_places(X)).log_likelihood
-
-    def score(self, X, y=None) -> float:
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X).mean())
 
     def sample(self, n: int = 1, random_state: RandomStateLike = None):
         """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
@@ -358,9 +333,6 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
         """Names of the columns, or x0, x1, … where there are none."""
         names = getattr(self, "column_names_", None)
         return super().column_names() if names is None else [str(name) for name in names]
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "posterior_")
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -408,12 +380,13 @@ class LatentClassAnalysis(ReadableClasses, DensityMixin, ConjugateExponentialMod
         find_places(records, levels, starts_of(levels), places)
         return places
 
-    def _inferred(self, places: np.ndarray) -> ClassStatistics:
-        return ClassStatistics(places, *self.posterior_.log_means())
-
-    def _new_places(self, X) -> np.ndarray:
+    def _inferred(self, X) -> ClassStatistics:
+        """At the means of the posterior."""
         check_is_fitted(self)
-        return self._places(self._codes(X, reset=False))
+        return self._inferred_from(self._places(self._codes(X, reset=False)))
+
+    def _inferred_from(self, places: np.ndarray) -> ClassStatistics:
+        return ClassStatistics(places, *self.posterior_.log_means())
 
     def _data(self, X, y) -> DataSource:
         X = from_arrow(X)

@@ -1,0 +1,51 @@
+"""Methods of mixtures for people: which component a record is from, and how probable it is."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+
+from vips.parts import Score, average
+
+__all__ = ["Clusters"]
+
+
+class Clusters:
+    """Beside a model's contract, for a model whose statistics hold ``shares`` and ``log_likelihood``."""
+
+    name_of_score: str  # of a record, for comparisons
+
+    @abstractmethod
+    def _inferred(self, X):
+        """Statistics of new records at the posterior, with ``shares`` and ``log_likelihood``."""
+
+    def predict(self, X) -> np.ndarray:
+        """The most probable component of each record, shape (n_records,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def predict_proba(self, X) -> np.ndarray:
+        """Probabilities of the components given each record, shape (n_records, n_components)."""
+        return self._inferred(X).shares
+
+    def score_samples(self, X) -> np.ndarray:
+        """Log probability (or density) of each record, in nats, shape (n_records,)."""
+        return self._inferred(X).log_likelihood
+
+    def score(self, X, y=None) -> float:
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def predictions(self, X) -> np.ndarray:
+        """Log probability of each record, for comparisons."""
+        return self.score_samples(X)
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log probability per record."""
+        if noise_aware:
+            return []
+        scores = self.score_samples(X)
+        return [Score(f"{self.name_of_score} per record (higher is better)", lambda counts: average(counts, scores))]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "posterior_")
