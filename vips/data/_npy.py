@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from vips._compute.races import tried_again
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._checks import check_dtype, open_checked
 from vips.data._records import OpenPartition
@@ -94,6 +95,7 @@ class NpyPartition(Partition):
         return open_checked(self.name, mapped(self.X)[rows], y, self.n_features)
 
 
+@tried_again
 def mapped(file: FileStamp) -> np.ndarray:
     """The array of a ``.npy`` file, memory-mapped if it has entries."""
     path = file.check()

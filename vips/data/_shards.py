@@ -15,6 +15,7 @@ from typing import BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
+from vips._compute.races import tried_again
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition, found_files
@@ -137,6 +138,7 @@ def _read(stamp: FileStamp, names: tuple[str, ...]) -> list:
     return [kind, shape, *arrays[2:]]
 
 
+@tried_again
 def _member(archive: zipfile.ZipFile, file: BinaryIO, name: str) -> np.ndarray:
     """An array of an archive. Uncompressed members are checksummed once, then read directly: every step reads them, the file
     must not change, and checksums took longer than reading."""

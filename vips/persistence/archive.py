@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vips._compute.races import tried_again
 from vips._files import whole_file
 
 __all__ = ["one_error", "read_archive", "write_archive"]
@@ -88,6 +89,7 @@ def _check_sizes(archive: zipfile.ZipFile, size: int) -> None:
         raise ValueError("its members are larger than the file")
 
 
+@tried_again
 def _read_array(archive: zipfile.ZipFile, name: str) -> np.ndarray:
     """An array of the ``.npy`` format. ``np.load`` would allocate what its header says before it misses the values."""
     info = archive.getinfo(f"{name}.npy")
