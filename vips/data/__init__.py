@@ -4,6 +4,7 @@
 ``fit(...)`` takes          records
 ==========================  ==================================================================================
 arrays, CSR, data frames    in memory; as ``InMemoryData`` in ranges of rows
+``Sequences``               sequences of different lengths, in memory
 ``NpySource``               ``.npy`` files, memory-mapped
 ``CSRShards``               a folder of ``.npz`` files as ``scipy.sparse.save_npz`` writes them
 ``ParquetTable``            declared columns of Parquet files (needs ``vips[parquet]``)
@@ -24,6 +25,7 @@ from vips.data._npy import NpySource
 from vips.data._parquet import ParquetDocuments, ParquetTable, ParquetTexts
 from vips.data._records import OpenPartition, Records, Runs, rows_without
 from vips.data._regroup import regroup
+from vips.data._sequences import Sequences
 from vips.data._shards import CSRShards
 from vips.data._source import DataSource, Partition
 from vips.data._texts import InMemoryTexts, TextFiles, TextPartitions, TextSource
@@ -46,6 +48,7 @@ __all__ = [
     "Partition",
     "Records",
     "Runs",
+    "Sequences",
     "SourceError",
     "TextFiles",
     "TextPartitions",

@@ -71,18 +71,20 @@ class OpenPartition:
     def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
         """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
 
-        A chunk has at most ``chunk_size`` rows, or the rows of one record.
+        A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows.
         """
-        if self.starts is None:
+        steps = getattr(self.X, "lengths", None)
+        if self.starts is None and steps is None:
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        ends = np.cumsum(self._lengths(records))
+        select = self._select if self.starts is None else self._select_runs
+        ends = np.cumsum(steps[records] if self.starts is None else self._lengths(records))
         first = 0
         while first < len(records):
             before = ends[first - 1] if first else 0
             last = max(first + 1, int(np.searchsorted(ends, before + chunk_size, side="right")))
-            yield self._select_runs(records[first:last])
+            yield select(records[first:last])
             first = last
 
     def _lengths(self, records: np.ndarray) -> np.ndarray:

@@ -1,5 +1,6 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
 from .gaussian_mixtures.mixture import BayesianGaussianMixture
+from .markov.categorical import CategoricalHMM
 from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
@@ -15,6 +16,7 @@ __all__ = [
     "BayesianLinearRegression",
     "BayesianLogisticRegression",
     "BayesianNegativeBinomialRegression",
+    "CategoricalHMM",
     "DirichletMultinomial",
     "FactorAnalysis",
     "LatentClassAnalysis",

@@ -1,0 +1,276 @@
+"""Hidden Markov models of symbols: against hmmlearn, against all paths, and what one sequence can change."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hmmlearn.vhmm import VariationalCategoricalHMM
+
+import vips
+from vips import CategoricalHMM, PrivacyPlan
+from vips.data import Sequences
+from vips.expfam import Dirichlet
+from vips.models.markov.contexts import classes_of_symbols, first_classes
+from vips.models.markov.posterior import ChainPosterior
+
+K, V = 3, 6
+RNG = np.random.default_rng(0)
+DATA = Sequences.from_list([RNG.integers(0, V, n) for n in RNG.integers(1, 30, 40)])
+HOSTILE = [
+    np.array([]),
+    np.full(30, np.nan),
+    np.array([0.0, np.nan, 2.0, np.inf, -1.0, 0.5, 1e300, V, 5.0]),
+    np.full(5_000, 3.0),
+    np.resize([1.0, 4.0], 999),
+]
+
+
+def every(n_steps):
+    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps)
+
+
+def at_a_posterior(**arguments):
+    model = CategoricalHMM(K, n_symbols=V, random_state=0, **arguments)
+    model.n_features_in_ = 1
+    draws = np.random.default_rng(1)
+    parts = (Dirichlet(draws.gamma(1.0, size=shape) + 0.1) for shape in ((K,), (K, K), (K, V)))
+    return model, ChainPosterior(*parts, np.zeros((K, V)), 20, True)
+
+
+def arrays(posterior):
+    return [posterior.start.concentration, posterior.moves.concentration, posterior.emissions.concentration]
+
+
+def of_hmmlearn(posterior, n_steps):
+    model = VariationalCategoricalHMM(K, n_iter=n_steps, tol=-np.inf, init_params="", n_features=V)
+    for name, size, found in zip(("startprob", "transmat", "emissionprob"), (K, K, V), arrays(posterior), strict=True):
+        setattr(model, f"{name}_prior_", np.full(found.shape, 1.0 / size))
+        setattr(model, f"{name}_posterior_", found.copy())
+        setattr(model, f"{name}_", found / found.sum(axis=-1, keepdims=True))
+    return model.fit(DATA.values, DATA.lengths)
+
+
+def test_without_noise_it_is_hmmlearn():
+    start, end = (CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(n)).fit(DATA) for n in (60, 70))
+    peer = of_hmmlearn(start.posterior_, 10)
+    for ours, name in zip(arrays(end.posterior_), ("startprob", "transmat", "emissionprob"), strict=True):
+        np.testing.assert_allclose(ours, getattr(peer, f"{name}_posterior_"), rtol=1e-9, atol=1e-11)
+    # hmmlearn's bound is that of the posterior before its last M-step
+    np.testing.assert_allclose(
+        start.bound(DATA, start.posterior_), of_hmmlearn(start.posterior_, 1).monitor_.history[0], rtol=1e-10
+    )
+    np.testing.assert_allclose(end.score(DATA), peer.score(DATA.values, DATA.lengths), rtol=1e-10)
+    (ours, states), (theirs, expected) = end.decode(DATA), peer.decode(DATA.values, DATA.lengths)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    np.testing.assert_array_equal(states, expected)
+    np.testing.assert_allclose(end.predict_proba(DATA), peer.predict_proba(DATA.values, DATA.lengths), atol=1e-9)
+
+
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_the_bound_does_not_fall(inference):
+    found = []
+    for n_steps in range(55, 61):
+        model = CategoricalHMM(K, n_symbols=V, random_state=0, inference=inference, privacy=every(n_steps)).fit(DATA)
+        found.append(model.bound(DATA, model.posterior_))
+    assert (np.diff(found) > -1e-8).all()
+
+
+def by_all_paths(codes, tables):
+    """Statistics of one sequence, from the probabilities of all paths."""
+    start, moves, emissions = np.zeros(K), np.zeros((K, K)), np.zeros((K, V))
+    likely = tables.by_symbol * np.exp(tables.log_largest)[:, None]
+    seen = [likely[int(code)] if code in range(V) else np.ones(K) for code in codes]
+    paths = list(itertools.product(range(K), repeat=len(codes)))
+    chances = []
+    for path in paths:
+        steps = [tables.start[path[0]], *(tables.moves[i, j] for i, j in itertools.pairwise(path))]
+        chances.append(np.prod(steps) * np.prod([row[k] for row, k in zip(seen, path, strict=True)]))
+    total = sum(chances)
+    for path, chance in zip(paths, chances, strict=True):
+        start[path[0]] += chance / total
+        for i, j in itertools.pairwise(path):
+            moves[i, j] += chance / total
+        for k, code in zip(path, codes, strict=True):
+            if code in range(V):
+                emissions[k, int(code)] += chance / total
+    return {"start": start, "moves": moves, "emissions": emissions}, np.log(total)
+
+
+@pytest.mark.parametrize("codes", [[2.0], [0.0, 1.0, 1.0, 5.0], [3.0, np.nan, 3.0, 9.0, 0.0]])
+def test_statistics_are_those_of_all_paths(codes):
+    model, posterior = at_a_posterior()
+    record = Sequences.from_list([np.array(codes)])
+    statistics = model.expected_statistics(record, posterior)
+    expected, log_likelihood = by_all_paths(codes, posterior.tables())
+    for name, found in statistics.weighted_sum(np.ones(1)).items():
+        np.testing.assert_allclose(found, expected[name], atol=1e-12)
+    norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in model.blocks().items()))
+    np.testing.assert_allclose(statistics.norms(model.blocks()), norm, rtol=1e-8)
+    np.testing.assert_allclose(model._inferred(record, posterior.tables())[2], log_likelihood, rtol=1e-12)
+
+
+@pytest.mark.parametrize("stage", ["states", "contexts"])
+def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
+    model, posterior = at_a_posterior()
+    if stage == "contexts":
+        posterior = CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(40))
+        posterior.n_features_in_ = 1
+        first = posterior.to_posterior(posterior.initial(np.random.default_rng(0)), {"emissions": 0.0}, None)
+        totals = {"start": np.ones(K), "moves": np.ones((K, K)), "emissions": np.full((K, V), 7.0)}
+        posterior = posterior.to_posterior(totals, {"emissions": 0.0}, first)
+        assert posterior.contexts is not None
+    together = Sequences.from_list([*HOSTILE, *DATA])
+    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    norms = statistics.norms(blocks)
+    for i in range(len(together)):
+        alone = model.expected_statistics(together[i : i + 1], posterior)
+        chosen = np.zeros(len(together))
+        chosen[i] = 0.3
+        assert alone.norms(blocks)[0] == norms[i]
+        for name, value in statistics.weighted_sum(chosen).items():
+            np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
+
+
+def clipped(model, posterior, records, plan):
+    statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+    totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
+    return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
+
+
+@pytest.mark.parametrize("i", range(len(HOSTILE)))
+def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i):
+    model, posterior = at_a_posterior()
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, clip_norm=2.0)
+    with_it = Sequences.from_list([*DATA, HOSTILE[i]])
+    moved = clipped(model, posterior, with_it, plan) - clipped(model, posterior, with_it[: len(DATA)], plan)
+    assert np.isfinite(moved).all()
+    assert np.linalg.norm(moved) <= 2.0 + 1e-9
+
+
+def test_a_million_steps_count_as_the_first_ones():
+    model, posterior = at_a_posterior(max_length=50)
+    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], 1_000_000)])
+    found, expected = (
+        model.expected_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+    )
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name])
+    assert found["start"].sum() + found["moves"].sum() == pytest.approx(50)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("with_groups", [False, True])
+def test_private_fits_take_hostile_sequences(noise, with_groups):
+    data = Sequences.from_list([*HOSTILE, *DATA])
+    groups = np.arange(len(data)) % 7 if with_groups else None
+    bound = {"max_rows_per_group": 10} if with_groups else {}
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=30, noise=noise, **bound)
+    with np.errstate(all="raise"):
+        model = CategoricalHMM(K, n_symbols=V, privacy=plan).fit(data, groups=groups)
+    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+    assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
+
+
+def test_executors_and_chunks_change_nothing(tmp_path):
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=30, reproducible_noise=True)
+    expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
+    other = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0)
+    other.chunk_size = 7
+    other.fit(DATA, executor="threads")
+    for found, value in zip(arrays(other.posterior_), arrays(expected.posterior_), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-6)
+    expected.save(tmp_path / "a.vips")
+    again = vips.load(tmp_path / "a.vips")
+    assert again.score(DATA) == expected.score(DATA)
+
+
+def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=30, reproducible_noise=True)
+    expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
+
+    class Stopped(CategoricalHMM):
+        def to_posterior(self, average, noise_std, previous):
+            if previous is not None and previous.step == 3:
+                raise KeyboardInterrupt
+            return super().to_posterior(average, noise_std, previous)
+
+    Stopped.__name__, Stopped.__qualname__, Stopped.__module__ = (
+        "CategoricalHMM",
+        "CategoricalHMM",
+        CategoricalHMM.__module__,
+    )
+    path = tmp_path / "a.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        Stopped(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
+    assert path.exists()
+    model = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
+    for found, value in zip(arrays(model.posterior_), arrays(expected.posterior_), strict=True):
+        assert np.isfinite(found).all()
+        assert found.shape == value.shape
+
+
+def test_classes_are_symbols_with_like_neighbours():
+    """Symbols 0-4, 5-9, 10-14 follow each other in turn."""
+    rng = np.random.default_rng(3)
+    follows = np.kron(np.roll(np.eye(3), 1, axis=1), np.full((5, 5), 0.2))
+    counts = rng.integers(2_000, 20_000, 15).astype(float)
+    classes = first_classes(counts, 3)
+    pairs = follows * counts[:, None]
+    for _ in range(3):
+        profiles = np.vstack([classes.T @ pairs, (pairs @ classes).T])
+        profiles += 100.0 * rng.standard_normal(profiles.shape)
+        classes = classes_of_symbols(profiles, counts, 100.0, 3, rng)
+    found = classes.argmax(axis=1)
+    assert classes.max(axis=1).min() > 0.99
+    assert [len(set(found[i : i + 5])) for i in (0, 5, 10)] == [1, 1, 1]
+    assert len(set(found)) == 3
+
+
+def test_private_fits_of_text_like_sequences_learn():
+    rng = np.random.default_rng(4)
+    true = CategoricalHMM(3, n_symbols=15)
+    parts = (np.ones(3), np.roll(np.eye(3), 1, axis=1) * 50 + 1, np.kron(np.eye(3), np.full(5, 50.0)) + 1)
+    true.n_features_in_, true.posterior_ = 1, ChainPosterior(*map(Dirichlet, parts), np.zeros((3, 15)), plug_in=True)
+    lengths = rng.integers(5, 20, 6_000)
+    train = true.sample_sequences(6_000, rng, lengths=lengths)[0]
+    test = true.sample_sequences(500, rng, lengths=np.full(500, 10))[0]
+    plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
+    model = CategoricalHMM(3, n_symbols=15, privacy=plan, random_state=0).fit(train)
+    alone = np.log(np.bincount(train.values[:, 0], minlength=15) / len(train.values))[test.values[:, 0]].sum()
+    assert model.score(test) - alone > 0.7 * (true.score(test) - alone)
+
+
+@pytest.mark.parametrize(
+    ("data", "lengths", "error", "message"),
+    [
+        (np.zeros((5, 1)), None, ValueError, "Pass `lengths`"),
+        (np.zeros((5, 1)), [2, 2], ValueError, "add up"),
+        (np.zeros((5, 2)), [2, 3], ValueError, "one column"),
+        (np.array(["a", "b"]), [1, 1], TypeError, "numbers"),
+        (DATA, [1], TypeError, "without `lengths`"),
+    ],
+)
+def test_what_is_no_sequence_is_refused(data, lengths, error, message):
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3)
+    with pytest.raises(error, match=message):
+        CategoricalHMM(K, n_symbols=V, privacy=plan).fit(data, lengths)
+
+
+def test_n_symbols_is_required():
+    with pytest.raises(ValueError, match="n_symbols"):
+        CategoricalHMM(K).fit(DATA)
+
+
+def test_samples_are_of_the_model():
+    model = CategoricalHMM(K, n_symbols=V, random_state=0).fit(DATA)
+    drawn, states = model.sample_sequences(4_000, 0, lengths=np.full(4_000, 5))
+    moves = np.zeros((K, K))
+    np.add.at(moves, (states.reshape(-1, 5)[:, :-1].ravel(), states.reshape(-1, 5)[:, 1:].ravel()), 1.0)
+    np.testing.assert_allclose(moves / moves.sum(axis=1, keepdims=True), model.transmat_, atol=0.03)
+    found = np.zeros((K, V))
+    np.add.at(found, (states, drawn.values[:, 0]), 1.0)
+    np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), model.emissionprob_, atol=0.03)
+    of_their_own = model.sample_sequences(4_000, 1)[0]
+    assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)

@@ -1,0 +1,199 @@
+"""Ragged records: sequences of different lengths, which a fit treats as rows of a table whose rows are long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from vips.data._columns import is_frame
+from vips.data._groups import ids_and_numbers, runs_of_rows
+from vips.data._tables import from_arrow
+
+__all__ = ["Sequences"]
+
+
+class Sequences:
+    """Sequences below each other in one array, and where each of them begins. A sequence is one record.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_steps,) or (n_steps, n_features)
+        Steps of all sequences, one sequence after the other: codes, or vectors.
+    offsets : ndarray of int, shape (n_sequences + 1,)
+        Sequence i has the steps ``offsets[i]`` to ``offsets[i + 1]``.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_steps, n_features)
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+    lengths : ndarray of int64, shape (n_sequences,)
+    shape : tuple
+        (n_sequences, n_features).
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``values`` are no numbers, or the offsets do not divide them.
+
+    See Also
+    --------
+    Sequences.from_list, Sequences.from_lengths, Sequences.from_frame, Sequences.from_arrow
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips.data import Sequences
+    >>> visits = Sequences.from_list([np.array([0, 2, 1]), np.array([2])])
+    >>> visits.lengths
+    array([3, 1])
+    >>> visits[[1]].values.ravel()
+    array([2])
+    """
+
+    def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
+        values, offsets = np.asarray(values), np.asarray(offsets)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or values.dtype.kind not in "biuf":
+            raise TypeError(
+                "The values of sequences must be an array of numbers with a row for each step, got "
+                f"{values.ndim} dimensions of dtype {values.dtype}."
+            )
+        if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
+            raise TypeError("`offsets` must be a one-dimensional array of integers, one more than there are sequences.")
+        offsets = offsets.astype(np.int64)
+        if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
+            raise ValueError("`offsets` must ascend from 0 to the number of steps.")
+        self.values, self.offsets = values, offsets
+
+    # -- what a table of records has --------------------------------------------------------------------------------
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of sequences, and of columns."""
+        return len(self.offsets) - 1, self.values.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of the values."""
+        return self.values.dtype
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Steps of each sequence, shape (n_sequences,)."""
+        return np.diff(self.offsets)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        """Arrays of shape (length, n_features)."""
+        return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
+
+    def __getitem__(self, some: slice | np.ndarray | Sequence[int]) -> Sequences:
+        """Some of the sequences, as NumPy indexes rows. A slice is a view."""
+        if isinstance(some, slice) and some.step in (None, 1):
+            first, last, _ = some.indices(len(self))
+            offsets = self.offsets[first : max(first, last) + 1]
+            return _sequences(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+        chosen = np.arange(len(self))[some]
+        if chosen.ndim != 1:
+            raise TypeError("Choose sequences by a slice or an array; `list(sequences)` gives their arrays.")
+        lengths = self.lengths[chosen]
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
+        return _sequences(self.values[steps], offsets)
+
+    def first(self, n_steps: int) -> Sequences:
+        """The first ``n_steps`` steps of each sequence."""
+        lengths = np.minimum(self.lengths, n_steps)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        if offsets[-1] == len(self.values):
+            return self
+        steps = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
+        return _sequences(self.values[steps], offsets)
+
+    def __repr__(self) -> str:
+        return f"<Sequences of {self.values.shape[1]} columns, {self.values.dtype}>"  # their number is private
+
+    # -- from other containers ----------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_list(cls, sequences: Sequence[np.ndarray]) -> Sequences:
+        """A list of arrays, each of shape (length,) or (length, n_features).
+
+        The first array with numbers says how many columns there are. An array of another width, or of something else than
+        numbers, becomes a sequence of one missing step.
+        """
+        arrays = [np.asarray(each) for each in sequences]
+        tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
+        usable = [each.ndim == 2 and each.dtype.kind in "biuf" for each in tables]
+        width = next((each.shape[1] for each, is_usable in zip(tables, usable, strict=True) if is_usable), 1)
+        missing = np.full((1, width), np.nan)
+        tables = [
+            each if is_usable and each.shape[1] == width else missing
+            for each, is_usable in zip(tables, usable, strict=True)
+        ]
+        offsets = np.concatenate([[0], np.cumsum([len(each) for each in tables], dtype=np.int64)])
+        values = np.concatenate(tables) if tables else np.empty((0, width))
+        return cls(values, offsets)
+
+    @classmethod
+    def from_lengths(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:
+        """Steps below each other, and the length of each sequence, as hmmlearn takes them."""
+        lengths = np.asarray(lengths)
+        if lengths.ndim != 1 or (lengths.dtype.kind not in "iu" and len(lengths)):
+            raise TypeError("`lengths` must be a one-dimensional array of integers.")
+        if (lengths < 0).any() or lengths.sum() != len(values):
+            raise ValueError("`lengths` must not be negative, and must add up to the number of rows of X.")
+        return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
+
+    @classmethod
+    def from_frame(cls, frame, *, by: str, order: str | None = None, columns: str | Sequence[str]) -> Sequences:
+        """Rows of a data frame or Arrow table, one sequence for each id.
+
+        Parameters
+        ----------
+        frame : data frame
+        by : str
+            Column of ids: of persons, or stays. Rows without an id are left out.
+        order : str, optional
+            Column that orders the rows of a sequence, a date say; rows that tie stay in their order. None: as they are.
+        columns : str or list of str
+            Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
+        """
+        frame = from_arrow(frame)
+        if not is_frame(frame):
+            raise TypeError(f"`frame` must be a data frame or an Arrow table, got {type(frame).__name__}.")
+        columns = [columns] if isinstance(columns, str) else list(columns)
+        for name in (by, *([order] if order else []), *columns):
+            if name not in frame.columns:
+                raise ValueError(f"The frame has no column {name!r}.")
+        if order is not None:
+            frame = frame.iloc[np.argsort(np.asarray(frame[order]), kind="stable")]
+        rows, starts = runs_of_rows(ids_and_numbers(frame[by], len(frame))[1])
+        values = np.column_stack([np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan)) for name in columns])
+        return cls(values if rows is None else values[rows], starts)
+
+    @classmethod
+    def from_arrow(cls, lists) -> Sequences:
+        """An Arrow array, or chunked array, of lists of numbers. A null in a list is a missing step, a null list is empty."""
+        import pyarrow as pa
+
+        lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
+        kind = lists.type
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not (
+            pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
+        ):
+            raise TypeError(f"Sequences need lists of integers or floating-point numbers, got {kind}.")
+        lists = lists.cast(pa.large_list(pa.float64()), safe=False)
+        lengths = np.where(np.asarray(lists.is_null()), 0, np.diff(lists.offsets.to_numpy()))
+        steps = lists.flatten().to_numpy(zero_copy_only=False).astype(float)
+        return cls(steps, np.concatenate([[0], np.cumsum(lengths)]))
+
+
+def _sequences(values: np.ndarray, offsets: np.ndarray) -> Sequences:
+    """Without checks."""
+    sequences = object.__new__(Sequences)
+    sequences.values, sequences.offsets = values, offsets
+    return sequences

@@ -1,0 +1,96 @@
+"""What all models of sequences share: what ``fit`` takes for sequences, and how they are checked."""
+
+from __future__ import annotations
+
+import os
+from typing import Self
+
+import numpy as np
+
+from vips.data import DataSource, InMemoryData, Sequences, as_source
+from vips.data._columns import is_frame
+from vips.model import ConjugateExponentialModel
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+__all__ = ["SequenceModel"]
+
+
+class SequenceModel(ConjugateExponentialModel):
+    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number."""
+
+    ignores_labels = True
+
+    def fit(
+        self,
+        X,
+        lengths=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit by (private) stochastic variational Bayes.
+
+        Parameters
+        ----------
+        X : Sequences, list of arrays, or array of shape (n_steps, n_features)
+            An array holds the steps of all sequences, one sequence after the other.
+        lengths : array of int, shape (n_sequences,), optional
+            Of the sequences in an array. None: the array is one sequence, which only a fit without privacy takes.
+        ledger, checkpoint, executor
+            As for all models.
+        groups : array, series or list of length n_sequences, optional
+            Ids of persons: all sequences with one id are then one record.
+
+        Returns
+        -------
+        self
+        """
+        data = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, lengths, in_fit=True))
+        return super().fit(data, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def valid_records(self, records: Sequences) -> np.ndarray:
+        """All of them: what is no observation is a missing one."""
+        return np.ones(len(records), dtype=bool)
+
+    def default_chunk_size(self) -> int:
+        """Steps of a chunk, or those of one longer sequence."""
+        return 65_536
+
+    def _data(self, X, y) -> DataSource:
+        source = as_source(X)
+        if not isinstance(source, InMemoryData) or not isinstance(source.arrays[0], Sequences):
+            raise TypeError(
+                f"{type(self).__name__} takes sequences, got {type(X).__name__}: pass vips.data.Sequences, a list of arrays, "
+                "or X and lengths."
+            )
+        self.n_features_in_ = source.n_features
+        return source
+
+    def _sequences(self, X, lengths, in_fit: bool = False) -> Sequences:
+        """What users pass, as sequences. A private fit looks at containers and dtypes only."""
+        if isinstance(X, Sequences):
+            if lengths is not None:
+                raise TypeError("Sequences have their lengths: pass them without `lengths`.")
+            sequences = X
+        elif is_frame(X) or hasattr(X, "column_names"):
+            raise TypeError(
+                "A table of steps needs the columns of ids and of order: pass "
+                'vips.data.Sequences.from_frame(X, by="patient", order="date", columns=["event"]).'
+            )
+        elif lengths is not None:
+            sequences = Sequences.from_lengths(np.asarray(X), lengths)
+        elif isinstance(X, list | tuple):
+            sequences = Sequences.from_list(X)
+        elif in_fit and self.is_private:
+            raise ValueError(
+                "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "
+                "list of arrays."
+            )
+        else:
+            X = np.asarray(X)
+            sequences = Sequences(X, np.array([0, len(X)]))
+        if not in_fit and sequences.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {sequences.shape[1]} columns, but {self.n_features_in_} were fitted.")
+        return sequences

@@ -1,0 +1,235 @@
+"""Numba kernels of Markov chains. Every sequence is computed by itself, in the same order of operations.
+
+``offsets[n]`` is where sequence n begins among all steps. ``likely[t, k]`` is in proportion to the probability of what is seen
+at step t in state k, and is 1 for a missing step.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = [
+    "add_by_symbol",
+    "add_emissions",
+    "best_paths",
+    "fill_likely",
+    "fill_squares",
+    "forward_backward",
+    "group_symbols",
+    "neighbours",
+]
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_jit
+def fill_likely(codes, tables, log_largest, first, last, likely, log_scale):
+    """Rows of ``tables``, shape (n_symbols, K), for the codes of steps ``first`` to ``last``; NaN and what is no code: 1."""
+    n_symbols, K = tables.shape
+    for t in range(first, last):
+        code = codes[t]
+        if code >= 0 and code < n_symbols and np.int64(code) == code:
+            row = tables[np.int64(code)]
+            log_scale[t] = log_largest[np.int64(code)]
+            for k in range(K):
+                likely[t, k] = row[k]
+        else:
+            log_scale[t] = 0.0
+            for k in range(K):
+                likely[t, k] = 1.0
+
+
+@_jit
+def forward_backward(offsets, first, last, start, moves, moves_back, likely, log_scale, shares, pairs, log_likelihood):
+    """Of sequences ``first`` to ``last``: P(state at t), shape (n_steps, K); Σ_t P(states at t - 1 and t), shape (n, K, K).
+
+    ``log_scale`` is added for each step to the logarithm of what is likely. ``moves_back`` is ``moves.T``.
+    """
+    K = len(start)
+    row, scales = np.empty(K), np.empty(1)
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        pair = pairs[n]
+        pair[:] = 0.0
+        log_likelihood[n] = 0.0
+        if a == b:
+            continue
+        if len(scales) < b - a:
+            scales = np.empty(b - a)
+        log_total, product = 0.0, 1.0
+        for t in range(a, b):
+            now, seen = shares[t], likely[t]
+            if t == a:
+                for k in range(K):
+                    now[k] = start[k]
+            else:
+                for k in range(K):
+                    now[k] = 0.0
+                before = shares[t - 1]
+                for i in range(K):
+                    x, move = before[i], moves[i]
+                    for k in range(K):
+                        now[k] += x * move[k]
+            total = 0.0
+            for k in range(K):
+                now[k] *= seen[k]
+                total += now[k]
+            inverse = 1.0 / total
+            for k in range(K):
+                now[k] *= inverse
+            scales[t - a] = inverse
+            log_total += log_scale[t]
+            product *= total
+            if not (product > 1e-200):
+                log_total += np.log(product)
+                product = 1.0
+        log_likelihood[n] = log_total + np.log(product)
+        # backwards: `row` is β, scaled as α is
+        for k in range(K):
+            row[k] = 1.0
+        ahead = np.empty(K)
+        for t in range(b - 1, a, -1):
+            seen, before, inverse = likely[t], shares[t - 1], scales[t - a]
+            for k in range(K):
+                ahead[k] = row[k] * seen[k] * inverse
+                row[k] = 0.0
+            for i in range(K):
+                x, sums = before[i], pair[i]
+                for k in range(K):
+                    sums[k] += x * ahead[k]
+            for j in range(K):
+                x, back = ahead[j], moves_back[j]
+                for k in range(K):
+                    row[k] += x * back[k]
+            for k in range(K):
+                before[k] *= row[k]
+        for i in range(K):
+            sums, move = pair[i], moves[i]
+            for k in range(K):
+                sums[k] *= move[k]
+
+
+@_jit
+def group_symbols(codes, offsets, n_symbols, first, last, symbols, places, counts):
+    """Different symbols of each sequence: they are ``symbols[a : a + counts[n]]``, a = ``offsets[n]``, ascending, and step t
+    has the one at ``places[t]``; -1 for a missing step."""
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        valid = np.empty(b - a, np.int64)
+        m = 0
+        for t in range(a, b):
+            code = codes[t]
+            if code >= 0 and code < n_symbols and np.int64(code) == code:
+                valid[m] = np.int64(code)
+                m += 1
+        valid = np.sort(valid[:m])
+        u = 0
+        for i in range(m):
+            if i == 0 or valid[i] != valid[i - 1]:
+                symbols[a + u] = valid[i]
+                u += 1
+        counts[n] = u
+        for t in range(a, b):
+            code = codes[t]
+            if code >= 0 and code < n_symbols and np.int64(code) == code:
+                places[t] = a + np.searchsorted(symbols[a : a + u], np.int64(code))
+            else:
+                places[t] = -1
+
+
+@_jit
+def add_emissions(offsets, first, last, shares, places, counts, sums):
+    """Σ of ``shares`` over the steps of a sequence with one symbol, at the symbol's place in ``sums``, shape (n_steps, K)."""
+    K = shares.shape[1]
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        for i in range(a, a + counts[n]):
+            sums[i] = 0.0
+        for t in range(a, b):
+            if places[t] >= 0:
+                row, share = sums[places[t]], shares[t]
+                for k in range(K):
+                    row[k] += share[k]
+
+
+@_jit
+def add_by_symbol(offsets, counts, symbols, weights, sums, total):
+    """Add w_n times each sequence's ``sums`` to the rows of ``total``, shape (n_symbols, K). Weight 0: left out."""
+    K = total.shape[1]
+    for n in range(len(weights)):
+        if weights[n] == 0:
+            continue
+        for i in range(offsets[n], offsets[n] + counts[n]):
+            row, share, weight = total[symbols[i]], sums[i], weights[n]
+            for k in range(K):
+                row[k] += weight * share[k]
+
+
+@_jit
+def fill_squares(offsets, counts, sums, squares):
+    """‖sums‖² of each sequence."""
+    for n in range(len(counts)):
+        square = 0.0
+        for i in range(offsets[n], offsets[n] + counts[n]):
+            for k in range(sums.shape[1]):
+                square += sums[i, k] * sums[i, k]
+        squares[n] = square
+
+
+@_jit
+def best_paths(offsets, log_start, log_moves, log_likely, states, log_probability):
+    """Most probable states of each sequence (Viterbi), and the log probability of these states and what is seen."""
+    K = len(log_start)
+    for n in range(len(offsets) - 1):
+        a, b = offsets[n], offsets[n + 1]
+        log_probability[n] = 0.0
+        if a == b:
+            continue
+        best = log_start + log_likely[a]
+        origin = np.zeros((b - a, K), np.int32)
+        for t in range(a + 1, b):
+            after = np.empty(K)
+            for k in range(K):
+                top, argument = -np.inf, 0
+                for i in range(K):
+                    value = best[i] + log_moves[i, k]
+                    if value > top:
+                        top, argument = value, i
+                after[k] = top + log_likely[t, k]
+                origin[t - a, k] = argument
+            best = after
+        state = np.argmax(best)
+        log_probability[n] = best[state]
+        for t in range(b - 1, a - 1, -1):
+            states[t] = state
+            state = origin[t - a, state]
+
+
+@_jit
+def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start):
+    """Of sequences ``first`` to ``last``, with ``classes`` of shape (n_symbols, K): those of the symbol at t + ``shift``, 0
+    where there is none; Σ_t of the products of those at t - 1 and t; and those of the first symbol."""
+    n_symbols, K = classes.shape
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        pairs[n] = 0.0
+        start[n] = 0.0
+        before = -1
+        for t in range(a, b):
+            code, now = codes[t], -1
+            if code >= 0 and code < n_symbols and np.int64(code) == code:
+                now = np.int64(code)
+            if now >= 0 and t == a:
+                start[n] = classes[now]
+            if now >= 0 and before >= 0:
+                for i in range(K):
+                    for k in range(K):
+                        pairs[n, i, k] += classes[before, i] * classes[now, k]
+            before = now
+            for k in range(K):
+                shares[t, k] = 0.0
+            if t + shift >= a and t + shift < b:
+                code = codes[t + shift]
+                if code >= 0 and code < n_symbols and np.int64(code) == code:
+                    shares[t] = classes[np.int64(code)]
