@@ -152,6 +152,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """
         return average, noise_std
 
+    @property
+    def moves_averages(self) -> bool:
+        """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
+        return type(self).transport is not ConjugateExponentialModel.transport
+
     def to_noise_aware_posterior(self):
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
         raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
