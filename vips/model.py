@@ -405,6 +405,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:
+        self.__dict__.pop("_names_of_columns", None)  # of a fit before
         X, y = from_arrow(X), None if self.ignores_labels else from_arrow(y)
         source = as_source(X, y)
         if source is None:
