@@ -152,6 +152,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """
         return average, noise_std
 
+    @property
+    def moves_averages(self) -> bool:
+        """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
+        return type(self).transport is not ConjugateExponentialModel.transport
+
     def to_noise_aware_posterior(self):
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
         raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
@@ -400,6 +405,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:
+        self.__dict__.pop("_names_of_columns", None)  # of a fit before
         X, y = from_arrow(X), None if self.ignores_labels else from_arrow(y)
         source = as_source(X, y)
         if source is None:

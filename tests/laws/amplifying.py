@@ -10,15 +10,19 @@ import scipy.sparse as sp
 from tests.laws import checks
 from tests.laws.cases import CASES, Case
 from vips import (
+    BayesianGaussianMixture,
     BayesianLogisticRegression,
     Block,
     ConjugateExponentialModel,
     DenseStatistics,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     Records,
     SigmoidBeliefNetwork,
 )
+from vips.expfam import Dirichlet
+from vips.models.mixtures.posterior import ClassPosterior
 from vips.models.topics.statistics import TopicPosterior
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
@@ -108,6 +112,35 @@ def regression(width, **settings):
     return make
 
 
+def clouds(kind, width, **settings):
+    """Thin components, nearly at the same place, whose coordinates magnify the rounding of a record."""
+
+    def make():
+        model = BayesianGaussianMixture(5, covariance_type=kind, feature_norm=9.0, privacy=PLAN, **settings)
+        model.n_features_in_ = width
+        rng = np.random.default_rng(0)
+        first = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)
+        mean = np.linspace(0.1, 1.0, width) + 1e-7 * rng.normal(size=first.mean.shape)
+        factor = 1e-5 * (first.factor + 0.3 * np.tril(rng.normal(size=first.factor.shape)))
+        if kind in ("diag", "spherical"):
+            factor = 1e-5 * (1.0 + rng.random(first.factor.shape))
+        strong = replace(first, mean=mean, factor=factor, n_active=5, mean_precision=np.full(5, 1e3))
+        return model, mean[0] + 1e-5 * rng.normal(size=(LARGEST, width)), strong
+
+    return make
+
+
+def classes():
+    """Classes that hardly differ, of many columns."""
+    levels = [3] * 70
+    model = LatentClassAnalysis(7, categories=levels, privacy=PLAN)
+    model.n_features_in_ = len(levels)
+    rng = np.random.default_rng(0)
+    alike = 2.0 + 1e-6 * rng.random((7, sum(levels)))
+    posterior = ClassPosterior(Dirichlet(np.ones(7)), alike, tuple(levels), np.zeros(alike.shape), 2, True)
+    return model, rng.integers(-1, 3, (LARGEST, len(levels))), posterior
+
+
 def decisions():
     model = NearestCentre(privacy=PLAN)
     model.n_features_in_ = 50
@@ -124,6 +157,11 @@ STRONG = {
     "regression of 70 columns": regression(70),
     "regression of 33 columns, diagonal": regression(33, covariance="diagonal"),
     "regression of three classes": regression(9, classes=(0, 1, 2)),
+    "thin clouds": clouds("full", 19),
+    "thin clouds, tied, Student-t": clouds("tied", 6, dof="learn"),
+    "thin clouds, diagonal": clouds("diag", 33),
+    "thin clouds, spherical": clouds("spherical", 3, dof=2.0),
+    "classes alike": classes,
     "nearest centre": decisions,
 }
 MAKERS = {case.name: lambda case=case: amplifying(case) for case in CASES} | STRONG

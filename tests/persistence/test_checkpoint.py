@@ -275,6 +275,7 @@ def test_a_checkpoint_that_names_a_cheaper_run_is_refused(tmp_path):
         {"noise_std": {"heads": float("nan"), "count": 1.0}},
         {"noise_std": {"heads": -1.0, "count": 1.0}},
         {"noise_std": {"heads": 1e300, "count": 1.0}},
+        {"noise_std": {"heads": [1.0] * 4, "count": 1.0}},
         {"repeated": -1},
         {"repeated": True},
         {"run": 7},

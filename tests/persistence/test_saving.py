@@ -308,6 +308,7 @@ def test_small_files_take_no_memory_and_no_time(tmp_path):
         (1.0, [-1.0] * 3),
         (1.0, ["x"] * 3),
         (1.0, [1.0] * 7),
+        (1.0, [1.0] * 3),
         (1.0, 1e200),
     ],
 )

@@ -137,7 +137,7 @@ class Journal:
         if saved_shapes != shapes:
             raise CheckpointError(f"{path} holds blocks of other names or shapes than the model's. It was not touched.")
         try:
-            saved["noise_std"] = from_lists(saved.get("noise_std"), shapes)
+            saved["noise_std"] = from_lists(saved.get("noise_std"), shapes, differ=model.moves_averages)
         except ValueError as error:
             raise CheckpointError(f"{path} cannot be used: {error}. It was not touched.") from None
         return saved, arrays

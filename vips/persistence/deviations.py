@@ -16,8 +16,18 @@ def as_lists(noise_std: Mapping[str, float | np.ndarray]) -> dict[str, object]:
     return {name: np.asarray(std, dtype=np.float64).tolist() for name, std in noise_std.items()}
 
 
-def from_lists(saved: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, float | np.ndarray]:
+def from_lists(
+    saved: object, shapes: Mapping[str, tuple[int, ...]], *, differ: bool = True
+) -> dict[str, float | np.ndarray]:
     """Inverse of :func:`as_lists`, for blocks of these shapes.
+
+    Parameters
+    ----------
+    saved : object
+        What the file holds.
+    shapes : dict of str to tuple of int
+    differ : bool
+        Whether entries of a block can have deviations of their own.
 
     Raises
     ------
@@ -26,6 +36,8 @@ def from_lists(saved: object, shapes: Mapping[str, tuple[int, ...]]) -> dict[str
     """
     if not isinstance(saved, Mapping) or set(saved) != set(shapes):
         raise ValueError("its standard deviations of noise are not those of the model's blocks")
+    if not differ and any(isinstance(value, list) for value in saved.values()):
+        raise ValueError("its standard deviations of noise differ within a block, and no fit of the model makes such")
     return {name: _deviation(saved[name], shape) for name, shape in shapes.items()}
 
 

@@ -86,7 +86,7 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> 
         raise ValueError("it holds noisy totals of another model")
     if not all(value.dtype.kind == "f" and (np.abs(value) < TOO_LARGE).all() for value in totals.values()):  # nor NaN
         raise ValueError("it holds noisy totals that no fit makes")
-    return NoisyTotals(totals, from_lists(noise_std, shapes))
+    return NoisyTotals(totals, from_lists(noise_std, shapes, differ=model.moves_averages))
 
 
 def _first_posterior(model):

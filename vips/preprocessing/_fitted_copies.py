@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
+from inspect import signature
 
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
@@ -37,6 +40,13 @@ class PipelineOfCopies(Pipeline):
         """A scikit-learn pipeline of the steps: of the fitted ones, if there are any."""
         return Pipeline(self.__dict__.get("steps_", self.steps))
 
+    def _keep(self, steps: list[tuple[str, object]]) -> None:
+        """These are the fitted steps. The last one names columns as those before it do, unless it knows names."""
+        self.steps_ = steps
+        if len(steps) > 1:
+            with suppress(AttributeError, NotFittedError, TypeError, ValueError):  # steps that name no columns
+                steps[-1][1]._names_of_columns = self._pipeline()[:-1].get_feature_names_out()
+
     def _fitted(self) -> Pipeline:
         check_is_fitted(self)
         return self._pipeline()
@@ -65,8 +75,12 @@ class PipelineOfCopies(Pipeline):
 
     @_if_last_has("summary")
     def summary(self, level: float = 0.95):
-        """``summary`` of the last step, in units of the columns if the only other step is a table encoder."""
-        return self._fitted()[-1].summary(level, features=self._encoder_of_table())
+        """``summary`` of the last step, in units of the columns if the only other step is a table encoder.
+
+        ``level`` is that of intervals, where the table has some.
+        """
+        summary, given = self._fitted()[-1].summary, {"level": level, "features": self._encoder_of_table()}
+        return summary(**{name: given[name] for name in signature(summary).parameters if name in given})
 
     @_if_last_has("plot_coefficients")
     def plot_coefficients(self, level: float = 0.95, *, ax=None):

@@ -118,7 +118,7 @@ class PublicPipeline(PipelineOfCopies):
         for learnt in ("steps_", "_declared_in_fit"):
             self.__dict__.pop(learnt, None)
         params = self._to_last_step(params)
-        self.steps_ = self._fitted_privately(X, y, params) if private else self._fitted_plainly(X, y, params)
+        self._keep(self._fitted_privately(X, y, params) if private else self._fitted_plainly(X, y, params))
         self._declared_in_fit = self._declarations(private)
         return self
 

@@ -189,7 +189,7 @@ class PrivatePipeline(PipelineOfCopies):
             public["public_X"] = make_pipeline(*(step for _, step in between)).transform(rows) if between else rows
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
-        self.steps_ = [(encoder_name, encoder), *between, (model_name, model)]
+        self._keep([(encoder_name, encoder), *between, (model_name, model)])
         return self
 
     @property
@@ -216,7 +216,7 @@ class PrivatePipeline(PipelineOfCopies):
         pipeline = cls(steps, **settings)
         pipeline._check_steps()
         pipeline._check_plans(fitted[0][1], fitted[-1][1])
-        pipeline.steps_ = fitted
+        pipeline._keep(fitted)
         return pipeline
 
     def __getitem__(self, index):

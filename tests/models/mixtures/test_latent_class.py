@@ -12,6 +12,7 @@ from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, te
 from vips import LatentClassAnalysis, PrivacyPlan
 from vips.models.mixtures import class_statistics, kernels
 from vips.models.mixtures.class_statistics import ClassStatistics
+from vips.persistence.checkpoint import restore_posterior
 from vips.privacy import Lattice
 from vips.statistics import DenseStatistics
 
@@ -185,3 +186,18 @@ def test_no_record_is_longer_than_the_largest_norm():
     model, found, _ = both_statistics(answers(200, seed=5))
     assert found.norms(model.blocks()).max() <= model.max_norm() * (1.0 + 1e-8)
     assert model.default_clip() == pytest.approx(0.7 * np.sqrt(5.0))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("start", np.inf), ("start", 1e300), ("step", -1), ("step", np.inf), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
+        ("weights", 0.0), ("concentration", np.nan),
+    ],
+)  # fmt: skip
+def test_forged_posteriors_are_refused(name, value):
+    posterior = fitted(2).posterior_
+    arrays = posterior.to_arrays()
+    assert restore_posterior(posterior, arrays).step == posterior.step
+    with pytest.raises(ValueError, match=r"the posterior's|concentration"):
+        restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})

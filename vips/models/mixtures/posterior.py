@@ -22,6 +22,7 @@ from vips.models._denoising import denoise_counts, posterior_mean
 __all__ = ["ClassPosterior", "drawn_codes", "marginal_counts", "private_counts", "start_at", "starts_of"]
 
 _LEAST = 1e-300  # of a probability, before its logarithm
+_FARTHEST = 100.0  # of a start, whose exponential is taken
 
 
 @dataclass(frozen=True, repr=False)
@@ -112,8 +113,13 @@ class ClassPosterior:
         Raises
         ------
         ValueError
-            If the arrays do not fit together, or a concentration is not positive and finite.
+            If the arrays do not fit together, or a number is not of a posterior.
         """
+        for name, kinds in (("levels", "iu"), ("step", "iu"), ("plug_in", "b"), ("start", "f")):
+            if arrays[name].dtype.kind not in kinds:
+                raise ValueError(f"the posterior's {name!r} has another type")
+        if int(arrays["step"]) < 0 or not (np.abs(arrays["start"]) < _FARTHEST).all():
+            raise ValueError("the posterior's start or step is none")
         levels = tuple(int(n) for n in arrays["levels"])
         if min(levels, default=0) < 1 or sum(levels) != arrays["concentration"].shape[1]:
             raise ValueError("the posterior's numbers of levels do not fit to its answers")
@@ -122,6 +128,18 @@ class ClassPosterior:
             Dirichlet(arrays["weights"]), arrays["concentration"], levels, arrays["start"], int(arrays["step"]),
             bool(arrays["plug_in"]),
         )  # fmt: skip
+
+    def upgraded(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
+        """Arrays of a file for a posterior like this one.
+
+        Raises
+        ------
+        ValueError
+            If the columns have other numbers of levels, which may have the same sum.
+        """
+        if not np.array_equal(arrays.get("levels", self.levels), self.levels):
+            raise ValueError("the posterior's 'levels' are not the model's")
+        return arrays
 
 
 def starts_of(levels: Sequence[int]) -> np.ndarray:
