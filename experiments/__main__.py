@@ -70,6 +70,10 @@ EXPERIMENTS = {
         "mixtures.gaussian",
         "Gaussian mixtures of digits beside EM and the paper's DP-EM: held-out density (20 minutes)",
     ),
+    "sequences": (
+        "sequences.symbols",
+        "hidden Markov models of sentences and of generated pathways: held-out likelihood, states (8 minutes)",
+    ),
     "class_labels": (
         "mixtures.class_labels",
         "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",

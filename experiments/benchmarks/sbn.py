@@ -64,9 +64,12 @@ def clocked(covariance: str, dtype: str, n_hidden: int, private: bool, size: Siz
     state: dict = {}
 
     class Clocked(SigmoidBeliefNetwork):
-        """The engine calls ``step_size`` once, at the beginning of a step."""
+        """The engine calls ``step_size`` at the beginning of a step; later calls for the same step are the model's."""
 
         def step_size(self, t):
+            if t <= state.get("step", 0):
+                return super().step_size(t)
+            state["step"] = t
             now = clock()
             if t > N_WARM + 1:
                 steps.append(now - state["start"])

@@ -74,6 +74,18 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
+@check("sequences")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in rows] == 2 * [None, None, 0.5, 1.0, 4.0]
+    for alone, plain, *private in (rows[:5], rows[5:]):
+        assert alone["log likelihood"] < plain["log likelihood"] < 0.0
+        for row in private:
+            assert f"{row['log likelihood']:.3f}" in printed
+            assert 0.0 <= row["measure"] <= 1.0
+        assert private[0]["log likelihood"] < private[-1]["log likelihood"] < plain["log likelihood"] + 0.05
+
+
 @check("gaussian_mixture")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -71,8 +71,8 @@ class CategoricalHMM(SequenceModel):
     -------
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
     noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration: all
-    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and :meth:`score`,
-    which read the sequences that they are given, and add no noise.
+    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`decode` and
+    :meth:`score`, which read the sequences that they are given, and add no noise.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """Start of the states: classes of symbols that stand in the same contexts, from released totals.
 
 States that begin at random around the frequencies of the symbols do not learn under noise. So the first steps count, for
-each symbol, the classes of its neighbours: to the left and to the right in turn. Symbols with like neighbours form the next classes::
+each symbol, the classes of its neighbours: to the left and to the right in turn. Symbols with like neighbours form the next
+classes::
 
     step 0   frequencies of the symbols                        classes: the K - 1 most frequent symbols, and all others
     step 1   classes of the symbols to the left

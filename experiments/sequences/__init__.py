@@ -1,0 +1,1 @@
+"""Sequences: hidden Markov models of sentences and of pathways."""
