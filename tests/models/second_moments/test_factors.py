@@ -1,6 +1,7 @@
 """Factors: scikit-learn's estimates without noise, and noise that is taken out of eigenvalues and told in intervals."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,8 +12,8 @@ from tests.laws.cases import CASES
 from tests.laws.reachable import everything_reachable_is_a_function_of_the_noisy_totals
 from tests.mutants import check_notices
 from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
-from vips.models.second_moments import estimates, factors, linear_regression
-from vips.models.second_moments.bootstrap import aligned
+from vips.models.second_moments import bootstrap, estimates, factors, linear_regression
+from vips.models.second_moments.bootstrap import aligned, bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import NoisyCovariance, factor_analysis, noisy_factor_analysis
 from vips.models.second_moments.evidence import maximise_evidence
@@ -128,6 +129,29 @@ def test_several_noisy_factor_analyses_are_those_of_each():
         np.testing.assert_allclose(together.loadings, expected.loadings, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(together.rest, expected.rest, rtol=1e-9, atol=1e-12)
         assert together.log_likelihoods == pytest.approx(expected.log_likelihoods)
+
+
+def test_draws_of_a_noise_variance_at_its_bound_go_below_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = 0.6 * rng.normal(size=(3000, 1)) * np.ones(4) + rng.normal(size=(3000, 4)) * [1e-3, 0.3, 0.3, 0.3]
+    rows, noise = np.hstack([X, np.ones((3000, 1))]), 30.0 * rng.normal(size=(5, 5))
+    data = NoisyCovariance.of(SecondMoments.of(rows.T @ rows + 0.5 * (noise + noise.T), 30.0), 1.0)
+
+    def lower_ends():
+        found = factor_analysis(data, 1, None, 1e-2, 500)
+        again = partial(noisy_factor_analysis, n_components=1, start=found.noise_variance, max_iter=500)
+        return bootstrapped(data, found, again, 1.0, 60).interval(0.95)[0][1] / found.noise_variance
+
+    def intervals_go_below_the_bound():
+        assert (lower_ends() < 0.9).all(), "an interval from the bound on"
+
+    def mutant(patch):
+        patch.setattr(bootstrap, "stacked", lambda each, mean: stacked(
+            replace(each, noise_variance=np.maximum(each.noise_variance, 0.0099)), mean
+        ))  # fmt: skip
+
+    intervals_go_below_the_bound()
+    check_notices(intervals_go_below_the_bound, mutant, monkeypatch, "an interval from the bound on")
 
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])

@@ -53,8 +53,8 @@ class FactorAnalysis(FactorModel):
     posterior_ : DiagonalGaussian
         Of loadings, noise variances and means, for known factors.
     noise_aware_posterior_ : Draws
-        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. A noise variance that
-        noise hides has draws down to 0.
+        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. Of a noise variance
+        that is at its bound only the upper end of an interval counts.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
