@@ -16,6 +16,7 @@ from vips import (
     BayesianLinearRegression,
     BayesianLogisticRegression,
     DirichletMultinomial,
+    FactorAnalysis,
     LatentDirichletAllocation,
     PrivacyPlan,
     PrivacyWarning,
@@ -23,6 +24,7 @@ from vips import (
     SigmoidBeliefNetwork,
 )
 from vips.datasets import make_lda_corpus
+from vips.models.second_moments.bootstrap import aligned
 
 __all__ = ["MODELS", "Model", "Simulated"]
 
@@ -136,6 +138,26 @@ def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Gener
         nothing = np.zeros(0)
         return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
     return Simulated(truth, _asked(model, None, lambda bounds: tuple(side.ravel()[:13] for side in bounds)))
+
+
+def factors(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
+    """Two factors of eight columns, random loadings and noise variances; together their variance is 0.2. Nothing is estimated
+    where noise hides a factor."""
+    while True:
+        psi, loadings = rng.uniform(0.2, 1.0, 8), rng.normal(size=(2, 8)) * [[1.4], [0.8]]
+        _, strengths, rows = np.linalg.svd(loadings / np.sqrt(psi), full_matrices=False)
+        if strengths[0] > 1.2 * strengths[1]:  # else they turn into each other
+            break
+    truth = np.vstack([strengths[:, None] * rows * np.sqrt(psi), psi])
+    scale = 0.2 / (np.square(truth[:2]).sum() + psi.sum())
+    truth *= [[np.sqrt(scale)], [np.sqrt(scale)], [scale]]
+    X = rng.normal(size=(n_records, 2)) @ truth[:2] + rng.normal(size=(n_records, 8)) * np.sqrt(truth[2])
+    model = FactorAnalysis(2, privacy=plan, feature_norm=1.6).fit(X)
+    if not hasattr(model, "noise_aware_posterior_"):
+        nothing = np.zeros(0)
+        return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
+    truth[:2] = aligned(truth[:2], model.components_)
+    return Simulated(truth.ravel(), _asked(model, None, lambda bounds: tuple(side[:3].ravel() for side in bounds)))
 
 
 def topics(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool) -> Simulated:
@@ -267,6 +289,7 @@ MODELS = {
     "principal components": Model(
         principal_components, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}
     ),
+    "factors": Model(factors, (2_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}),
     "words of topics": Model(
         topics, (5_000, 20_000), _EPSILONS[1:], {"sampling_rate": 0.5, "n_steps": 40}, fits=0.1, quick={"plan": _FULL}
     ),

@@ -1,6 +1,7 @@
 """Factors: scikit-learn's estimates without noise, and noise that is taken out of eigenvalues and told in intervals."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,11 +12,12 @@ from tests.laws.cases import CASES
 from tests.laws.reachable import everything_reachable_is_a_function_of_the_noisy_totals
 from tests.mutants import check_notices
 from vips import FactorAnalysis, PrivacyPlan, ProbabilisticPCA, audit, load
-from vips.models.second_moments import estimates, factors, linear_regression
-from vips.models.second_moments.bootstrap import aligned
+from vips.models.second_moments import bootstrap, estimates, factors, linear_regression
+from vips.models.second_moments.bootstrap import aligned, bootstrapped, stacked
 from vips.models.second_moments.contract import SecondMomentModel
-from vips.models.second_moments.estimates import NoisyCovariance
+from vips.models.second_moments.estimates import NoisyCovariance, factor_analysis, noisy_factor_analysis
 from vips.models.second_moments.evidence import maximise_evidence
+from vips.models.second_moments.moments import SecondMoments
 
 
 def table(n, rng, d=6, lengths=(0.5, 0.3)):
@@ -102,6 +104,54 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(model, monkeypatch):
             held.append(((lower < truth) & (truth < upper))[:3])
     assert np.mean(aware) > 0.7  # 0.93 on average, deviation 0.05
     assert np.mean(naive) < np.mean(aware) - 0.05  # 0.33 on average, deviation 0.06
+
+
+def noisy_release(n_records, noise_std, rng, d=5):
+    """Moments of records with two factors, and symmetric noise."""
+    rows = np.hstack([table(n_records, rng)[0][:, :d], np.ones((n_records, 1))])
+    noise = rng.normal(size=(d + 1, d + 1)) * noise_std
+    return NoisyCovariance.of(SecondMoments.of(rows.T @ rows + 0.5 * (noise + noise.T), noise_std), 1.0)
+
+
+def test_noisy_factors_do_not_depend_on_where_iterations_start():
+    """The likelihood of noisy moments falls on the way, and would end the iterations anywhere."""
+    data = noisy_release(5000, 60.0, np.random.default_rng(1))
+    found = [factor_analysis(data, 2, start, 1e-2, 2000) for start in (None, np.full(5, 0.02), np.full(5, 0.1))]
+    for other in found[1:]:
+        np.testing.assert_allclose(other.noise_variance, found[0].noise_variance, rtol=0.05)
+
+
+def test_several_noisy_factor_analyses_are_those_of_each():
+    rng = np.random.default_rng(2)
+    data = [noisy_release(n_records, 20.0, rng) for n_records in (300, 2000, 5000)]
+    for alone, together in zip(data, noisy_factor_analysis(data, 2, None, 500), strict=True):
+        expected = factor_analysis(alone, 2, None, 1e-2, 500)
+        np.testing.assert_allclose(together.loadings, expected.loadings, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(together.rest, expected.rest, rtol=1e-9, atol=1e-12)
+        assert together.log_likelihoods == pytest.approx(expected.log_likelihoods)
+
+
+def test_draws_of_a_noise_variance_at_its_bound_go_below_it(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = 0.6 * rng.normal(size=(3000, 1)) * np.ones(4) + rng.normal(size=(3000, 4)) * [1e-3, 0.3, 0.3, 0.3]
+    rows, noise = np.hstack([X, np.ones((3000, 1))]), 30.0 * rng.normal(size=(5, 5))
+    data = NoisyCovariance.of(SecondMoments.of(rows.T @ rows + 0.5 * (noise + noise.T), 30.0), 1.0)
+
+    def lower_ends():
+        found = factor_analysis(data, 1, None, 1e-2, 500)
+        again = partial(noisy_factor_analysis, n_components=1, start=found.noise_variance, max_iter=500)
+        return bootstrapped(data, found, again, 1.0, 60).interval(0.95)[0][1] / found.noise_variance
+
+    def intervals_go_below_the_bound():
+        assert (lower_ends() < 0.9).all(), "an interval from the bound on"
+
+    def mutant(patch):
+        patch.setattr(bootstrap, "stacked", lambda each, mean: stacked(
+            replace(each, noise_variance=np.maximum(each.noise_variance, 0.0099)), mean
+        ))  # fmt: skip
+
+    intervals_go_below_the_bound()
+    check_notices(intervals_go_below_the_bound, mutant, monkeypatch, "an interval from the bound on")
 
 
 @pytest.mark.parametrize("model", [ProbabilisticPCA, FactorAnalysis])

@@ -1,13 +1,15 @@
 """Draws of factor models given one noisy release: a parametric bootstrap.
 
 Records from the estimated model are simulated by their moments (a Wishart matrix and a Gaussian mean), noise is added as the
-release had it, and the model is estimated again. The estimate's errors there stand for its errors here: a draw is the estimate
-minus the error, and for noise variances the estimate over the ratio. Nothing is read but released numbers.
+release had it, and the model is estimated again. The estimate's errors there stand for its errors here. Of principal components
+a draw is the estimate minus the error, and for noise variances the estimate over the ratio. Of factor analysis, whose noise
+variances are bounded from below, it is the other estimate itself, with what its loadings leave of the variances for the
+noise variances (percentiles; intervals of the first kind held too few of the truths). Nothing is read but released numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
@@ -22,7 +24,7 @@ __all__ = ["aligned", "bootstrapped", "stacked"]
 def bootstrapped(
     data: NoisyCovariance,
     estimate: Estimate,
-    again: Callable[[NoisyCovariance], Estimate],
+    again: Callable[[Sequence[NoisyCovariance]], Sequence[Estimate]],
     constant: float,
     n_draws: int,
 ) -> Draws:
@@ -33,7 +35,7 @@ def bootstrapped(
     data, estimate
         What was released, and the model estimated from it.
     again : callable
-        Estimates the model.
+        Estimates the models of several releases.
     constant : float
         cF.
     n_draws : int
@@ -42,13 +44,15 @@ def bootstrapped(
     factor = np.linalg.cholesky(
         estimate.loadings.T @ estimate.loadings + np.diag(np.maximum(estimate.noise_variance, 1e-12))
     )
+    simulated = [NoisyCovariance.of(_simulated(data, factor, constant, rng), constant) for _ in range(n_draws)]
     draws = np.empty((n_draws, *found.shape))
-    for draw in draws:
-        simulated = NoisyCovariance.of(_simulated(data, factor, constant, rng), constant)
-        other = again(simulated)
-        other = Estimate(aligned(other.loadings, estimate.loadings), other.noise_variance)
-        draw[:] = 2.0 * found - stacked(other, simulated.mean)
-        draw[q] = found[q] ** 2 / np.maximum(other.noise_variance, 1e-300)
+    for draw, each, other in zip(draws, simulated, again(simulated), strict=True):
+        loadings = aligned(other.loadings, estimate.loadings)
+        if other.rest is None:
+            draw[:] = 2.0 * found - stacked(Estimate(loadings, other.noise_variance), each.mean)
+            draw[q] = found[q] ** 2 / np.maximum(other.noise_variance, 1e-300)
+        else:
+            draw[:] = stacked(Estimate(loadings, np.maximum(other.rest, 0.0)), each.mean)
     return Draws(np.clip(draws, -1e100, 1e100))
 
 

@@ -17,6 +17,7 @@ eigenvalues, else 0.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,10 +25,18 @@ import numpy as np
 from vips._compute.blas import eigh
 from vips.models.second_moments.moments import SecondMoments, positive_mean
 
-__all__ = ["Estimate", "NoisyCovariance", "factor_analysis", "principal_components", "rotated"]
+__all__ = [
+    "Estimate",
+    "NoisyCovariance",
+    "factor_analysis",
+    "noisy_factor_analysis",
+    "principal_components",
+    "rotated",
+]
 
 _SMALL = 1e-12
 _ROUNDS = 20
+_STILL = 1e-4  # relative change of a noise variance
 
 
 @dataclass(frozen=True)
@@ -69,13 +78,15 @@ class NoisyCovariance:
 class Estimate:
     """Loadings W, shape (q, d), noise variances ψ, shape (d,), and the log likelihood after each iteration.
 
-    ``strength`` is the smallest ℓ/t: noise turns that component by an angle of sine t/ℓ, and hides it below 1.
+    ``strength`` is the smallest ℓ/t: noise turns that component by an angle of sine t/ℓ, and hides it below 1. ``rest`` is what
+    loadings leave of the noisy variances of the columns, shape (d,): ψ before it is bounded from below.
     """
 
     loadings: np.ndarray
     noise_variance: np.ndarray
     log_likelihoods: tuple[float, ...] = ()
     strength: float = np.inf
+    rest: np.ndarray | None = None
 
 
 def principal_components(data: NoisyCovariance, n_components: int) -> Estimate:
@@ -102,27 +113,69 @@ def factor_analysis(
     data: NoisyCovariance, n_components: int, start: np.ndarray | None, tol: float, max_iter: int
 ) -> Estimate:
     """The iteration of scikit-learn's ``FactorAnalysis`` (Barber, algorithm 21.1), written on the covariance."""
+    if data.noise_std > 0.0:
+        return noisy_factor_analysis([data], n_components, start, max_iter)[0]
     d, count = len(data.mean), max(data.count, _SMALL)
-    covariance, noise = data.scatter / count, data.noise_std / count
-    least = np.maximum(noise * np.diagonal(data.gram), _SMALL)
-    variances = np.maximum(np.diagonal(covariance), least)
+    covariance = data.scatter / count
+    variances = np.maximum(np.diagonal(covariance), _SMALL)
     psi = np.ones(d) if start is None else np.array(start, dtype=np.float64)
     constant, last, found = d * np.log(2.0 * np.pi) + n_components, -np.inf, []
     for _ in range(max_iter):
         roots = np.sqrt(psi) + _SMALL
         values, vectors = eigh(covariance / np.outer(roots, roots))
         values, directions = values[::-1], _signed(vectors[:, ::-1].T[:n_components])
-        scaled = data.gram / np.outer(roots, roots)
-        edges = noise * np.sqrt(0.5 * np.trace(scaled) * np.einsum("ki,ij,kj->k", directions, scaled, directions))
         top = np.maximum(values[:n_components], 1e-300)
-        excess = np.maximum(_without_noise(top - 1.0, edges) if noise > 0.0 else top - 1.0, 0.0)
-        loadings = np.sqrt(excess)[:, None] * directions * roots
+        loadings = np.sqrt(np.maximum(top - 1.0, 0.0))[:, None] * directions * roots
         total = constant + np.log(top).sum() + values[n_components:].sum() + np.log(psi).sum()
         found.append(-0.5 * count * total)
         if found[-1] - last < tol:
             break
-        last, psi = found[-1], np.maximum(variances - np.square(loadings).sum(axis=0), least)
-    return Estimate(loadings, psi, tuple(found), _strength(excess, edges))
+        last, psi = found[-1], np.maximum(variances - np.square(loadings).sum(axis=0), _SMALL)
+    return Estimate(loadings, psi, tuple(found))
+
+
+def noisy_factor_analysis(
+    data: Sequence[NoisyCovariance], n_components: int, start: np.ndarray | None, max_iter: int
+) -> list[Estimate]:
+    """The same for covariances with noise, all at once: ℓ for ℓ̂ in every step, until no ψ changes by more than 1e-4 of it.
+
+    The likelihood of noisy moments does not tell when to stop, because the iteration does not lead to its maximum.
+    """
+    counts = np.array([max(each.count, _SMALL) for each in data])
+    covariances = np.stack([each.scatter for each in data]) / counts[:, None, None]
+    grams, noise = np.stack([each.gram for each in data]), np.array([each.noise_std for each in data]) / counts
+    n, d = len(data), covariances.shape[1]
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    least = np.maximum(noise[:, None] * np.diagonal(grams, axis1=1, axis2=2), _SMALL)
+    psi = np.ones((n, d)) if start is None else np.tile(np.asarray(start, dtype=np.float64), (n, 1))
+    loadings, strength = np.zeros((n, n_components, d)), np.full(n, np.inf)
+    found: list[list[float]] = [[] for _ in data]
+    moving = np.arange(n)
+    for _ in range(max_iter):
+        roots = np.sqrt(psi[moving])
+        scales = roots[:, :, None] * roots[:, None, :]
+        values, vectors = eigh(covariances[moving] / scales)
+        values, directions = values[:, ::-1], np.swapaxes(vectors, 1, 2)[:, ::-1][:, :n_components]
+        scaled = grams[moving] / scales
+        inner = np.einsum("nki,nij,nkj->nk", directions, scaled, directions)
+        edges = noise[moving, None] * np.sqrt(0.5 * np.trace(scaled, axis1=1, axis2=2)[:, None] * inner)
+        top = np.maximum(values[:, :n_components], 1e-300)
+        excess = np.maximum(_without_noise(top - 1.0, edges), 0.0)
+        loadings[moving] = np.sqrt(excess)[:, :, None] * directions * roots[:, None, :]
+        strength[moving] = (excess / np.maximum(edges, 1e-300)).min(axis=1)
+        total = np.log(top).sum(axis=1) + values[:, n_components:].sum(axis=1) + np.log(psi[moving]).sum(axis=1)
+        total += d * np.log(2.0 * np.pi) + n_components
+        for place, value in zip(moving, -0.5 * counts[moving] * total, strict=True):
+            found[place].append(float(value))
+        last, psi[moving] = (
+            psi[moving],
+            np.maximum(variances[moving] - np.square(loadings[moving]).sum(axis=1), least[moving]),
+        )
+        moving = moving[np.abs(psi[moving] / last - 1.0).max(axis=1) > _STILL]
+        if not len(moving):
+            break
+    rest = variances - np.square(loadings).sum(axis=1)
+    return [Estimate(_signed(loadings[i]), psi[i], tuple(found[i]), float(strength[i]), rest[i]) for i in range(n)]
 
 
 def rotated(loadings: np.ndarray, method: str, tol: float = 1e-6, max_iter: int = 100) -> np.ndarray:

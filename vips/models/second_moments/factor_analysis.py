@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_integer, check_number
-from vips.models.second_moments.estimates import Estimate, NoisyCovariance, factor_analysis, rotated
+from vips.models.second_moments.estimates import (
+    Estimate,
+    NoisyCovariance,
+    factor_analysis,
+    noisy_factor_analysis,
+    rotated,
+)
 from vips.models.second_moments.factors import FactorModel
 from vips.privacy import PrivacyPlan
 
@@ -28,7 +35,8 @@ class FactorAnalysis(FactorModel):
     privacy, feature_norm, on_invalid, random_state
         See :class:`ProbabilisticPCA`.
     tol, max_iter : float, int
-        Iterations end when the log likelihood rises by less than ``tol``.
+        Iterations end when the log likelihood rises by less than ``tol``; in a private fit, when no noise variance changes by
+        more than 1e-4 of it.
     noise_variance_init : array of shape (n_features,), optional
         Start of the noise variances, 1 by default. Public.
 
@@ -45,8 +53,8 @@ class FactorAnalysis(FactorModel):
     posterior_ : DiagonalGaussian
         Of loadings, noise variances and means, for known factors.
     noise_aware_posterior_ : Draws
-        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. They hold the truth
-        less often than they say (docs/factors.md).
+        Private fits only: draws of the same, given the noisy moments; none where noise hides a factor. Of a noise variance
+        that is at its bound only the upper end of an interval counts.
     privacy_ : PrivacyReport
     n_features_in_ : int
 
@@ -65,6 +73,8 @@ class FactorAnalysis(FactorModel):
     >>> bool(np.abs(model.components_[0] - [0.3, 0.2, 0.0]).max() < 0.1)
     True
     """
+
+    least_strength = 3.0
 
     def __init__(
         self,
@@ -105,10 +115,13 @@ class FactorAnalysis(FactorModel):
 
     def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
         start = self.noise_variance_init if start is None else start
-        found = factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter)
-        if self.rotation is None:
-            return found
-        return replace(found, loadings=rotated(found.loadings, self.rotation))
+        return self._turned(factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
+
+    def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
+        return [self._turned(each) for each in noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)]
+
+    def _turned(self, found: Estimate) -> Estimate:
+        return found if self.rotation is None else replace(found, loadings=rotated(found.loadings, self.rotation))
 
     def _most_iterations(self) -> int:
         return self.max_iter

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -24,8 +24,6 @@ from vips.parts import Part, Score, average
 __all__ = ["FactorModel", "FactorPosterior"]
 
 _N_DRAWS = 300
-# Least ℓ/t of a component for which errors of simulated fits are like those of this one.
-_LEAST_STRENGTH = 2.0
 
 
 class FactorPosterior(DiagonalGaussian):
@@ -73,6 +71,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     ignores_labels = True
     unit = "one row of X"
     n_components: int | None
+    least_strength = 2.0  # ℓ/t of a component for which errors of simulated fits are like those of this one
 
     def check_parameters(self) -> None:
         super().check_parameters()
@@ -87,6 +86,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     @abstractmethod
     def _estimate(self, data: NoisyCovariance, start: np.ndarray | None = None) -> Estimate:
         """The model of a covariance; iterations may start at noise variances."""
+
+    def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
+        return [self._estimate(each, start) for each in data]
 
     def _most_iterations(self) -> int:
         return 0
@@ -107,12 +109,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Draws by a parametric bootstrap: ``bootstrap.py``."""
         data = NoisyCovariance.of(moments, self._constant())
         estimate = self._estimate(data)
-        if not estimate.strength >= _LEAST_STRENGTH:
+        if not estimate.strength >= self.least_strength:
             raise NotImplementedError(
-                "Noise hides a component, or turns it by more than 30 degrees: intervals would not hold the truth. Take fewer "
+                "Noise hides a component, or turns it too far: intervals would not hold the truth. Take fewer "
                 "components, more records or a larger ε."
             )
-        again = partial(self._estimate, start=estimate.noise_variance)
+        again = partial(self._estimates, start=estimate.noise_variance)
         return bootstrapped(data, estimate, again, self._constant(), _N_DRAWS)
 
     # -- users --------------------------------------------------------------------------------------------------
