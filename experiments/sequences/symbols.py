@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
 def of_sentences(quick: bool, n_seeds: int) -> list[dict]:
     """Rows of the table for sentences."""
     bunch = found_or(load_masc, generated_sentences, quick)
-    lines, n_lines = bunch.sequences, len(bunch.sequences)
+    lines, n_lines = Sequences.from_lengths(bunch.words, bunch.lengths), len(bunch.lengths)
     order = np.random.default_rng(1).permutation(n_lines)
     test, train = order[: n_lines // 10], order[n_lines // 10 :]
     parts = Sequences(bunch.classes, lines.offsets)[test].values[:, 0]
@@ -120,7 +120,8 @@ def generated_sentences():
 
     rng = np.random.default_rng(0)
     sequences = drawn(1_200, np.roll(np.eye(4), 1, axis=1) * 0.8 + 0.05, rng.dirichlet(np.full(101, 0.1), 4), rng)
-    return Bunch(sequences=sequences, classes=sequences.values[:, 0] % 4, vocabulary=[f"word{i}" for i in range(100)])
+    words = sequences.values[:, 0]
+    return Bunch(words=words, lengths=sequences.lengths, classes=words % 4, vocabulary=[f"word{i}" for i in range(100)])
 
 
 def as_text(rows: list[dict]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import Bunch
 
-from vips.data import Sequences
 from vips.datasets._home import find_files
 
 __all__ = ["load_masc"]
@@ -27,8 +26,9 @@ def load_masc(n_words: int = 1_000) -> Bunch:
     Returns
     -------
     Bunch
-        ``sequences``: Sequences; ``classes``: ndarray of shape (n_steps,), one of 12 coarse parts of speech for each word, and
-        ``class_names``; ``vocabulary``: list of ``n_words`` str.
+        ``words``: ndarray of int64, shape (n_steps,), line after line; ``lengths``: ndarray of shape (n_lines,), of the lines;
+        ``classes``: ndarray of shape (n_steps,), one of 12 coarse parts of speech for each word, and ``class_names``;
+        ``vocabulary``: list of ``n_words`` str.
 
     Raises
     ------
@@ -44,9 +44,12 @@ def load_masc(n_words: int = 1_000) -> Bunch:
     codes = np.full(len(counts), len(frequent))
     codes[frequent] = np.arange(len(frequent))
     lengths = np.diff(np.append(begins, len(word)))
-    chosen = np.flatnonzero(lengths > 1)
-    lines, parts = (Sequences.from_lengths(values, lengths)[chosen] for values in (codes[word], part))
+    kept = np.repeat(lengths > 1, lengths)
     known = words.read_text(encoding="utf-8").split("\n")
     return Bunch(
-        sequences=lines, classes=parts.values[:, 0], class_names=names, vocabulary=[known[i] for i in frequent]
+        words=codes[word][kept],
+        lengths=lengths[lengths > 1],
+        classes=part[kept],
+        class_names=names,
+        vocabulary=[known[i] for i in frequent],
     )
