@@ -12,8 +12,10 @@ import vips
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
+from vips.models.markov import categorical
 from vips.models.markov.contexts import classes_of_symbols, first_classes
-from vips.models.markov.posterior import ChainPosterior
+from vips.models.markov.pairs import states_of_pairs
+from vips.models.markov.posterior import SymbolPosterior
 
 K, V = 3, 6
 RNG = np.random.default_rng(0)
@@ -35,8 +37,8 @@ def at_a_posterior(**arguments):
     model = CategoricalHMM(K, n_symbols=V, random_state=0, **arguments)
     model.n_features_in_ = 1
     draws = np.random.default_rng(1)
-    parts = (Dirichlet(draws.gamma(1.0, size=shape) + 0.1) for shape in ((K,), (K, K), (K, V)))
-    return model, ChainPosterior(*parts, np.zeros((K, V)), 20, True)
+    start, moves, emissions = (Dirichlet(draws.gamma(1.0, size=shape) + 0.1) for shape in ((K,), (K, K), (K, V)))
+    return model, SymbolPosterior(start, moves, 20, True, emissions, np.zeros((K, V)))
 
 
 def arrays(posterior):
@@ -77,15 +79,16 @@ def test_the_bound_does_not_fall(inference):
     assert (np.diff(found) > -1e-8).all()
 
 
-def by_all_paths(codes, tables):
+def by_all_paths(codes, posterior):
     """Statistics of one sequence, from the probabilities of all paths."""
+    (first, move), tables = posterior.chain, posterior.tables
     start, moves, emissions = np.zeros(K), np.zeros((K, K)), np.zeros((K, V))
     likely = tables.by_symbol * np.exp(tables.log_largest)[:, None]
     seen = [likely[int(code)] if code in range(V) else np.ones(K) for code in codes]
     paths = list(itertools.product(range(K), repeat=len(codes)))
     chances = []
     for path in paths:
-        steps = [tables.start[path[0]], *(tables.moves[i, j] for i, j in itertools.pairwise(path))]
+        steps = [first[path[0]], *(move[i, j] for i, j in itertools.pairwise(path))]
         chances.append(np.prod(steps) * np.prod([row[k] for row, k in zip(seen, path, strict=True)]))
     total = sum(chances)
     for path, chance in zip(paths, chances, strict=True):
@@ -95,7 +98,7 @@ def by_all_paths(codes, tables):
         for k, code in zip(path, codes, strict=True):
             if code in range(V):
                 emissions[k, int(code)] += chance / total
-    return {"start": start, "moves": moves, "emissions": emissions}, np.log(total)
+    return {"start": start, "moves": moves, "emissions": emissions, "pairs": np.zeros((V, V))}, np.log(total)
 
 
 @pytest.mark.parametrize("codes", [[2.0], [0.0, 1.0, 1.0, 5.0], [3.0, np.nan, 3.0, 9.0, 0.0]])
@@ -103,23 +106,26 @@ def test_statistics_are_those_of_all_paths(codes):
     model, posterior = at_a_posterior()
     record = Sequences.from_list([np.array(codes)])
     statistics = model.expected_statistics(record, posterior)
-    expected, log_likelihood = by_all_paths(codes, posterior.tables())
+    expected, log_likelihood = by_all_paths(codes, posterior)
     for name, found in statistics.weighted_sum(np.ones(1)).items():
         np.testing.assert_allclose(found, expected[name], atol=1e-12)
     norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in model.blocks().items()))
     np.testing.assert_allclose(statistics.norms(model.blocks()), norm, rtol=1e-8)
-    np.testing.assert_allclose(model._inferred(record, posterior.tables())[2], log_likelihood, rtol=1e-12)
+    np.testing.assert_allclose(model.inferred(record, posterior)[2], log_likelihood, rtol=1e-12)
 
 
-@pytest.mark.parametrize("stage", ["states", "contexts"])
-def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
-    model, posterior = at_a_posterior()
+@pytest.mark.parametrize("stage", ["states", "pairs", "contexts"])
+def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage, monkeypatch):
+    model, posterior = at_a_posterior(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60))
+    if stage != "states":
+        if stage == "contexts":
+            monkeypatch.setattr(categorical, "_FEW_SYMBOLS", 0)
+        posterior = model.to_posterior(
+            model.initial(np.random.default_rng(0)), dict.fromkeys(model.blocks(), 0.0), None
+        )
     if stage == "contexts":
-        posterior = CategoricalHMM(K, n_symbols=V, random_state=0, privacy=every(40))
-        posterior.n_features_in_ = 1
-        first = posterior.to_posterior(posterior.initial(np.random.default_rng(0)), {"emissions": 0.0}, None)
         totals = {"start": np.ones(K), "moves": np.ones((K, K)), "emissions": np.full((K, V), 7.0)}
-        posterior = posterior.to_posterior(totals, {"emissions": 0.0}, first)
+        posterior = model.to_posterior(totals, {"emissions": 0.0}, posterior)
         assert posterior.contexts is not None
     together = Sequences.from_list([*HOSTILE, *DATA])
     statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
@@ -131,6 +137,64 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
         assert alone.norms(blocks)[0] == norms[i]
         for name, value in statistics.weighted_sum(chosen).items():
             np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
+
+
+def test_pairs_are_counted():
+    model, posterior = at_a_posterior(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60))
+    posterior = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
+    statistics = model.expected_statistics(Sequences.from_list([*HOSTILE, *DATA]), posterior)
+    expected, squares = np.zeros((V, V)), []
+    for sequence in [*HOSTILE, *DATA]:
+        own = np.zeros((V, V))
+        for x, y in itertools.pairwise(np.ravel(sequence)[: model.max_length]):
+            if x in range(V) and y in range(V):
+                own[int(x), int(y)] += 1.0
+        expected += own
+        squares.append((own**2).sum())
+    found = statistics.weighted_sum(np.ones(len(squares)))
+    np.testing.assert_array_equal(found["pairs"], expected)
+    assert not any(found[name].any() for name in found if name != "pairs")
+    np.testing.assert_allclose(statistics.norms(model.blocks()), np.sqrt(squares), rtol=1e-8)
+
+
+def test_states_are_found_from_pairs():
+    """Each state has a symbol of its own, so that the factorisation is unique."""
+    rng = np.random.default_rng(7)
+    moves = rng.dirichlet(np.ones(3), 3) * np.array([[0.5], [0.2], [0.3]])
+    emissions = np.hstack([np.eye(3) * 0.4, 0.6 * rng.dirichlet(np.ones(7), 3)])
+    M, B = states_of_pairs(1e6 * emissions.T @ moves @ emissions, np.ones((3, 3), bool), rng)
+    order = B[:, :3].argmax(axis=0)
+    np.testing.assert_allclose(B[order], emissions, atol=0.01)
+    np.testing.assert_allclose(M[np.ix_(order, order)], moves, atol=0.01)
+
+
+@pytest.mark.parametrize("n_symbols", [V, 200])
+@pytest.mark.parametrize("inference", ["vb", "em"])
+def test_a_mask_forbids_moves(n_symbols, inference):
+    masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K), bool))}
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=60)
+    for privacy in (plan, None):
+        model = CategoricalHMM(K, n_symbols=n_symbols, privacy=privacy, inference=inference, random_state=0, **masks)
+        model.fit(DATA)
+        np.testing.assert_array_equal(model.startprob_, [1.0, 0.0, 0.0])
+        assert not np.tril(model.transmat_, -1).any()
+        np.testing.assert_allclose(model.transmat_.sum(axis=1), 1.0)
+        for states in np.split(model.predict(DATA), DATA.offsets[1:-1]):
+            assert states[0] == 0
+            assert (np.diff(states) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        ({"transmat_mask": np.eye(2)}, "shape"),
+        ({"startprob_mask": [0, 0, 0]}, "allow a state"),
+        ({"startprob_mask": [2, 1, 0]}, "True"),
+    ],
+)
+def test_a_mask_that_is_none_is_refused(masks, message):
+    with pytest.raises(ValueError, match=message):
+        CategoricalHMM(K, n_symbols=V, **masks).fit(DATA)
 
 
 def clipped(model, posterior, records, plan):
@@ -232,7 +296,8 @@ def test_private_fits_of_text_like_sequences_learn():
     rng = np.random.default_rng(4)
     true = CategoricalHMM(3, n_symbols=15)
     parts = (np.ones(3), np.roll(np.eye(3), 1, axis=1) * 50 + 1, np.kron(np.eye(3), np.full(5, 50.0)) + 1)
-    true.n_features_in_, true.posterior_ = 1, ChainPosterior(*map(Dirichlet, parts), np.zeros((3, 15)), plug_in=True)
+    start, moves, emissions = map(Dirichlet, parts)
+    true.n_features_in_, true.posterior_ = 1, SymbolPosterior(start, moves, 9, True, emissions, np.zeros((3, 15)))
     lengths = rng.integers(5, 20, 6_000)
     train = true.sample_sequences(6_000, rng, lengths=lengths)[0]
     test = true.sample_sequences(500, rng, lengths=np.full(500, 10))[0]

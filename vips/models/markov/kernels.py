@@ -14,6 +14,7 @@ __all__ = [
     "add_emissions",
     "best_paths",
     "fill_likely",
+    "fill_pairs",
     "fill_squares",
     "forward_backward",
     "group_symbols",
@@ -81,7 +82,7 @@ def forward_backward(offsets, first, last, start, moves, moves_back, likely, log
             scales[t - a] = inverse
             log_total += log_scale[t]
             product *= total
-            if not (product > 1e-200):
+            if not (product > 1e-100):
                 log_total += np.log(product)
                 product = 1.0
         log_likelihood[n] = log_total + np.log(product)
@@ -204,6 +205,19 @@ def best_paths(offsets, log_start, log_moves, log_likely, states, log_probabilit
         for t in range(b - 1, a - 1, -1):
             states[t] = state
             state = origin[t - a, state]
+
+
+@_jit
+def fill_pairs(codes, offsets, n_symbols, pairs):
+    """``pairs[t]`` = n_symbols × the code at t - 1 + that at t; -1 where one of them is missing."""
+    for n in range(len(offsets) - 1):
+        before = -1
+        for t in range(offsets[n], offsets[n + 1]):
+            code, now = codes[t], -1
+            if code >= 0 and code < n_symbols and np.int64(code) == code:
+                now = np.int64(code)
+            pairs[t] = before * n_symbols + now if before >= 0 and now >= 0 else -1
+            before = now
 
 
 @_jit

@@ -1,4 +1,4 @@
-"""Posterior of a hidden Markov model of symbols, and what private fits compute from released totals.
+"""Posteriors of hidden Markov models, and what private fits compute from released totals.
 
 ===================  ====================================================================
 symbol               name
@@ -12,24 +12,90 @@ B (K, n_symbols)     ``emissions``: probabilities of the symbols in each state
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from vips.expfam import Dirichlet
 from vips.models._denoising import denoise_counts, posterior_mean
 
-__all__ = ["ChainPosterior", "Contexts", "Tables", "private_totals"]
+__all__ = [
+    "FORBIDDEN", "ChainPosterior", "Contexts", "SymbolPosterior", "SymbolTables", "chain_of", "private_chain", "private_counts",
+]  # fmt: skip
 
+FORBIDDEN = 1e-200  # concentration of a move that the public mask forbids
 _LEAST = 1e-300  # of a probability, before its logarithm
+_LEAST_ALLOWED = 1e-90  # of a probability in an E-step: products of a few of them are numbers still
 
 
 @dataclass(frozen=True, repr=False)
-class Tables:
-    """What E-steps read: π and A, and B by symbol in proportion to each symbol's largest entry."""
+class ChainPosterior:
+    """Independent Dirichlet posteriors of π, and of the rows of A: what all hidden Markov models share.
 
-    start: np.ndarray
-    moves: np.ndarray
+    Parameters
+    ----------
+    start, moves : Dirichlet
+        ``concentration`` of shape (K,) and (K, K); ``FORBIDDEN`` where a mask forbids a move.
+    step : int
+        Steps that this posterior has seen.
+    plug_in : bool
+        Whether E-steps take the means, as EM and private fits do, instead of exp E log.
+    """
+
+    start: Dirichlet
+    moves: Dirichlet
+    step: int
+    plug_in: bool
+
+    @cached_property
+    def chain(self) -> tuple[np.ndarray, np.ndarray]:
+        """π and A for the E-step; rows need not add up to 1."""
+        return self._for_e_step(self.start), np.ascontiguousarray(self._for_e_step(self.moves))
+
+    def means_of_chain(self) -> tuple[np.ndarray, np.ndarray]:
+        """Posterior means of π and A."""
+        found = (np.where(part.concentration > FORBIDDEN, part.mean, 0.0) for part in (self.start, self.moves))
+        return tuple(each / each.sum(axis=-1, keepdims=True) for each in found)
+
+    def divergence_of_chain(self, start: np.ndarray, moves: np.ndarray) -> float:
+        """KL from Dirichlet priors with these concentrations."""
+        return float(self.start.kl(Dirichlet(start)) + np.sum(self.moves.kl(Dirichlet(moves))))
+
+    def _for_e_step(self, part: Dirichlet) -> np.ndarray:
+        values = part.mean if self.plug_in else np.exp(part.expected_log)
+        return np.where(part.concentration > FORBIDDEN, np.maximum(values, _LEAST_ALLOWED), 0.0)
+
+    def _arrays_of_chain(self) -> dict[str, np.ndarray]:
+        return {
+            "start": self.start.concentration,
+            "moves": self.moves.concentration,
+            "step": np.array(self.step),
+            "plug_in": np.array(self.plug_in),
+        }
+
+
+def chain_of(arrays: Mapping[str, np.ndarray]) -> dict:
+    """Arguments of a :class:`ChainPosterior`, from its arrays.
+
+    Raises
+    ------
+    ValueError
+        If they do not fit together, or a concentration is not positive and finite.
+    """
+    start, moves = (Dirichlet(arrays[name]) for name in ("start", "moves"))
+    n_states = len(arrays["start"])
+    if arrays["start"].shape != (n_states,) or arrays["moves"].shape != (n_states, n_states):
+        raise ValueError("the posterior's states do not fit together")
+    if any((part.concentration.max(axis=-1) <= FORBIDDEN).any() for part in (start, moves)):
+        raise ValueError("no move from a state of the posterior is allowed")
+    return {"start": start, "moves": moves, "step": int(arrays["step"]), "plug_in": bool(arrays["plug_in"])}
+
+
+@dataclass(frozen=True, repr=False)
+class SymbolTables:
+    """B for the E-step, by symbol, in proportion to each symbol's largest entry; and the logarithms of these entries."""
+
     by_symbol: np.ndarray
     log_largest: np.ndarray
 
@@ -53,76 +119,52 @@ class Contexts:
 
 
 @dataclass(frozen=True, repr=False)
-class ChainPosterior:
-    """Independent Dirichlet posteriors of π, and of the rows of A and B.
+class SymbolPosterior(ChainPosterior):
+    """Posterior of a hidden Markov model of symbols.
 
     Parameters
     ----------
-    start, moves, emissions : Dirichlet
-        ``concentration`` of shape (K,), (K, K) and (K, n_symbols); 0 where a move is not allowed.
+    emissions : Dirichlet
+        Of the rows of B; ``concentration`` of shape (K, n_symbols).
     noise : ndarray of shape (K, n_symbols)
         Public draws: how far the first emissions are from the frequencies of the symbols, on the scale of logarithms.
-    step : int
-        Steps that this posterior has seen.
-    plug_in : bool
-        Whether E-steps take the means, as EM and private fits do, instead of exp E log.
     contexts : Contexts or None
         In the steps of the start.
     """
 
-    start: Dirichlet
-    moves: Dirichlet
     emissions: Dirichlet
     noise: np.ndarray
-    step: int = 0
-    plug_in: bool = False
     contexts: Contexts | None = None
-    _tables: list = field(default_factory=list, init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:
         n_states, n_symbols = self.noise.shape
-        return f"<ChainPosterior of {n_states} states, {n_symbols} symbols>"
+        return f"<SymbolPosterior of {n_states} states, {n_symbols} symbols>"
 
-    def tables(self) -> Tables:
+    @cached_property
+    def tables(self) -> SymbolTables:
         """For the E-step."""
-        if not self._tables:
-            parts = (self.start, self.moves, self.emissions)
-            start, moves, emissions = (part.mean if self.plug_in else np.exp(part.expected_log) for part in parts)
-            largest = np.maximum(emissions.max(axis=0), _LEAST)
-            by_symbol = np.ascontiguousarray((emissions / largest).T)
-            self._tables.append(Tables(start, np.ascontiguousarray(moves), by_symbol, np.log(largest)))
-        return self._tables[0]
+        emissions = self.emissions.mean if self.plug_in else np.exp(self.emissions.expected_log)
+        largest = np.maximum(emissions.max(axis=0), _LEAST)
+        by_symbol = np.maximum(emissions / largest, _LEAST_ALLOWED).T
+        return SymbolTables(np.ascontiguousarray(by_symbol), np.log(largest))
 
-    def in_order(self, order: np.ndarray) -> ChainPosterior:
+    def in_order(self, order: np.ndarray) -> SymbolPosterior:
         """The same states in another order."""
         start, moves, emissions = (part.concentration for part in (self.start, self.moves, self.emissions))
-        return ChainPosterior(
-            Dirichlet(start[order]), Dirichlet(moves[np.ix_(order, order)]), Dirichlet(emissions[order]),
-            self.noise[order], self.step, self.plug_in,
-        )  # fmt: skip
-
-    def divergence(self, priors: tuple[float, float, float]) -> float:
-        """KL from symmetric Dirichlet priors."""
-        parts = zip((self.start, self.moves, self.emissions), priors, strict=True)
-        return sum(float(np.sum(part.kl(Dirichlet(np.full(part.concentration.shape, prior))))) for part, prior in parts)
+        parts = {"start": start[order], "moves": moves[np.ix_(order, order)], "emissions": emissions[order]}
+        changed = {name: Dirichlet(value) for name, value in parts.items()}
+        return replace(self, **changed, noise=self.noise[order], contexts=None)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving: arrays of the same shapes in every step, zeros in place of contexts that are not there."""
         n_states, n_symbols = self.noise.shape
         shapes = ((n_symbols,), (n_symbols, n_states), (n_states, n_symbols))
         contexts = self.contexts or Contexts(*map(np.zeros, shapes))
-        return {
-            "start": self.start.concentration,
-            "moves": self.moves.concentration,
-            "emissions": self.emissions.concentration,
-            "noise": self.noise,
-            "step": np.array(self.step),
-            "plug_in": np.array(self.plug_in),
-            **{f"contexts_{name}": value for name, value in vars(contexts).items()},
-        }
+        own = {"emissions": self.emissions.concentration, "noise": self.noise}
+        return self._arrays_of_chain() | own | {f"contexts_{name}": value for name, value in vars(contexts).items()}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> ChainPosterior:
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SymbolPosterior:
         """Inverse of ``to_arrays``.
 
         Raises
@@ -130,30 +172,33 @@ class ChainPosterior:
         ValueError
             If the arrays do not fit together, or a concentration is not positive and finite.
         """
-        start, moves, emissions = (Dirichlet(arrays[name]) for name in ("start", "moves", "emissions"))
-        n_states = len(arrays["start"])
-        if arrays["moves"].shape != (n_states, n_states) or len(arrays["emissions"]) != n_states:
+        found, emissions = chain_of(arrays), Dirichlet(arrays["emissions"])
+        if emissions.concentration.ndim != 2 or len(emissions.concentration) != len(arrays["start"]):
             raise ValueError("the posterior's states do not fit together")
         if arrays["noise"].shape != arrays["emissions"].shape:
             raise ValueError("the posterior's start does not fit to its emissions")
         contexts = Contexts(*(arrays[f"contexts_{name}"] for name in ("counts", "classes", "profile")))
         if contexts.classes.T.shape != contexts.profile.shape or contexts.profile.shape != arrays["noise"].shape:
             raise ValueError("the posterior's classes of symbols do not fit to its emissions")
-        if not contexts.classes.any():
-            contexts = None
-        return cls(start, moves, emissions, arrays["noise"], int(arrays["step"]), bool(arrays["plug_in"]), contexts)
+        contexts = contexts if contexts.classes.any() else None
+        return cls(**found, emissions=emissions, noise=arrays["noise"], contexts=contexts)
 
 
-def private_totals(
-    average: Mapping[str, np.ndarray], noise_std: Mapping[str, float]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Posterior means of noisy counts of first states, of moves and of symbols (``vips/models/_denoising.py``), all ≥ 0."""
-    start, moves, emissions = average["start"], average["moves"], average["emissions"]
-    start = posterior_mean(
+def private_chain(
+    start: np.ndarray, moves: np.ndarray, noise_std: Mapping[str, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Posterior means of noisy counts of first states and of moves (``vips/models/_denoising.py``), all ≥ 0."""
+    first = posterior_mean(
         start[None], np.full((1, len(start)), noise_std["start"]), _even(start[None], noise_std["start"])
     )
-    moves = denoise_counts(moves, np.full(moves.shape, noise_std["moves"]))[0]
-    return start[0], moves, denoise_counts(emissions, np.full(emissions.shape, noise_std["emissions"]))[0]
+    return first[0], denoise_counts(moves, np.full(moves.shape, noise_std["moves"]))[0]
+
+
+def private_counts(counts: np.ndarray, noise_std: float) -> np.ndarray:
+    """Posterior means of a table of noisy counts, all ≥ 0; the counts themselves without noise."""
+    if noise_std == 0.0:
+        return np.maximum(counts, 0.0)
+    return denoise_counts(counts, np.full(counts.shape, noise_std))[0]
 
 
 def _even(counts: np.ndarray, noise_std: float) -> np.ndarray:

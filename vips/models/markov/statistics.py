@@ -8,6 +8,7 @@ block        shape            statistic
 start        (K,)             γ_1
 moves        (K, K)           Σ_t ξ_t
 emissions    (K, n_symbols)   Σ_t γ_t eᵀ, e the indicator of x_t
+pairs        (n, n)           in the first steps, where symbols are few: counts of neighbouring symbols
 ===========  ===============  ======================================
 """
 
@@ -23,7 +24,7 @@ from vips.models.markov import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["SymbolStatistics", "first_shares", "inferred", "of_neighbours"]
+__all__ = ["Moves", "SequenceStatistics", "SymbolSums", "first_shares", "inferred", "of_neighbours", "of_pairs"]
 
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 _LEAST_STEPS = 2_000  # below it, one thread
@@ -70,7 +71,17 @@ def first_shares(records: Sequences, shares: np.ndarray) -> np.ndarray:
     return start
 
 
-def of_neighbours(records: Sequences, classes: np.ndarray, shift: int) -> SymbolStatistics:
+def of_pairs(records: Sequences, n_symbols: int, blocks: Mapping[str, Block]) -> SequenceStatistics:
+    """Counts of neighbouring symbols, in block ``pairs``: a pair of codes is one code."""
+    codes = np.empty(len(records.values), np.int64)
+    kernels.fill_pairs(np.ascontiguousarray(records.values[:, 0]), records.offsets, n_symbols, codes)
+    counted = SymbolSums("pairs", codes, records.offsets, np.ones((len(codes), 1)), n_symbols**2)
+    return SequenceStatistics([counted], blocks)
+
+
+def of_neighbours(
+    records: Sequences, classes: np.ndarray, shift: int, blocks: Mapping[str, Block]
+) -> SequenceStatistics:
     """Statistics in which the state at a step is the class of the symbol before (``shift`` -1) or behind it (1).
 
     Parameters
@@ -86,55 +97,110 @@ def of_neighbours(records: Sequences, classes: np.ndarray, shift: int) -> Symbol
         kernels.neighbours(codes, records.offsets, first, last, classes, shift, shares, pairs, start)
 
     run_ranges(some, records.offsets, least_work=_LEAST_STEPS)
-    return SymbolStatistics(records, shares, pairs, start, len(classes))
+    emissions = SymbolSums("emissions", codes, records.offsets, shares, len(classes))
+    return SequenceStatistics([Moves(start, pairs), emissions], blocks)
 
 
-class SymbolStatistics(RecordStatistics):
-    """Statistics of a chunk of sequences.
+class SequenceStatistics(RecordStatistics):
+    """Statistics of a chunk of sequences, which consist of parts; blocks without a part are 0.
 
     Parameters
     ----------
-    records : Sequences
-        One column of codes. What is no code is a missing step.
-    shares, pairs, start : ndarray of shape (n_steps, K), (n_sequences, K, K), (n_sequences, K)
-        γ, Σ ξ, and γ at the first step.
-    n_symbols : int
+    parts : list of objects
+        With methods ``squares(blocks)``, the squared norms of shape (n_sequences,), ``weighted_sum(weights)`` and
+        ``rounded_sum(weights, blocks, lattice)``.
+    blocks : dict of str to Block
+        Of the model.
     """
 
     sums_are_new = True
 
-    def __init__(
-        self, records: Sequences, shares: np.ndarray, pairs: np.ndarray, start: np.ndarray, n_symbols: int
-    ) -> None:
-        self._offsets, self._n_symbols = records.offsets, n_symbols
-        self.shares, self._pairs, self._start = shares, pairs, start
-        n_steps = len(records.values)
-        codes = np.ascontiguousarray(records.values[:, 0])
-        self._symbols, places = np.empty(n_steps, np.int64), np.empty(n_steps, np.int64)
-        self._counts, self._sums = np.empty(len(records), np.int64), np.empty(shares.shape)
-
-        def group(first: int, last: int) -> None:
-            kernels.group_symbols(codes, self._offsets, n_symbols, first, last, self._symbols, places, self._counts)
-            kernels.add_emissions(self._offsets, first, last, shares, places, self._counts, self._sums)
-
-        run_ranges(group, self._offsets, least_work=_LEAST_STEPS)
+    def __init__(self, parts: list, blocks: Mapping[str, Block]) -> None:
+        self._parts, self._blocks = parts, blocks
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        squares = np.empty(len(self._counts))
-        kernels.fill_squares(self._offsets, self._counts, self._sums, squares)
-        total = squares / blocks["emissions"].scale ** 2
-        for name, values in (("start", self._start), ("moves", self._pairs)):
-            total += (values.reshape(len(values), -1) ** 2).sum(axis=1) / blocks[name].scale ** 2
-        return np.sqrt(total) * _ROUNDING
+        return np.sqrt(sum(part.squares(blocks) for part in self._parts)) * _ROUNDING
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        total = {name: np.zeros(block.shape) for name, block in self._blocks.items()}
+        for part in self._parts:
+            for name, value in part.weighted_sum(np.asarray(weights, float)).items():
+                total[name] = value.reshape(self._blocks[name].shape)
+        return total
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
+        for part in self._parts:
+            for name, value in part.rounded_sum(weights, blocks, lattice).items():
+                total[name] = value.reshape(blocks[name].shape)
+        return total
+
+
+class Moves:
+    """First states and moves of each sequence.
+
+    Parameters
+    ----------
+    start, pairs : ndarray of shape (n_sequences, K), (n_sequences, K, K)
+        γ at the first step, and Σ ξ.
+    """
+
+    def __init__(self, start: np.ndarray, pairs: np.ndarray) -> None:
+        self._arrays = {"start": start, "moves": pairs}
+
+    def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return sum(
+            (values.reshape(len(values), -1) ** 2).sum(axis=1) / blocks[name].scale ** 2
+            for name, values in self._arrays.items()
+        )
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
-        some = weights[present]
-        return {
-            "start": some @ self._start[present],
-            "moves": np.tensordot(some, self._pairs[present], axes=1),
-            "emissions": self._by_symbol(np.asarray(weights, float), self._sums),
-        }
+        return {name: np.tensordot(weights[present], each[present], axes=1) for name, each in self._arrays.items()}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        total = {}
+        for name, each in self._arrays.items():
+            shares = weights[present].reshape(-1, *[1] * (each.ndim - 1)) * each[present]
+            total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
+        return total
+
+
+class SymbolSums:
+    """Sums of shares by symbol of each sequence.
+
+    Parameters
+    ----------
+    name : str
+        Of the block, of shape (K, n_symbols), or another one of that size.
+    codes : ndarray of shape (n_steps,)
+        What is no code is a missing step.
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+    shares : ndarray of shape (n_steps, K)
+        Of each step.
+    n_symbols : int
+    """
+
+    def __init__(self, name: str, codes: np.ndarray, offsets: np.ndarray, shares: np.ndarray, n_symbols: int) -> None:
+        self._name, self._offsets, self._n_symbols = name, offsets, n_symbols
+        n_steps = len(codes)
+        self._symbols, places = np.empty(n_steps, np.int64), np.empty(n_steps, np.int64)
+        self._counts, self._sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape)
+
+        def group(first: int, last: int) -> None:
+            kernels.group_symbols(codes, offsets, n_symbols, first, last, self._symbols, places, self._counts)
+            kernels.add_emissions(offsets, first, last, shares, places, self._counts, self._sums)
+
+        run_ranges(group, offsets, least_work=_LEAST_STEPS)
+
+    def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        squares = np.empty(len(self._counts))
+        kernels.fill_squares(self._offsets, self._counts, self._sums, squares)
+        return squares / blocks[self._name].scale ** 2
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        return {self._name: self._by_symbol(weights, self._sums)}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         """A symbol's sum in a sequence is one entry of its share: it is rounded once."""
@@ -142,12 +208,8 @@ class SymbolStatistics(RecordStatistics):
         of_steps = np.repeat(np.where(present, weights, 0.0), np.diff(self._offsets))[:, None]
         is_sum = np.arange(len(self._sums)) < np.repeat(self._offsets[:-1] + self._counts, np.diff(self._offsets))
         sums = np.where(is_sum[:, None] & (of_steps != 0.0), of_steps * self._sums, 0.0)
-        some = weights[present]
-        return {
-            "start": lattice.rounded(some[:, None] * self._start[present], blocks["start"]).sum(axis=0),
-            "moves": lattice.rounded(some[:, None, None] * self._pairs[present], blocks["moves"]).sum(axis=0),
-            "emissions": self._by_symbol(present.astype(np.int64), lattice.rounded(sums, blocks["emissions"])),
-        }
+        rounded = lattice.rounded(sums, blocks[self._name])
+        return {self._name: self._by_symbol(present.astype(np.int64), rounded)}
 
     def _by_symbol(self, weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
         total = np.zeros((self._n_symbols, sums.shape[1]), sums.dtype)

@@ -1,0 +1,265 @@
+"""What all hidden Markov models share: first states and moves, decoding, scores, synthetic sequences."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._random_state import RandomStateLike, as_generator
+from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips.data import Sequences
+from vips.models.markov import kernels
+from vips.models.markov.contract import SequenceModel
+from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
+from vips.models.markov.statistics import inferred
+from vips.parts import Score, average
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["HiddenMarkovModel"]
+
+_NO_PRIOR = 1e-12
+_LEAST = 1e-300
+_AVERAGING = PolynomialAveraging(power=5.0)
+
+
+class HiddenMarkovModel(SequenceModel):
+    """First states and moves, and what is computed from the probabilities of what is seen in each state.
+
+    A subclass has the arguments ``n_components``, ``startprob_prior``, ``transmat_prior``, ``startprob_mask``,
+    ``transmat_mask``, ``inference``, ``max_length``, ``typical_length``, ``privacy``, ``schedule`` and ``random_state``.
+    """
+
+    unit = "one sequence"
+    planned_steps = 60
+
+    # -- what a subclass says ---------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def likely(self, records: Sequences, posterior: ChainPosterior) -> tuple[np.ndarray, np.ndarray]:
+        """In proportion to the probability of each step in each state, shape (n_steps, K), and the logarithm of that factor,
+        shape (n_steps,)."""
+
+    @abstractmethod
+    def at_means(self, posterior: ChainPosterior) -> ChainPosterior:
+        """The posterior whose E-steps take the means of all parameters."""
+
+    @abstractmethod
+    def drawn(self, states: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        """What is seen in these states, a row for each."""
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check the constructor arguments that all of them share, before the records are read."""
+        for name in ("n_components", "max_length", "typical_length"):
+            check_integer(name, getattr(self, name))
+        for name in ("startprob_prior", "transmat_prior"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        check_choice("inference", self.inference, ("vb", "em"))
+        check_schedule(self.schedule, "PolynomialAveraging()")
+        self._allowed()
+
+    def chain_blocks(self) -> dict[str, Block]:
+        """Of first states and moves."""
+        K = self.n_components
+        return {
+            "start": Block((K,), scale=2.0),
+            "moves": Block((K, K), scale=2.0),
+        }
+
+    def prepare(self, posterior: ChainPosterior) -> None:
+        _ = posterior.chain, posterior.tables
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1/t in the steps of the start, and 1 in the first of the states. From there s = 1, 2, … counts steps:
+        ``schedule(s)`` if there is one, min(1, 6/(s + 5)) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
+        non-private full-batch one, which is textbook variational Bayes."""
+        s = t - self.n_first_steps()
+        if s <= 1:
+            return self.first_step_size(t) if s < 1 else 1.0
+        if self.schedule is not None:
+            return self.schedule(s)
+        if self.is_private:
+            return _AVERAGING(s)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
+
+    def n_first_steps(self) -> int:
+        """Steps of the start. Public."""
+        return 1
+
+    def first_step_size(self, t: int) -> float:
+        """Of the steps of the start."""
+        return 1.0 / t
+
+    def default_clip(self) -> float:
+        """√``typical_length``."""
+        return float(np.sqrt(self.typical_length))
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """100 full-batch steps."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100)
+
+    # -- comparisons ------------------------------------------------------------------------------------------------
+
+    def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
+        return posterior.in_order(order)
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per step."""
+        if noise_aware:
+            return []
+        records = self._sequences(X, None)
+        scores, lengths = self._log_likelihood(records), records.lengths
+        return [
+            Score(
+                "log likelihood per step (higher is better)",
+                lambda counts: average(counts, scores) / max(average(counts, lengths), _LEAST),
+            )
+        ]
+
+    def predictions(self, X) -> np.ndarray:
+        """Log likelihood of each sequence."""
+        return self._log_likelihood(self._sequences(X, None))
+
+    # -- methods for users --------------------------------------------------------------------------------------
+
+    def score(self, X, lengths=None) -> float:
+        """Log likelihood of all sequences at the posterior's means, in nats, as in hmmlearn."""
+        return float(self._log_likelihood(self._sequences(X, lengths)).sum())
+
+    def score_samples(self, X, lengths=None) -> tuple[float, np.ndarray]:
+        """Log likelihood, and probabilities of the states at each step, shape (n_steps, K), as in hmmlearn."""
+        check_is_fitted(self, "posterior_")
+        shares, _, log_likelihood = self.inferred(self._sequences(X, lengths), self.at_means(self.posterior_))
+        return float(log_likelihood.sum()), shares
+
+    def predict_proba(self, X, lengths=None) -> np.ndarray:
+        """Probabilities of the states at each step, shape (n_steps, K)."""
+        return self.score_samples(X, lengths)[1]
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """The most probable states of each sequence (Viterbi), shape (n_steps,), as in hmmlearn."""
+        return self.decode(X, lengths)[1]
+
+    def decode(self, X, lengths=None) -> tuple[float, np.ndarray]:
+        """The most probable states of each sequence.
+
+        Returns
+        -------
+        log_probability : float
+            Of the states and what is seen.
+        states : ndarray of int, shape (n_steps,)
+        """
+        check_is_fitted(self, "posterior_")
+        records, posterior = self._sequences(X, lengths), self.at_means(self.posterior_)
+        likely, log_scale = self.likely(records, posterior)
+        states, log_probability = np.empty(len(likely), np.int64), np.empty(len(records))
+        logs = (np.log(np.maximum(values, _LEAST)) for values in (*posterior.chain, likely))
+        kernels.best_paths(records.offsets, *logs, states, log_probability)
+        return float(log_probability.sum() + log_scale.sum()), states
+
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
+        """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        states : ndarray of int, shape (n_samples,)
+        """
+        check_is_fitted(self, "posterior_")
+        check_integer("n_samples", n_samples, 0)
+        drawn = self.sample_sequences(1, random_state, lengths=[n_samples])
+        return drawn[0].values, drawn[1]
+
+    def sample_sequences(
+        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
+    ) -> tuple[Sequences, np.ndarray]:
+        """Synthetic sequences of the model at the means of the posterior; from a private fit, as private as the fit.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, Generator, RandomState or None
+        lengths : sequence of n int, optional
+            None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
+
+        Returns
+        -------
+        sequences : Sequences
+        states : ndarray of int, shape (n_steps,)
+        """
+        check_is_fitted(self, "posterior_")
+        check_integer("n", n, 0)
+        rng = as_generator(random_state)
+        if lengths is None:
+            start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
+            lengths = np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
+        lengths = np.asarray(lengths, np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        states = np.empty(offsets[-1], np.int64)
+        below_start, below_moves = np.cumsum(self.startprob_), np.cumsum(self.transmat_, axis=1)
+        longest = int(lengths.max(initial=0))
+        for t in range(longest):  # all sequences at once
+            alive = np.flatnonzero(lengths > t)
+            below = below_start[None] if t == 0 else below_moves[states[offsets[alive] + t - 1]]
+            draws = rng.random((len(alive), 1)) * below[:, -1:]
+            states[offsets[alive] + t] = np.minimum((draws >= below).sum(axis=1), self.n_components - 1)
+        return Sequences(self.drawn(states, rng), offsets), states
+
+    @property
+    def startprob_(self) -> np.ndarray:
+        """Probabilities of the first state, shape (K,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.means_of_chain()[0]
+
+    @property
+    def transmat_(self) -> np.ndarray:
+        """Probabilities of the next state, a row for each state, shape (K, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.means_of_chain()[1]
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def inferred(self, records: Sequences, posterior: ChainPosterior) -> tuple:
+        """γ, Σ ξ and log likelihoods: see :func:`vips.models.markov.statistics.inferred`."""
+        return inferred(records, *posterior.chain, *self.likely(records, posterior))
+
+    def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Concentrations of the priors of first states and moves, shape (K,) and (K, K)."""
+        K = self.n_components
+        given = (1.0 / K if prior is None else float(prior) for prior in (self.startprob_prior, self.transmat_prior))
+        if self.inference == "em":
+            given = (_NO_PRIOR, _NO_PRIOR)
+        return tuple(np.where(allowed, prior, FORBIDDEN) for allowed, prior in zip(self._allowed(), given, strict=True))
+
+    def plugs_in(self) -> bool:
+        """Whether E-steps take posterior means."""
+        return self.is_private or self.inference == "em"
+
+    def _allowed(self) -> tuple[np.ndarray, np.ndarray]:
+        """First states and moves that the masks allow."""
+        K, found = self.n_components, []
+        for name, shape in (("startprob_mask", (K,)), ("transmat_mask", (K, K))):
+            mask = getattr(self, name)
+            mask = np.ones(shape, bool) if mask is None else np.asarray(mask)
+            if mask.shape != shape or mask.dtype.kind not in "biuf" or not np.isin(mask, (0, 1)).all():
+                raise ValueError(
+                    f"`{name}` must be an array of True and False of shape {shape}, e.g. np.triu(np.ones({shape}, bool))."
+                    if name == "transmat_mask"
+                    else f"`{name}` must be an array of True and False of shape {shape}, e.g. np.arange({K}) == 0."
+                )
+            if not mask.any(axis=-1).all():
+                raise ValueError(
+                    f"`{name}` must allow a state" + (" after each state." if name == "transmat_mask" else ".")
+                )
+            found.append(mask.astype(bool))
+        return tuple(found)
+
+    def _log_likelihood(self, records: Sequences) -> np.ndarray:
+        check_is_fitted(self, "posterior_")
+        return self.inferred(records, self.at_means(self.posterior_))[2]

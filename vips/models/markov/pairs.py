@@ -1,0 +1,70 @@
+"""Start of the states: from released counts of neighbouring symbols.
+
+Under a hidden Markov model, the probability that symbol y follows symbol x is
+
+    P(x, y) = Σ_ij B(i, x) M(i, j) B(j, y)        M(i, j): probability that states i and j follow each other
+
+a factorisation of one table (Hsu, Kakade and Zhang, 2012, learn from the same table by its singular vectors). Where symbols are
+few, the first steps release the table, and everything else is computed from it: EM from many starts, of which the best is kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+__all__ = ["states_of_pairs"]
+
+_RESTARTS, _ITERATIONS, _FURTHER = 10, 500, 5_000
+_SPREAD = 1.0  # of the first B around the frequencies of the symbols, on the scale of logarithms
+_LEAST = 1e-12
+
+
+def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Most likely moves and emissions given counts of neighbouring symbols.
+
+    Parameters
+    ----------
+    pairs : ndarray of shape (n_symbols, n_symbols)
+        Denoised counts, ≥ 0.
+    allowed : ndarray of bool, shape (K, K)
+        Moves that exist.
+    rng : Generator
+        Of restarts: the counts are released already.
+
+    Returns
+    -------
+    moves : ndarray of shape (K, K)
+        M; entries sum to 1.
+    emissions : ndarray of shape (K, n_symbols)
+        B; rows sum to 1.
+    """
+    pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
+    starts = (_start(pairs, allowed, rng) for _ in range(_RESTARTS))
+    best = max((_fitted(pairs, *start, _ITERATIONS) for start in starts), key=lambda each: each[0])
+    return _fitted(pairs, *best[1:], _FURTHER)[1:]
+
+
+def _start(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """M, most of it on the diagonal, and B around the frequencies of the symbols."""
+    K, frequencies = len(allowed), 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
+    moves = allowed * (rng.dirichlet(np.ones(K * K)).reshape(K, K) + 0.5 * np.eye(K) / K)
+    emissions = frequencies * np.exp(_SPREAD * rng.standard_normal((K, len(pairs))))
+    return moves / moves.sum(), emissions / emissions.sum(axis=1, keepdims=True)
+
+
+def _fitted(
+    pairs: np.ndarray, moves: np.ndarray, emissions: np.ndarray, n_iterations: int
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Log likelihood, M and B by EM."""
+    frequencies = pairs.sum(axis=0)
+    for _ in range(n_iterations):
+        before, behind = moves @ emissions, moves.T @ emissions
+        chance = np.maximum(emissions.T @ before, 1e-300)
+        ratio = pairs / chance
+        moves, emissions = (
+            moves * (emissions @ ratio @ emissions.T),
+            emissions * (before @ ratio.T + behind @ ratio) + _LEAST * frequencies,
+        )
+        moves /= moves.sum()
+        emissions /= emissions.sum(axis=1, keepdims=True)
+    return float((pairs * np.log(chance)).sum()), moves, emissions
