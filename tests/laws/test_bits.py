@@ -199,7 +199,7 @@ def squares_by_blas(patch):
 
 
 def images_by_blas(patch):
-    from vips.models.gaussian_mixtures import kernels
+    from vips.models._gaussians import kernels
 
     squares, images = kernels.squares_of, kernels.images
     patch.setattr(kernels, "squares_of", lambda X, *rest: squares(in_last_bits(X), *rest))

@@ -9,7 +9,7 @@ import pytest
 
 import vips
 from vips import BayesianGaussianMixture, PrivacyPlan
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models._gaussians.posterior import MixturePosterior
 from vips.persistence.checkpoint import restore_posterior
 from vips.privacy.mechanism.noise import gaussian_noise
 

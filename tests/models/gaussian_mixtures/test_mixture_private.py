@@ -8,8 +8,8 @@ import pytest
 import vips
 from tests.models.gaussian_mixtures.test_mixture import CENTRES, clusters, fitted
 from vips import BayesianGaussianMixture, PrivacyPlan
-from vips.models.gaussian_mixtures import denoising
-from vips.models.gaussian_mixtures.denoising import Influence, view
+from vips.models._gaussians import denoising
+from vips.models._gaussians.denoising import Influence, view
 
 KINDS = ("full", "tied", "diag", "spherical")
 N = 20_000

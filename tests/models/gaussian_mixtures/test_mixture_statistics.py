@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
-from vips.models.gaussian_mixtures import kernels, statistics
+from vips.models._gaussians import kernels
+from vips.models.gaussian_mixtures import statistics
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics, scaled_rows
 from vips.privacy import Lattice
 from vips.statistics import DenseStatistics

@@ -9,10 +9,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.models._clusters import Clusters
+from vips.models._gaussians.evidence import divergence
+from vips.models._gaussians.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.contract import GaussianMixtureModel
-from vips.models.gaussian_mixtures.evidence import divergence
 from vips.models.gaussian_mixtures.parts import mixture_parts
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
 from vips.models.gaussian_mixtures.reading import ReadableMixture
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.parts import Part

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from vips.expfam import DiagonalGaussian, Dirichlet, Gaussian
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models._gaussians.posterior import MixturePosterior
 from vips.parts import Part
 
 __all__ = ["mixture_parts"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips.models.gaussian_mixtures.posterior import MixturePosterior
+from vips.models._gaussians.posterior import MixturePosterior
 
 __all__ = ["ReadableMixture"]
 

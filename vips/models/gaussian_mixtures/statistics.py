@@ -29,8 +29,8 @@ import numpy as np
 from vips._compute.blas import mirrored
 from vips._compute.rowwise import row_dots, row_norms
 from vips._compute.threads import run_ranges
-from vips.models.gaussian_mixtures import kernels
-from vips.models.gaussian_mixtures.posterior import Tables
+from vips.models._gaussians import kernels
+from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 

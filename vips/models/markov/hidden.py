@@ -77,7 +77,7 @@ class HiddenMarkovModel(SequenceModel):
 
     def step_size(self, t: int) -> float:
         """ρ_t: 1/t in the steps of the start, and 1 in the first of the states. From there s = 1, 2, … counts steps:
-        ``schedule(s)`` if there is one, min(1, 6/(s + 5)) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
+        ``schedule(s)`` if there is one, 6/(s + 5) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
         non-private full-batch one, which is textbook variational Bayes."""
         s = t - self.n_first_steps()
         if s <= 1:

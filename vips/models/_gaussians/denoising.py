@@ -30,7 +30,7 @@ from scipy.special import digamma
 from scipy.stats import chi2, f
 
 from vips._compute.blas import eigh
-from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
+from vips.models._gaussians.posterior import MixturePosterior, applied
 from vips.statistics import Block
 
 __all__ = ["Influence", "view"]

@@ -9,8 +9,8 @@ import numpy as np
 from scipy.special import betaln, digamma, multigammaln
 
 from vips.expfam import Dirichlet
-from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
-from vips.models.gaussian_mixtures.update import Priors
+from vips.models._gaussians.posterior import MixturePosterior, applied
+from vips.models._gaussians.update import Priors
 
 __all__ = ["divergence"]
 

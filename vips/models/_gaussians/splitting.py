@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from vips._compute.blas import eigh
-from vips.models.gaussian_mixtures.update import Moments
+from vips.models._gaussians.update import Moments
 
 __all__ = ["n_splits_in_step", "split"]
 

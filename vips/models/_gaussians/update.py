@@ -20,7 +20,7 @@ from scipy.special import digamma
 
 from vips._compute.blas import cholesky
 from vips.models._definite import positive_definite
-from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
+from vips.models._gaussians.posterior import MixturePosterior, applied
 
 __all__ = ["Moments", "Priors", "next_posterior"]
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vips.models.gaussian_mixtures.posterior import MixturePosterior, applied
+from vips.models._gaussians.posterior import MixturePosterior, applied
 
 __all__ = ["carried"]
 
