@@ -1,6 +1,7 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
 from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .markov.categorical import CategoricalHMM
+from .markov.gaussian import GaussianHMM
 from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
 from .regression.counts import BayesianBinomialRegression, BayesianNegativeBinomialRegression
@@ -19,6 +20,7 @@ __all__ = [
     "CategoricalHMM",
     "DirichletMultinomial",
     "FactorAnalysis",
+    "GaussianHMM",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
     "ProbabilisticPCA",

@@ -9,8 +9,9 @@ import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models._gaussians import kernels
+from vips.models._gaussians.rows import scaled_rows
 from vips.models.gaussian_mixtures import statistics
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics, scaled_rows
+from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice
 from vips.statistics import DenseStatistics
 

@@ -59,6 +59,11 @@ class Influence:
     variance: np.ndarray
     tail: np.ndarray | float = 0.0
 
+    @property
+    def of_unit_variance(self) -> float:
+        """What the mean square in a direction seems to be in a component whose variance is 1."""
+        return float(np.interp(1.0, _GRID, self.variance))
+
     @classmethod
     def of(cls, blocks: Mapping[str, Block], kind: str, d: int, largest: float, tail: float) -> Influence:
         """For these scales of blocks. ``tail`` are the degrees of freedom of Student-t components, or 0."""

@@ -12,12 +12,12 @@ from vips.expfam import Dirichlet
 from vips.models._gaussians.posterior import MixturePosterior, applied
 from vips.models._gaussians.update import Priors
 
-__all__ = ["divergence"]
+__all__ = ["divergence", "divergence_of_components"]
 
 
 def divergence(posterior: MixturePosterior, priors: Priors) -> float:
     """KL(posterior ‖ prior)."""
-    return _of_weights(posterior, priors) + _of_components(posterior, priors)
+    return _of_weights(posterior, priors) + divergence_of_components(posterior, priors)
 
 
 def _of_weights(posterior: MixturePosterior, priors: Priors) -> float:
@@ -29,7 +29,8 @@ def _of_weights(posterior: MixturePosterior, priors: Priors) -> float:
     return float(np.sum(betaln(1.0, priors.concentration) - betaln(*a) + first * logs[0] + second * logs[1]))
 
 
-def _of_components(posterior: MixturePosterior, priors: Priors) -> float:
+def divergence_of_components(posterior: MixturePosterior, priors: Priors) -> float:
+    """KL of the normal-Wisharts alone."""
     d, total = posterior.mean.shape[1], 0.0
     inverses, log_determinants = posterior.inverse_factors, posterior.log_determinants
     prior_covariance = posterior.prior_covariance

@@ -16,10 +16,11 @@ from vips._validation import check_choice, check_feature_norm, check_integer, ch
 from vips.model import ConjugateExponentialModel
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
+from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
-from vips.models.gaussian_mixtures.statistics import MixtureStatistics, scaled_rows
+from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro

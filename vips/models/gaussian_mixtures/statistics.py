@@ -27,14 +27,14 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips._compute.blas import mirrored
-from vips._compute.rowwise import row_dots, row_norms
+from vips._compute.rowwise import row_dots
 from vips._compute.threads import run_ranges
 from vips.models._gaussians import kernels
 from vips.models._gaussians.posterior import Tables
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["MixtureStatistics", "scaled_rows"]
+__all__ = ["MixtureStatistics"]
 
 _ROUNDING = 1.0 + 4e-9  # exceeds that of the sums of squares
 _PIECE = 2_000_000  # numbers that are rounded at once
@@ -198,15 +198,3 @@ class MixtureStatistics(RecordStatistics):
                 second = row_dots(weighted.reshape(-1, weighted.shape[2]), images.reshape(-1, images.shape[2]))
                 second = second.reshape(shares.shape)
         return formed | {"second": second}
-
-
-def scaled_rows(X: np.ndarray, feature_norm: float) -> np.ndarray:
-    """Rows longer than ``feature_norm`` are scaled down to it; each depends on its record alone."""
-    norms = row_norms(X)
-    long = np.flatnonzero(~(norms <= feature_norm))
-    if not len(long):
-        return X
-    X = X.copy()
-    with np.errstate(invalid="ignore"):
-        X[long] *= (feature_norm / norms[long])[:, None]
-    return X

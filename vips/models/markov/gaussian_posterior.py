@@ -1,0 +1,88 @@
+"""Posterior of a hidden Markov model whose states are Gaussian, and its order under a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import quadratic_assignment
+
+from vips.expfam import Dirichlet
+from vips.models._gaussians.posterior import MixturePosterior, Tables
+from vips.models.markov.posterior import ChainPosterior, chain_of
+
+__all__ = ["GaussianChainPosterior", "order_of_mask"]
+
+_PREFIX = "gaussians_"
+
+
+@dataclass(frozen=True, repr=False)
+class GaussianChainPosterior(ChainPosterior):
+    """Posterior of first states, moves, and Gaussians.
+
+    Parameters
+    ----------
+    gaussians : MixturePosterior
+        A component for each state; its shares of components are not used.
+    """
+
+    gaussians: MixturePosterior
+
+    def __repr__(self) -> str:
+        return (
+            f"<GaussianChainPosterior of {len(self.gaussians.mean)} states with {self.gaussians.mean.shape[1]} columns>"
+        )
+
+    @cached_property
+    def tables(self) -> Tables:
+        """For the E-step: densities without shares of components."""
+        found, is_active = self.gaussians.tables, np.arange(len(self.gaussians.mean)) < self.gaussians.n_active
+        return replace(found, constants=np.where(is_active, 0.5 * self.gaussians.log_determinants, -np.inf))
+
+    def in_order(self, order: np.ndarray) -> GaussianChainPosterior:
+        """The same states in another order."""
+        start, moves = self.start.concentration[order], self.moves.concentration[np.ix_(order, order)]
+        return replace(self, start=Dirichlet(start), moves=Dirichlet(moves), gaussians=self.gaussians.in_order(order))
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return self._arrays_of_chain() | {f"{_PREFIX}{name}": each for name, each in self.gaussians.to_arrays().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> GaussianChainPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together.
+        """
+        own = {name.removeprefix(_PREFIX): each for name, each in arrays.items() if name.startswith(_PREFIX)}
+        gaussians = MixturePosterior.from_arrays(own)
+        if len(gaussians.mean) != len(arrays["start"]):
+            raise ValueError("the posterior's states do not fit together")
+        return cls(**chain_of(arrays), gaussians=gaussians)
+
+
+def order_of_mask(start: np.ndarray, moves: np.ndarray, allowed: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    """The order of states in which most of the counts are those of first states and moves that the masks allow.
+
+    Parameters
+    ----------
+    start, moves : ndarray of shape (K,), (K, K)
+        Counts, ≥ 0.
+    allowed : tuple of ndarray of bool, shape (K,), (K, K)
+
+    Returns
+    -------
+    order : ndarray of shape (K,)
+        The state that takes each place.
+    """
+    n = len(start) + 1  # a node before all sequences, which stays where it is
+    masks, counts = np.zeros((n, n)), np.zeros((n, n))
+    masks[0, 1:], masks[1:, 1:] = allowed
+    counts[0, 1:], counts[1:, 1:] = start, moves
+    options = {"maximize": True, "partial_match": np.zeros((1, 2), int)}
+    found = (quadratic_assignment(masks, counts, method=method, options=options) for method in ("faq",))
+    return max(found, key=lambda each: each.fun).col_ind[1:] - 1
