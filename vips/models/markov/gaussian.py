@@ -32,7 +32,7 @@ from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["GaussianHMM"]
 
-_GROWING = 0.5  # step size while states are split
+_GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
 _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
 _LEAST_STD = 1e-4  # of a private state, in units of `feature_norm`
 _CHUNK = 2_000_000  # numbers
@@ -233,7 +233,8 @@ class GaussianHMM(HiddenMarkovModel):
         moments = Moments.of(totals, frame).first(frame.n_active)
         if frame.n_active == 1 and priors.mean is None:
             frame = replace(frame, prior_mean=moments.mean[0])
-        n_splits = self._n_splits() if previous.step + 1 >= self._first_split() else 0
+        after_first = previous.step + 1 - self._first_split()
+        n_splits = self._n_splits() if after_first >= 0 and after_first % self._interval() == 0 else 0
         n_active = min(frame.n_active + n_splits, self.n_components)
         moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
         gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
@@ -291,7 +292,7 @@ class GaussianHMM(HiddenMarkovModel):
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """100 full-batch steps after as many as it takes to find the states."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + self.n_components)
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + _SETTLES * self.n_components)
 
     def default_chunk_size(self) -> int:
         d = self.__dict__.get("n_features_in_", 1)
@@ -483,9 +484,14 @@ class GaussianHMM(HiddenMarkovModel):
     def _n_splits(self) -> int:
         return n_splits_in_step(self.n_components, self._plan().n_steps)
 
+    def _interval(self) -> int:
+        """Steps from one split to the next, so that states settle: of a third of all steps, and at most 5."""
+        return int(np.clip(self._plan().n_steps // 3 // max(self.n_components - 1, 1), 1, _SETTLES))
+
     def _steps_of_growth(self) -> int:
         """Number of steps after which all states are there."""
-        return self._first_split() - 1 + -(-(self.n_components - 1) // self._n_splits())
+        n_rounds = -(-(self.n_components - 1) // self._n_splits())
+        return self._first_split() + (n_rounds - 1) * self._interval() if n_rounds else 0
 
 
 def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:

@@ -185,13 +185,13 @@ class SymbolPosterior(ChainPosterior):
 
 
 def private_chain(
-    start: np.ndarray, moves: np.ndarray, noise_std: Mapping[str, float]
+    start: np.ndarray, moves: np.ndarray, noise_std: Mapping[str, float | np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Posterior means of noisy counts of first states and of moves (``vips/models/_denoising.py``), all ≥ 0."""
-    first = posterior_mean(
-        start[None], np.full((1, len(start)), noise_std["start"]), _even(start[None], noise_std["start"])
-    )
-    return first[0], denoise_counts(moves, np.full(moves.shape, noise_std["moves"]))[0]
+    std = np.broadcast_to(noise_std["start"], start.shape)[None]
+    even = max(start.sum(), np.sqrt(np.square(std).sum())) / len(start)  # at least what noise alone would give
+    first = posterior_mean(start[None], std.copy(), np.full(std.shape, even))[0]
+    return first, denoise_counts(moves, np.broadcast_to(noise_std["moves"], moves.shape).copy())[0]
 
 
 def private_counts(counts: np.ndarray, noise_std: float) -> np.ndarray:
@@ -199,8 +199,3 @@ def private_counts(counts: np.ndarray, noise_std: float) -> np.ndarray:
     if noise_std == 0.0:
         return np.maximum(counts, 0.0)
     return denoise_counts(counts, np.full(counts.shape, noise_std))[0]
-
-
-def _even(counts: np.ndarray, noise_std: float) -> np.ndarray:
-    """The total spread evenly; at least what noise alone would give."""
-    return np.full(counts.shape, max(counts.sum(), noise_std * np.sqrt(counts.size)) / counts.size)
