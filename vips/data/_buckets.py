@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._sequences import Sequences
 from vips.data._texts import PackedTexts
 from vips.exceptions import SourceError
 
@@ -47,7 +48,11 @@ class Buckets:
 
     @property
     def are_texts(self) -> bool:
-        return "data" in self.kinds and not self.is_sparse
+        return "data" in self.kinds and not self.is_sparse and not self.are_sequences
+
+    @property
+    def are_sequences(self) -> bool:
+        return "data" in self.kinds and len(self.kinds["data"][1]) == 1
 
     def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray) -> None:
         """Append rows; those of one person keep their order.
@@ -56,7 +61,7 @@ class Buckets:
         ----------
         name : str
             Where the rows come from, for errors. Public.
-        X : ndarray or CSR of shape (n_rows, n_features); or PackedTexts of n_rows documents
+        X : ndarray or CSR of shape (n_rows, n_features); PackedTexts of n_rows documents; or as many Sequences
         y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
@@ -70,7 +75,7 @@ class Buckets:
         order = np.argsort(buckets, kind="stable")
         cuts = np.searchsorted(buckets[order], np.arange(self._n_buckets + 1, dtype=np.uint64))
         rows = {"persons": persons[order]} | ({} if y is None else {"y": y[order]})
-        entries, X = {}, X[order]
+        entries, X, ends = {}, X[order], None
         if sp.issparse(X):
             indices = X.indices
             exists = (indices >= 0) & (indices < self._n_features)  # others stay defective, in any dtype of indices
@@ -79,6 +84,8 @@ class Buckets:
             rows["lengths"] = np.diff(X.indptr).astype(np.int64)
         elif isinstance(X, PackedTexts):
             entries, rows["lengths"] = {"data": X.data}, np.diff(X.indptr)
+        elif isinstance(X, Sequences):
+            entries, rows["lengths"], ends = {"data": X.values}, X.lengths, X.offsets
         else:
             rows["X"] = X
         rows, entries = (
@@ -90,7 +97,7 @@ class Buckets:
             )
         for bucket in np.flatnonzero(np.diff(cuts)):
             part = slice(cuts[bucket], cuts[bucket + 1])
-            stored = slice(*X.indptr[[part.start, part.stop]]) if entries else None
+            stored = slice(*(X.indptr if ends is None else ends)[[part.start, part.stop]]) if entries else None
             for key, array in rows.items():
                 self._append(bucket, key, array[part])
             for key, array in entries.items():

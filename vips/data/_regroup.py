@@ -16,10 +16,11 @@ from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, is_dask
-from vips.data._grouped import MANIFEST, GroupedRows, GroupedTexts, Manifest
+from vips.data._grouped import MANIFEST, GroupedRows, GroupedSequences, GroupedTexts, Manifest
 from vips.data._groups import check_ids, ids_and_numbers, name_of
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, Partition
+from vips.data._sequences import Sequences
+from vips.data._source import DataSource, Partition, SequenceSource
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
@@ -28,7 +29,9 @@ __all__ = ["regroup"]
 _MOST_PARTITIONS = 1024  # unless they are asked for
 
 
-def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None) -> GroupedRows | GroupedTexts:
+def regroup(
+    X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None
+) -> GroupedRows | GroupedTexts | GroupedSequences:
     """Write the rows of a source into a new folder, all rows of one person in one partition, one after the other.
 
     A fit to the result protects persons: ``fit(regroup(source, by="patient_id", to="by_patient"))``. Later,
@@ -37,7 +40,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     Parameters
     ----------
     X : data source, Dask collection, array, CSR matrix or data frame
-        Rows, in any order; or a source of texts. Sources hold their own labels.
+        Rows, in any order; or a source of texts or of sequences. Sources hold their own labels.
     y : array or Dask collection, optional
         Labels, as in ``fit``.
     by : str, or array, series or Dask collection of length n_rows
@@ -51,7 +54,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
 
     Returns
     -------
-    GroupedRows, or GroupedTexts for a source of texts
+    GroupedRows; GroupedTexts for a source of texts, GroupedSequences for one of sequences
 
     Raises
     ------
@@ -108,7 +111,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
             _fill(buckets, source, by)
         manifest = Manifest(
             name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8),
-            buckets.are_texts,
+            buckets.are_texts, buckets.are_sequences,
         )  # fmt: skip
         for i in range(n_partitions):
             (folder / manifest.folder_of(i)).mkdir()
@@ -120,7 +123,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
             file.write(manifest.to_json())
             file.flush()
             os.fsync(file.fileno())
-    return GroupedTexts(to) if manifest.are_texts else GroupedRows(to)
+    return {"GroupedTexts": GroupedTexts, "GroupedSequences": GroupedSequences}.get(manifest.kind, GroupedRows)(to)
 
 
 def _source(X, y, by) -> tuple[DataSource, tuple[str, ...] | None, object]:
@@ -165,6 +168,7 @@ def _fill(buckets: Buckets, source: DataSource, by) -> None:
     if not source.n_partitions:
         no_labels = np.zeros(0) if source.has_labels else None
         nothing = PackedTexts.of([]) if isinstance(source, TextSource) else np.zeros((0, source.n_features))
+        nothing = Sequences(nothing, [0]) if isinstance(source, SequenceSource) else nothing
         buckets.add("no rows", nothing, no_labels, _hashes([], key))
 
 

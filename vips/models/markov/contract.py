@@ -7,8 +7,9 @@ from typing import Self
 
 import numpy as np
 
-from vips.data import DataSource, InMemoryData, Sequences, as_source
+from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
 from vips.data._columns import is_frame
+from vips.data._person_sequences import PersonSequences
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -34,8 +35,10 @@ class SequenceModel(ConjugateExponentialModel):
 
         Parameters
         ----------
-        X : Sequences, list of arrays, or array of shape (n_steps, n_features)
-            An array holds the steps of all sequences, one sequence after the other.
+        X : Sequences, list of arrays, or array of shape (n_steps, n_features); or a source of sequences
+            An array holds the steps of all sequences, one sequence after the other. Sources are ``SequenceShards``,
+            ``ParquetSequences``, ``DaskSequences``, and what ``regroup`` wrote, of which all sequences of a person, or all
+            rows, are one record.
         lengths : array of int, shape (n_sequences,), optional
             Of the sequences in an array. None: the array is one sequence, which only a fit without privacy takes.
         ledger, checkpoint, executor
@@ -55,15 +58,16 @@ class SequenceModel(ConjugateExponentialModel):
         return np.ones(len(records), dtype=bool)
 
     def default_chunk_size(self) -> int:
-        """Steps of a chunk, or those of one longer sequence."""
-        return 65_536
+        """Steps of a chunk, or those of one longer sequence. Many sequences may have one step, and each has K² moves."""
+        return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
 
     def _data(self, X, y) -> DataSource:
-        source = as_source(X)
-        if not isinstance(source, InMemoryData) or not isinstance(source.arrays[0], Sequences):
+        source = PersonSequences(X) if isinstance(X, GroupedRows) else X
+        in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
+        if not in_memory and not isinstance(source, SequenceSource):
             raise TypeError(
                 f"{type(self).__name__} takes sequences, got {type(X).__name__}: pass vips.data.Sequences, a list of arrays, "
-                "or X and lengths."
+                "X and lengths, or a source of sequences."
             )
         self.n_features_in_ = source.n_features
         return source
