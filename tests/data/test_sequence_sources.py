@@ -83,8 +83,8 @@ def test_handles_are_light(tmp_path):
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_all_sequences_of_a_person_are_one_record(noise, tmp_path):
-    """On disk in another order than in memory, so without sampling."""
-    every = plan(sampling_rate=1.0, noise=noise, max_rows_per_group=4, clip_norm=3.0)
+    """On disk in another order than in memory, so without sampling, and in few steps, which amplify rounding little."""
+    every = plan(n_steps=3, sampling_rate=1.0, noise=noise, max_rows_per_group=4, clip_norm=3.0)
     expected = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=every, random_state=0)
     expected.fit(SEQUENCES, groups=pd.Series(IDS, name="patient"))
     parquet(tmp_path)
@@ -106,14 +106,14 @@ def test_rows_of_a_person_are_the_steps_of_one_sequence(tmp_path):
     source = regroup(
         ParquetTable(tmp_path / "steps.parquet", ["code"]), by="who", to=tmp_path / "by_who", n_partitions=2
     )
-    every = plan(sampling_rate=1.0)
+    every = plan(n_steps=3, sampling_rate=1.0)
     expected = totals(SEQUENCES, every, groups=np.arange(200))
     np.testing.assert_allclose(totals(source, every), expected, rtol=1e-9, atol=1e-9)
 
 
 def test_a_person_of_many_steps_is_taken_in_pieces(tmp_path):
     source = regroup(InMemoryData(SEQUENCES), by=np.repeat([0, 1], [150, 50]), to=tmp_path / "two", n_partitions=1)
-    model = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=plan(sampling_rate=1.0), random_state=0)
+    model = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=plan(n_steps=3, sampling_rate=1.0), random_state=0)
     found = []
     for model.chunk_size in (100, 1_000_000):
         found.append(model.fit(source).noisy_totals_.average["emissions"])
