@@ -74,7 +74,7 @@ def executor(request):
 
 
 def in_parts(*records, size=15) -> InMemoryData:
-    data = check_data(*records)
+    data = InMemoryData(*records) if isinstance(records[0], Sequences) else check_data(*records)
     return InMemoryData(data._X, data._y, partition_size=size)
 
 

@@ -37,6 +37,10 @@ WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
+    "ChainPosterior": {
+        "start", "moves", "emissions", "noise", "step", "plug_in",
+        "contexts_counts", "contexts_classes", "contexts_profile",
+    },
     "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
@@ -59,6 +63,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "ChainPosterior": {"contexts", "_tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "FactorPosterior": {"cov", "aware"},
