@@ -93,11 +93,7 @@ def fit(how: str, shards: Path) -> dict:
     """Seconds of a step in the second of two fits: the first one compiles, and starts processes."""
     data: DataSource | Sequences = SequenceShards(shards)
     if how == "memory":
-        parts = list(data.chunks(PER_PART))
-        data = Sequences.from_lengths(
-            np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
-        )
-        del parts
+        data = Sequences.joined(list(data.chunks(PER_PART)))
     for n_steps in (1, N_STEPS):
         plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-7, sampling="full", n_steps=n_steps)
         model = CategoricalHMM(N_STATES, n_symbols=N_EVENTS, privacy=plan, random_state=0)

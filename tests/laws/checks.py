@@ -490,8 +490,7 @@ def stack_all(first, second):
     if hasattr(first, "y"):
         return replace(first, X=stack_all(first.X, second.X), y=np.concatenate([first.y, second.y]))
     if isinstance(first, Sequences):
-        values, lengths = zip(*((each.values, each.lengths) for each in (first, second)), strict=True)
-        return Sequences.from_lengths(np.concatenate(values), np.concatenate(lengths))
+        return Sequences.joined([first, second])
     return sp.csr_array(sp.vstack([first, second], format="csr")) if sp.issparse(first) else np.vstack([first, second])
 
 

@@ -108,6 +108,25 @@ class Sequences:
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
         return sequences_of(self.values[steps], offsets)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return self.values.nbytes + self.offsets.nbytes
+
+    def astype(self, dtype) -> Sequences:
+        """With steps of another dtype."""
+        return Sequences(self.values.astype(dtype), self.offsets)
+
+    def copy(self) -> Sequences:
+        """With arrays of its own."""
+        return sequences_of(self.values.copy(), self.offsets.copy())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sequences]) -> Sequences:
+        """The sequences of several, one after the other. At least one."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls.from_lengths(np.concatenate([part.values for part in parts]), lengths)
+
     def first(self, n_steps: int) -> Sequences:
         """The first ``n_steps`` steps of each sequence."""
         lengths = np.minimum(self.lengths, n_steps)

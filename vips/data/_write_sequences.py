@@ -80,20 +80,12 @@ def _gathered(parts) -> Iterator[Sequences]:
         is_full = n_sequences + len(part) > PARTITION_SIZE or n_steps + len(part.values) > _MOST_STEPS
         is_other = held and (part.values.dtype != held[0].values.dtype or part.shape[1] != held[0].shape[1])
         if held and (is_full or is_other):
-            yield _together(held)
+            yield held[0] if len(held) == 1 else Sequences.joined(held)
             held, n_sequences, n_steps = [], 0, 0
         held.append(part)
         n_sequences, n_steps = n_sequences + len(part), n_steps + len(part.values)
     if held:
-        yield _together(held)
-
-
-def _together(parts: list[Sequences]) -> Sequences:
-    if len(parts) == 1:
-        return parts[0]
-    return Sequences.from_lengths(
-        np.concatenate([part.values for part in parts]), np.concatenate([part.lengths for part in parts])
-    )
+        yield held[0] if len(held) == 1 else Sequences.joined(held)
 
 
 def _write(path: Path, array: np.ndarray) -> None:
