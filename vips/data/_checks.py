@@ -109,6 +109,8 @@ def whole_csr(X):
 
 def check_container(values, name: str) -> None:
     """Raise TypeError for lists and the like: their dtype depends on their values."""
+    if isinstance(values, Sequences):
+        raise TypeError(f"{name} holds sequences, of which this model takes none: it takes rows of a table.")
     if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
         instead = f"{name}.collect()" if hasattr(values, "collect") else f"numpy.asarray({name}, dtype=float)"
         raise TypeError(

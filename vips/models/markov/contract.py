@@ -50,8 +50,9 @@ class SequenceModel(ConjugateExponentialModel):
         -------
         self
         """
-        data = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, lengths, in_fit=True))
-        return super().fit(data, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        if not isinstance(X, DataSource):
+            X = self._sequences(X, lengths, in_fit=True)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def valid_records(self, records: Sequences) -> np.ndarray:
         """All of them: what is no observation is a missing one."""
@@ -62,7 +63,8 @@ class SequenceModel(ConjugateExponentialModel):
         return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
 
     def _data(self, X, y) -> DataSource:
-        source = PersonSequences(X) if isinstance(X, GroupedRows) else X
+        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))
+        source = PersonSequences(source) if isinstance(source, GroupedRows) else source
         in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
         if not in_memory and not isinstance(source, SequenceSource):
             raise TypeError(
@@ -78,6 +80,11 @@ class SequenceModel(ConjugateExponentialModel):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")
             sequences = X
+        elif isinstance(X, DataSource):
+            raise TypeError(
+                f"{type(X).__name__} is read by `fit` alone: take the sequences of a source some at a time, e.g. "
+                "[model.predict(some) for some in source.chunks(100_000)], which has so many steps in memory."
+            )
         elif is_frame(X) or hasattr(X, "column_names"):
             raise TypeError(
                 "A table of steps needs the columns of ids and of order: pass "
