@@ -37,10 +37,6 @@ WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
     "Dirichlet": {"concentration"},
     "TopicPosterior": {"concentration", "scale", "average_scale", "step"},
-    "ChainPosterior": {
-        "start", "moves", "emissions", "noise", "step", "plug_in",
-        "contexts_counts", "contexts_classes", "contexts_profile",
-    },
     "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
@@ -51,6 +47,10 @@ WRITTEN = {
     "MixturePosterior": {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
+    },
+    "SymbolPosterior": {
+        "start", "moves", "emissions", "noise", "step", "plug_in",
+        "contexts_counts", "contexts_classes", "contexts_profile",
     },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
@@ -63,7 +63,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
-    "ChainPosterior": {"contexts", "_tables"},
+    "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "FactorPosterior": {"cov", "aware"},

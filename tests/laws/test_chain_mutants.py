@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,20 +16,19 @@ from vips import CategoricalHMM
 from vips.data import OpenPartition, Sequences
 from vips.data._unread import UnreadSequences
 from vips.execution import partitions
-from vips.models.markov.statistics import SymbolStatistics
+from vips.models.markov.statistics import SequenceStatistics
 
 BY_NAME = {case.name: case for case in CASES}
 
 
 def norm_without(name):
     def mutant(patch):
-        original = SymbolStatistics.norms
+        original = SequenceStatistics.norms
 
         def norms(self, blocks):
-            free = type(blocks[name])(blocks[name].shape, scale=1e9)
-            return original(self, dict(blocks) | {name: free})
+            return original(self, dict(blocks) | {name: replace(blocks[name], scale=1e9)})
 
-        patch.setattr(SymbolStatistics, "norms", norms)
+        patch.setattr(SequenceStatistics, "norms", norms)
 
     mutant.__name__ = f"norm_without_{name}"
     return mutant
@@ -35,48 +36,47 @@ def norm_without(name):
 
 def norm_of_a_step(patch):
     """A sequence costs what its average step does."""
-    original = SymbolStatistics.norms
+    original = CategoricalHMM.expected_statistics
 
-    def norms(self, blocks):
-        return original(self, blocks) / np.maximum(np.diff(self._offsets), 1)
+    def expected_statistics(self, records, posterior):
+        found, n_steps = original(self, records, posterior), np.maximum(records.lengths, 1)
+        found.norms = lambda blocks: type(found).norms(found, blocks) / n_steps
+        return found
 
-    patch.setattr(SymbolStatistics, "norms", norms)
+    patch.setattr(CategoricalHMM, "expected_statistics", expected_statistics)
 
 
 def states_go_on_in_the_next_sequence(patch):
-    """All sequences are one."""
-    original = CategoricalHMM.expected_statistics
+    """The states of a step are those that it has if all sequences are one."""
+    original = CategoricalHMM.inferred
 
-    def expected_statistics(self, records, posterior):
+    def inferred(self, records, posterior):
         whole = Sequences(records.values, np.array([0, len(records.values)]))
-        found, joined = original(self, records, posterior), original(self, whole, posterior)
-        return SymbolStatistics(records, joined.shares, found._pairs, found._start, self.n_symbols)
+        return original(self, whole, posterior)[0], *original(self, records, posterior)[1:]
 
-    patch.setattr(CategoricalHMM, "expected_statistics", expected_statistics)
+    patch.setattr(CategoricalHMM, "inferred", inferred)
 
 
 def shares_in_proportion_to_the_longest(patch):
-    original = CategoricalHMM.expected_statistics
+    original = CategoricalHMM.inferred
 
-    def expected_statistics(self, records, posterior):
-        found, longest = original(self, records, posterior), max(records.lengths.max(initial=1), 1)
-        return SymbolStatistics(
-            records.first(self.max_length), found.shares / longest, found._pairs / longest, found._start, self.n_symbols
-        )
+    def inferred(self, records, posterior):
+        shares, *rest = original(self, records, posterior)
+        return shares / max(records.lengths.max(initial=1), 1), *rest
 
-    patch.setattr(CategoricalHMM, "expected_statistics", expected_statistics)
+    patch.setattr(CategoricalHMM, "inferred", inferred)
 
 
 def weight_zero_is_little(patch):
-    original = SymbolStatistics.weighted_sum
-    patch.setattr(SymbolStatistics, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
+    original = SequenceStatistics.weighted_sum
+    patch.setattr(SequenceStatistics, "weighted_sum", lambda self, weights: original(self, np.maximum(weights, 1e-3)))
 
 
 def rounded_after_the_sum(patch):
     def rounded_sum(self, weights, blocks, lattice):
         return {name: lattice.rounded(value, blocks[name]) for name, value in self.weighted_sum(weights).items()}
 
-    patch.setattr(SymbolStatistics, "rounded_sum", rounded_sum)
+    patch.setattr(SequenceStatistics, "rounded_sum", rounded_sum)
 
 
 def codes_are_checked(patch):
