@@ -8,6 +8,7 @@ import tracemalloc
 
 import dask
 import dask.bag
+import dask.dataframe
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -109,6 +110,32 @@ def test_rows_of_a_person_are_the_steps_of_one_sequence(tmp_path):
     every = plan(n_steps=3, sampling_rate=1.0)
     expected = totals(SEQUENCES, every, groups=np.arange(200))
     np.testing.assert_allclose(totals(source, every), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_dates_order_the_steps_of_a_person(tmp_path):
+    """In Parquet, pandas and Dask, with dates, numbers and missing ones, which come last."""
+    days = pd.Series(pd.to_datetime(["2024-03-01", "2024-01-01", None, "2024-02-01", "2023-01-01", "2024-02-01"]))
+    frame = pd.DataFrame({"code": [1.0, 2, 3, 4, 5, 6], "who": ["b", "a", "b", "b", "a", "b"], "day": days})
+    expected = sorted([[5.0, 2.0], [4.0, 6.0, 1.0, 3.0]])
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "steps.parquet", row_group_size=4)
+    table = ParquetTable(tmp_path / "steps.parquet", ["code"])
+    numbers = frame.assign(day=(days - days.min()).dt.days)
+    sources = [
+        regroup(table, by="who", order="day", to=tmp_path / "parquet"),
+        regroup(table, by=frame["who"], order=numbers["day"], to=tmp_path / "array"),
+        regroup(frame, by="who", order="day", to=tmp_path / "pandas"),
+        regroup(numbers.convert_dtypes(), by="who", order="day", to=tmp_path / "nullable"),
+        regroup(dask.dataframe.from_pandas(numbers, npartitions=2), by="who", order="day", to=tmp_path / "dask"),
+    ]
+    for source in sources:
+        opened = [partition.open() for partition in source.partitions]
+        found = [each[:, 0].tolist() for one in opened for each in np.split(one.X, one.starts[1:-1])]
+        assert sorted(filter(None, found)) == expected  # a partition may be empty
+    with pytest.raises(SourceError, match=r"`order` must hold numbers or dates, got type .*string"):
+        regroup(table, by="who", order="who", to=tmp_path / "texts")
+    with pytest.raises(ValueError, match="X and `order` have different numbers of rows"):
+        regroup(table, by="who", order=np.arange(9), to=tmp_path / "longer")
+    assert not (tmp_path / "longer").exists()
 
 
 def test_a_person_of_many_steps_is_taken_in_pieces(tmp_path):

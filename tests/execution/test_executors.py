@@ -144,7 +144,7 @@ def test_every_source_of_sequences_gives_every_executor_the_same_posterior(execu
     )
     write_sequences(parts, tmp_path / "shards")
     persons = regroup(InMemoryData(some), by=np.arange(60) % 20, to=tmp_path / "persons", n_partitions=4)
-    for plan in (replace(PLAN, n_steps=24), PrivacyPlan.non_private(sampling_rate=1.0, n_steps=24)):
+    for plan in (replace(PLAN, n_steps=8), PrivacyPlan.non_private(sampling_rate=1.0, n_steps=4)):
 
         def fit(source, executor, plan=plan):
             model = CategoricalHMM(2, n_symbols=5, max_length=20, privacy=plan, random_state=0)
