@@ -310,3 +310,6 @@ def test_what_dask_computes_is_checked():
     assert totals(DaskSequences([dask.delayed([[0, 1], [[1], [2, 3]], np.zeros((2, 2))])])).shape == (3, 6)
     with pytest.raises(TypeError, match="list of delayed objects"):
         DaskSequences(LISTS)
+    for collection in (dask.bag.from_sequence(LISTS), dask.dataframe.from_dict({"a": [1]}, npartitions=1)):
+        with pytest.raises(TypeError, match=r"DaskSequences\(parts\).*regroup"):
+            totals(collection)

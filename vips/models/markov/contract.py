@@ -9,6 +9,7 @@ import numpy as np
 
 from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
 from vips.data._columns import is_frame
+from vips.data._dask import is_dask
 from vips.data._person_sequences import PersonSequences
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -84,6 +85,11 @@ class SequenceModel(ConjugateExponentialModel):
             raise TypeError(
                 f"{type(X).__name__} is read by `fit` alone: take the sequences of a source some at a time, e.g. "
                 "[model.predict(some) for some in source.chunks(100_000)], which has so many steps in memory."
+            )
+        elif is_dask(X):
+            raise TypeError(
+                "Pass parts of Dask as vips.data.DaskSequences(parts); and of a collection with a row for each step what "
+                'vips.data.regroup(X, by="patient", order="date", to="a_new_folder") returns.'
             )
         elif is_frame(X) or hasattr(X, "column_names"):
             raise TypeError(
