@@ -82,6 +82,16 @@ def test_handles_are_light(tmp_path):
     assert max(len(pickle.dumps(handle)) for handle in shards(tmp_path).partitions) < 1_000
 
 
+def test_changes_of_a_memory_map_travel(tmp_path):
+    np.save(tmp_path / "values.npy", SEQUENCES.values)
+    mapped = np.load(tmp_path / "values.npy", mmap_mode="c")
+    mapped[:] = 3.0
+    handle = InMemoryData(Sequences(mapped, SEQUENCES.offsets)).partition(0)
+    sent = handle.__getstate__()["X"].values
+    assert not isinstance(sent.base, np.memmap)
+    assert (sent == 3.0).all()
+
+
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
 def test_all_sequences_of_a_person_are_one_record(noise, tmp_path):
     """On disk in another order than in memory, so without sampling, and in few steps, which amplify rounding little."""

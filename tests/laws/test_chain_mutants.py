@@ -133,7 +133,7 @@ def all_steps_are_read(patch):
 
 def persons_are_read_whole(patch):
     original = OpenPartition._select_runs
-    patch.setattr(OpenPartition, "_select_runs", lambda self, records, size: original(self, records, 10**12))
+    patch.setattr(OpenPartition, "_select_runs", lambda self, records, are_read: original(self, records, True))
 
 
 def pieces_are_counted_in_sequences(patch):

@@ -83,9 +83,13 @@ class OpenPartition:
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        select = self._select if self.starts is None else self._select_runs
-        for first, last in ranges_of_size(self._sizes(records), chunk_size):
-            yield select(records[first:last], chunk_size)
+        sizes = self._sizes(records)
+        for first, last in ranges_of_size(sizes, chunk_size):
+            some = records[first:last]
+            if self.starts is None:
+                yield self._select(some)
+            else:
+                yield self._select_runs(some, are_read=sizes[first:last].sum() <= chunk_size)
 
     def _sizes(self, records: np.ndarray) -> np.ndarray:
         """Rows of each record; of sequences, steps."""
@@ -102,15 +106,15 @@ class OpenPartition:
         lengths = self.starts[records + 1] - self.starts[records]
         return lengths if self.max_rows is None else np.minimum(lengths, self.max_rows)
 
-    def _select_runs(self, records: np.ndarray, chunk_size: int) -> Runs:
+    def _select_runs(self, records: np.ndarray, are_read: bool) -> Runs:
         lengths = self._lengths(records)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
-        if isinstance(self.X, UnreadSequences) and self._sizes(records).sum() > chunk_size:
+        if isinstance(self.X, UnreadSequences) and not are_read:
             return Runs(self.X.some(rows), starts)
         return Runs(self._select(rows), starts)
 
-    def _select(self, rows: np.ndarray, chunk_size: int | None = None):
+    def _select(self, rows: np.ndarray):
         # A whole range of an array, as in a full batch, is a view.
         if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
