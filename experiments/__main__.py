@@ -122,6 +122,10 @@ EXPERIMENTS = {
         "topics.million_documents",
         "a million documents on a Dask cluster that loses a worker, against a serial fit (20 minutes)",
     ),
+    "million_sequences": (
+        "sequences.million",
+        "seconds and memory of private hidden Markov models of up to a million sequences in files (5 minutes)",
+    ),
     "million_texts": (
         "topics.million_texts",
         "words and topics of up to a million texts in Parquet files, and their memory (20 minutes)",

@@ -22,6 +22,7 @@ from vips.data import (
     DataSource,
     InMemoryData,
     Records,
+    SequenceSource,
     as_source,
     check_data,
     rows_without,
@@ -419,6 +420,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
                 f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), epsilon=..., delta=...)"
                 ".fit(source)."
+            )
+        if isinstance(source, SequenceSource):
+            raise TypeError(
+                f"{type(source).__name__} holds sequences, and {type(self).__name__} takes rows of a table."
             )
         self.n_features_in_ = source.n_features
         if source.feature_names is not None:

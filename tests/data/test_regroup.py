@@ -36,8 +36,11 @@ from vips.data import (
     NpySource,
     ParquetDocuments,
     ParquetTable,
+    Sequences,
+    SequenceShards,
     SourceError,
     regroup,
+    write_sequences,
 )
 from vips.data import _buckets as buckets_module
 from vips.data import _grouped as grouped_module
@@ -226,8 +229,11 @@ def test_one_person_may_have_ids_of_several_dtypes(tmp_path):
 
 
 def as_sources(records, ids, tmp_path, tag):
-    """The records as shards (if sparse) or memory maps, scattered over files."""
+    """The records as shards (if sparse, or sequences) or memory maps, scattered over files."""
     rows, labels = records[0], records[1] if len(records) > 1 else None
+    if isinstance(rows, Sequences):
+        write_sequences([rows[:15], rows[15:]], tmp_path / f"{tag}-source")
+        return SequenceShards(tmp_path / f"{tag}-source", partition_size=7)
     folder = tmp_path / f"{tag}-source"
     if sp.issparse(rows):
         write_shards(folder, rows, np.zeros(len(ids)) if labels is None else labels, ids, size=7)
@@ -268,7 +274,7 @@ def test_sums_are_those_of_persons_in_memory(case, noise, tmp_path):
 def hostile_rows(rows):
     """Rows that are enormous, opposite, NaN and infinite."""
     rows = rows.copy()
-    values = rows.data if sp.issparse(rows) else rows
+    values = rows.data if sp.issparse(rows) else getattr(rows, "values", rows)
     values[::3] *= 1e6
     values[1::7] = -values[1::7]
     values[:2] = [np.nan, np.inf] if values.ndim == 1 else [[np.nan], [np.inf]]
@@ -284,6 +290,7 @@ def check_a_person_moves_the_sum_by_at_most_one_clip(case, tmp_path):
         *(each[rng.choice(own, 50)] for each in records[1:]),
     ]
     stack = sp.vstack if sp.issparse(records[0]) else np.concatenate
+    stack = Sequences.joined if isinstance(records[0], Sequences) else stack
     rows = stack([records[0], added[0]])
     everybody = [sp.csr_array(rows) if sp.issparse(rows) else rows] + [
         np.concatenate([a, b]) for a, b in zip(records[1:], added[1:], strict=True)

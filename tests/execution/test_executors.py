@@ -14,6 +14,8 @@ import dask
 import dask.array as da
 import joblib
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 import threadpoolctl
@@ -22,20 +24,32 @@ from distributed import Client, LocalCluster
 from tests import ROOT
 from tests.execution.dying import Dies
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, SigmoidBeliefNetwork
+from vips import (
+    BayesianLogisticRegression,
+    CategoricalHMM,
+    LatentDirichletAllocation,
+    PrivacyLedger,
+    PrivacyPlan,
+    SigmoidBeliefNetwork,
+)
 from vips._compute import threads
 from vips._compute.threads import n_threads
 from vips.data import (
     CSRShards,
+    DaskSequences,
     DaskSource,
     InMemoryData,
     InMemoryTexts,
     NpySource,
+    ParquetSequences,
+    Sequences,
+    SequenceShards,
     SourceError,
     TextFiles,
     TextPartitions,
     check_data,
     regroup,
+    write_sequences,
 )
 from vips.exceptions import PartitionError
 from vips.execution.resolve import resolve
@@ -60,7 +74,7 @@ def executor(request):
 
 
 def in_parts(*records, size=15) -> InMemoryData:
-    data = check_data(*records)
+    data = InMemoryData(*records) if isinstance(records[0], Sequences) else check_data(*records)
     return InMemoryData(data._X, data._y, partition_size=size)
 
 
@@ -119,6 +133,32 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
         np.testing.assert_array_equal(fit(source, executor), expected)
     expected = fit(in_parts(sp.csr_array(X), y), None)
     np.testing.assert_array_equal(fit(CSRShards(tmp_path, labels="y"), executor), expected)
+
+
+def test_every_source_of_sequences_gives_every_executor_the_same_posterior(executor, tmp_path):
+    rng = np.random.default_rng(3)
+    some = Sequences.from_list([rng.integers(0, 5, n) for n in rng.integers(0, 30, 60)])
+    parts = [some[first : first + 15] for first in range(0, 60, 15)]
+    pq.write_table(
+        pa.table({"codes": [each[:, 0].tolist() for each in some]}), tmp_path / "s.parquet", row_group_size=15
+    )
+    write_sequences(parts, tmp_path / "shards")
+    persons = regroup(InMemoryData(some), by=np.arange(60) % 20, to=tmp_path / "persons", n_partitions=4)
+    for plan in (replace(PLAN, n_steps=8), PrivacyPlan.non_private(sampling_rate=1.0, n_steps=4)):
+
+        def fit(source, executor, plan=plan):
+            model = CategoricalHMM(2, n_symbols=5, max_length=20, privacy=plan, random_state=0)
+            return model.fit(source, executor=executor).posterior_.emissions.concentration
+
+        expected = fit(InMemoryData(some, partition_size=15), None)
+        for source in (
+            InMemoryData(some, partition_size=15),
+            SequenceShards(tmp_path / "shards", partition_size=15),
+            ParquetSequences(tmp_path / "s.parquet", "codes"),
+            DaskSequences(list(map(dask.delayed, parts))),
+        ):
+            np.testing.assert_array_equal(fit(source, executor), expected)
+        np.testing.assert_array_equal(fit(persons, executor), fit(persons, None))
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])

@@ -12,11 +12,12 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from tests.laws.cases import CASES, BetaBernoulli, SecondMoments, arguments
+from tests.laws.cases import CASES, BetaBernoulli, SecondMoments
+from tests.laws.checks import as_data
 from tests.mutants import check_notices
 from vips import Block, DenseStatistics, PrivacyPlan, engine
 from vips._compute.threads import at_most, n_threads
-from vips.data import InMemoryData, check_data
+from vips.data import InMemoryData
 from vips.execution import local, partitions, tree
 from vips.execution.partitions import Task
 from vips.execution.tree import FAN_IN, TreeSum, add
@@ -29,7 +30,7 @@ PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=2, clip_norm
 
 
 def data_of(records, size) -> InMemoryData:
-    data = check_data(*arguments(records))
+    data = as_data(records)
     return InMemoryData(data._X, data._y, partition_size=size)
 
 
@@ -259,7 +260,7 @@ def check_sums_declared_new_share_no_memory():
     for case in CASES:
         model = case.make_model(privacy=PLAN, random_state=0)
         task, ((partition, _),) = shares_of(model, data_of(case.make_records(20, np.random.default_rng(0)), 100), PLAN)
-        (records,) = partition.open().chunks(np.arange(20), 20)
+        (records,) = partition.open().chunks(np.arange(20), 1_000)
         statistics, weights = model.expected_statistics(records, task.posterior), np.linspace(0.0, 1.0, 20)
         if not statistics.sums_are_new:
             continue

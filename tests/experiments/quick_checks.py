@@ -336,6 +336,14 @@ def _(printed, folder):
     assert "| true topics | documents |" in printed
 
 
+@check("million_sequences")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["how"] for row in rows] == ["shards", "memory"] * 2
+    assert 0.0 < rows[0]["files"] < rows[2]["files"]
+    assert "largest resident memory" in printed
+
+
 @check("million_texts")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

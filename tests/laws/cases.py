@@ -15,6 +15,7 @@ from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
     Block,
+    CategoricalHMM,
     ConjugateExponentialModel,
     DenseStatistics,
     DirichletMultinomial,
@@ -26,6 +27,7 @@ from vips import (
     RobbinsMonro,
     SigmoidBeliefNetwork,
 )
+from vips.data import Sequences
 from vips.expfam import Gaussian
 
 
@@ -90,7 +92,7 @@ class Case:
     ``hostile`` holds records that are valid for the container (right width and dtype) but meant to do harm; ``extreme`` is
     a valid record whose norm is far above any clip. ``sparse`` asks for a posterior with most entries at the prior. ``labels``:
     a record's norm is the largest over these labels, up to the part of the squared scores. ``has_missing``: entries that are
-    not finite are missing, and the rest of the record counts.
+    not finite are missing, and the rest of the record counts. A row of a model of sequences is a sequence of any length.
     """
 
     name: str
@@ -106,6 +108,7 @@ class Case:
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
 LEVELS = (2, 5, 2, 3, 4)  # of answers
+MAX_LENGTH = 50
 
 
 def _coins(n, rng):
@@ -129,6 +132,26 @@ def _answers(n, rng):
     answers = rng.integers(0, LEVELS, (n, N_FEATURES)).astype(float)
     answers[rng.random(answers.shape) < 0.1] = np.nan
     return answers
+
+
+def _sequences(n, rng):
+    """Codes, some of them missing; the first sequence is empty."""
+    lengths = np.resize([0, 5, 1, 8, 2], n)
+    codes = rng.integers(0, 4, lengths.sum()).astype(float)
+    codes[rng.random(len(codes)) < 0.1] = np.nan
+    return Sequences.from_lengths(codes, lengths)
+
+
+def _hostile_sequences():
+    """Hostile codes, no step at all, more than the longest, and a few thousand of one or of two symbols in turn."""
+    return _hostile(9) | {
+        "no": np.zeros(0),
+        "missing": np.full(30, np.nan),
+        "middle nan": np.array([1.0, np.nan, 1.0]),
+        "beyond": np.array([1.0, 130.0, 2.0**63, 2.0]),
+        "long": np.full(5_000, 3.0),
+        "alternating": np.resize([0.0, 1.0], MAX_LENGTH - 1),
+    }
 
 
 def _long_documents(n, rng):
@@ -236,10 +259,22 @@ def _mixture_case(name, sparse=False, **settings):
     )
 
 
+def _chain_case(name, n_symbols):
+    return Case(
+        name,
+        lambda **arguments: CategoricalHMM(2, n_symbols=n_symbols, max_length=MAX_LENGTH, **arguments),
+        _sequences,
+        _hostile_sequences(),
+        np.resize([3.0, 1.0], MAX_LENGTH),
+        0.6,
+        has_missing=True,
+    )
+
+
 _DIRICHLET = {"weight_concentration_prior_type": "dirichlet_distribution"}
 
 # One case of each family, for laws that take too long on every case.
-REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network", "latent classes", "mixture"}
+REPRESENTATIVES = {"beta-bernoulli", "lda", "logistic", "proportions", "network", "latent classes", "mixture", "chain"}
 # At least one case of each class, and both forms of records and of covariances of a regression and of a network.
 ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "second moments",
@@ -362,6 +397,8 @@ CASES = [
         0.6,
         has_missing=True,
     ),
+    _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
+    _chain_case("chain of few symbols", 4),
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),

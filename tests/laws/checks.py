@@ -15,7 +15,7 @@ from sklearn.base import clone
 from tests.laws.cases import arguments
 from vips import PrivacyPlan, engine
 from vips._compute.rowwise import PIECE
-from vips.data import check_data
+from vips.data import InMemoryData, Sequences, check_data
 from vips.persistence.deviations import as_lists
 
 SCORES = 0.06  # squared scores of regressions may lengthen a reported norm by so much
@@ -26,7 +26,7 @@ SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.4, n_steps=3)
 
 def as_data(records):
     """The data source for the engine. Labelled records are ``Records``; a single row of them ends in its label."""
-    return check_data(*arguments(records))
+    return InMemoryData(records) if isinstance(records, Sequences) else check_data(*arguments(records))
 
 
 def fit(model, records):
@@ -38,6 +38,9 @@ def stack(records, row, first=False):
     if hasattr(records, "y"):
         labels = [row[-1:], records.y] if first else [records.y, row[-1:]]
         return replace(records, X=stack(records.X, row[:-1], first), y=np.concatenate(labels))
+    if isinstance(records, Sequences):
+        row = Sequences(row, [0, len(row)])
+        return stack_all(row, records) if first else stack_all(records, row)
     row = sp.csr_array(row[None]) if sp.issparse(records) else row[None]
     parts = [row, records.astype(float)] if first else [records.astype(float), row]
     return sp.csr_array(sp.vstack(parts, format="csr")) if sp.issparse(records) else np.vstack(parts)
@@ -486,6 +489,8 @@ def _fixed_posterior(model):
 def stack_all(first, second):
     if hasattr(first, "y"):
         return replace(first, X=stack_all(first.X, second.X), y=np.concatenate([first.y, second.y]))
+    if isinstance(first, Sequences):
+        return Sequences.joined([first, second])
     return sp.csr_array(sp.vstack([first, second], format="csr")) if sp.issparse(first) else np.vstack([first, second])
 
 

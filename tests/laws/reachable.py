@@ -48,6 +48,10 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     },
+    "SymbolPosterior": {
+        "start", "moves", "emissions", "noise", "step", "plug_in",
+        "contexts_counts", "contexts_classes", "contexts_profile",
+    },
     "NetworkPosterior": {
         "weights_mean", "weights_precision", "hidden_mean", "hidden_precision", "visible_mean", "visible_precision",
         "coupling", "noise_var", "plug_in", "running", "step", "shrinkage_shape", "shrinkage_local_rate_shape",
@@ -59,6 +63,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "FactorPosterior": {"cov", "aware"},

@@ -16,7 +16,7 @@ from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, 
 from tests.mutants import check_notices
 from vips import DenseStatistics, SigmoidBeliefNetwork, engine
 from vips._compute import blas, rowwise, threads
-from vips.data import InMemoryData, Records
+from vips.data import InMemoryData, Records, Sequences
 from vips.execution import partitions
 from vips.models.belief_networks import inference as sbn_inference
 
@@ -117,6 +117,8 @@ def moved(records, offset: int):
     """The same numbers ``offset`` places further on in memory."""
     if isinstance(records, Records):
         return replace(records, X=moved(records.X, offset))
+    if isinstance(records, Sequences):
+        return Sequences(moved(records.values, offset), records.offsets)
     if sp.issparse(records):
         return type(records)(
             (moved(records.data, offset), moved(records.indices, offset), records.indptr), records.shape

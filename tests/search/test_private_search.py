@@ -19,6 +19,7 @@ from tests.own_model import GaussianMean
 from tests.search.cases import PRIORS, VOTES, votes
 from vips import (
     BayesianLogisticRegression,
+    CategoricalHMM,
     DirichletMultinomial,
     LatentDirichletAllocation,
     PrivacyPlan,
@@ -27,7 +28,7 @@ from vips import (
     SigmoidBeliefNetwork,
     load,
 )
-from vips.data import InMemoryData
+from vips.data import InMemoryData, Sequences
 from vips.preprocessing import PublicScaler, make_public_pipeline
 from vips.privacy.selection import TrialCount
 
@@ -71,6 +72,11 @@ CASES = {
     "plans": (
         DirichletMultinomial(),
         {"privacy": [PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=n) for n in (1, 4)]}, VOTES, None, {},
+    ),
+    "sequences": (
+        CategoricalHMM(2, n_symbols=2),
+        {"privacy": [PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=n) for n in (1, 4)]},
+        Sequences.from_list(list((X > 0).astype(int))), None, {},
     ),
     "pipeline": (
         make_public_pipeline(PublicScaler(bounds=(-0.5, 0.5)), clone(LOGISTIC).set_params(feature_norm=2.0)),

@@ -15,11 +15,13 @@ from vips import (
     BayesianBinomialRegression,
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    CategoricalHMM,
     DirichletMultinomial,
     LatentDirichletAllocation,
     PrivacyPlan,
     SigmoidBeliefNetwork,
 )
+from vips.data import Sequences
 from vips.models import _likelihood
 from vips.privacy.mechanism.noise import Randomness
 from vips.search import scores
@@ -46,6 +48,9 @@ CASES = {
     ),
     "topics": (TOPICS, RNG.poisson(2.0, (60, 4)), None),
     "sparse topics": (TOPICS, sp.csr_array(RNG.poisson(2.0, (60, 4))), None),
+    "sequences": (
+        CategoricalHMM(2, n_symbols=2, privacy=PLAN, random_state=0), Sequences.from_list([*BITS[:59], BITS[59, :2]]), None
+    ),
     "network": (SigmoidBeliefNetwork(2, privacy=PLAN, random_state=0), BITS, None),
     "proportions": (DirichletMultinomial(privacy=PLAN), np.eye(4)[RNG.integers(0, 4, 60)], None),
 }  # fmt: skip

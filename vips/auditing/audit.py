@@ -55,7 +55,7 @@ def audit(
     ----------
     model : ConjugateExponentialModel
         With a private plan as ``privacy``. It is cloned, never changed.
-    X : array or CSR matrix of shape (n_records, n_features)
+    X : array or CSR matrix of shape (n_records, n_features), or Sequences
         At least two records; at most 200 are used. Integers are converted to floats, unless the model refuses floats.
     y : array of shape (n_records, ...), optional
     groups : array, series or list, optional

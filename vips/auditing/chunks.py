@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
+from vips.auditing.hostile_sequences import mixed_sequences
 from vips.auditing.records import Table
 from vips.auditing.search import Search, each_statistics
 from vips.auditing.sums import ClippedSum
@@ -33,6 +34,8 @@ def large_chunk(model, table: Table, rng: np.random.Generator) -> Table | None:
     usual = max(model.default_chunk_size(), model.chunk_size)
     usual = usual if has_exact_rows(model) else whole_size(usual)
     size = int(min(usual, MOST_RECORDS, max(SMALL_CHUNK, MOST_BYTES * len(table) // max(stored, 1))))
+    if table.are_sequences:
+        return Table(mixed_sequences(table.take(rng.choice(valid, size)).X, rng))
     first, second = (table.take(rng.choice(valid, size)) for _ in range(2))
     from_first = rng.random(first.X.shape) < 0.5
     from_first[::3] = True
@@ -55,7 +58,8 @@ def compare_large_chunk(search: Search, sums: ClippedSum, table: Table, rng: np.
         return
     size = len(large)
     search.largest_chunk = max(search.largest_chunk, size)
-    together, apart = (sums(large, f"a chunk of {n} records", n) for n in (size, SMALL_CHUNK))
+    rows_of_record = -(-len(large.X.values) // size) + 1 if large.are_sequences else 1  # chunks are counted in steps
+    together, apart = (sums(large, f"a chunk of {n} records", n * rows_of_record) for n in (size, SMALL_CHUNK))
     if together is None or apart is None:
         return
     gap = sums.distance(together, apart) / size
@@ -64,7 +68,7 @@ def compare_large_chunk(search: Search, sums: ClippedSum, table: Table, rng: np.
         search.inexact = max(search.inexact, gap)
         return
     row = int(rng.integers(size))
-    others = sums(large.take(np.delete(np.arange(size), row)), f"a chunk of {size - 1} records", size)
+    others = sums(large.take(np.delete(np.arange(size), row)), f"a chunk of {size - 1} records", size * rows_of_record)
     alone = sums(large.take([row]), "one record")
     if others is not None and alone is not None:
         search.not_additive = max(search.not_additive, sums.distance(together - others, alone) / size)

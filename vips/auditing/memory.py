@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from vips.auditing.records import Table
 from vips.auditing.replay import FrozenPlan
 from vips.auditing.report import Finding
+from vips.data import Sequences
 
 __all__ = ["memory_finding"]
 
@@ -61,5 +62,7 @@ def _parts(value: object) -> Iterator[object]:
             yield from _parts(each)
     elif sp.issparse(value):
         yield from (value, value.data, value.indices, value.indptr)
+    elif isinstance(value, Sequences):
+        yield from (value, value.values, value.offsets)
     elif hasattr(value, "X"):
         yield from (value, *_parts(value.X), *_parts(value.y))

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy.sparse as sp
 
+from vips.auditing.hostile_sequences import hostile_sequences
+from vips.data import Sequences
 from vips.data._groups import group_numbers
 from vips.privacy.plan import PrivacyPlan
 
@@ -39,23 +41,28 @@ SCALES = (1e3, 1e9, 1e38, 1e160, 1e300, 1e-3, 1e-160, 1e-310)
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of an array or CSR matrix, with labels if there are any. All rows with one number in ``ids`` are one record."""
+    """Rows of an array or CSR matrix, or sequences, with labels if there are any. All rows with one number in ``ids`` are one
+    record."""
 
-    X: np.ndarray | sp.csr_array
+    X: np.ndarray | sp.csr_array | Sequences
     y: np.ndarray | None = None
     ids: np.ndarray | None = None
 
     @classmethod
     def of(cls, X, y=None, groups=None) -> Table:
         """From X, y and groups as ``fit`` takes them."""
-        X = sp.csr_array(X) if sp.issparse(X) else _array(X)
-        if X.ndim != 2 or X.shape[0] < 2:
+        X = sp.csr_array(X) if sp.issparse(X) else X if isinstance(X, Sequences) else _array(X)
+        if len(X.shape) != 2 or X.shape[0] < 2:
             raise ValueError(f"An audit needs a table with at least two records, got shape {X.shape}.")
         table = cls(X, None if y is None else _array(y), None if groups is None else group_numbers(groups, X.shape[0]))
         return table if groups is None else table.take(table.ids >= 0)
 
     def __len__(self) -> int:
         return self.X.shape[0]
+
+    @property
+    def are_sequences(self) -> bool:
+        return isinstance(self.X, Sequences)
 
     @property
     def n_records(self) -> int:
@@ -82,7 +89,9 @@ class Table:
         return replace(self, ids=np.zeros(len(self), np.int64))
 
     def dense(self, row: int) -> np.ndarray:
-        """One row as a vector."""
+        """One row as a vector; the steps of a sequence, shape (length, n_features)."""
+        if self.are_sequences:
+            return self.X[[row]].values
         return self.X[[row]].toarray()[0] if sp.issparse(self.X) else self.X[row]
 
     def record(self, vector: np.ndarray, y: np.ndarray | None = None) -> Table:
@@ -90,6 +99,7 @@ class Table:
         with np.errstate(all="ignore"):
             row = vector[None].astype(self.X.dtype)
         row = sp.csr_array(row) if sp.issparse(self.X) else row
+        row = Sequences(row[0], np.array([0, len(vector)])) if self.are_sequences else row
         return Table(row, None if self.y is None else (self.y[:1] if y is None else y))
 
     def joined(self, *others: Table) -> Table:
@@ -97,6 +107,8 @@ class Table:
         tables = (self, *others)
         if sp.issparse(self.X):
             X = sp.csr_array(sp.vstack([table.X for table in tables], format="csr"))
+        elif self.are_sequences:
+            X = Sequences.joined([table.X for table in tables])
         else:
             X = np.concatenate([table.X for table in tables])
         y = None if self.y is None else np.concatenate([table.y for table in tables])
@@ -129,6 +141,10 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
     width = table.X.shape[1]
     rows = rng.choice(len(table), min(3, len(table)), replace=False)
     own = [table.dense(int(row)).astype(float) for row in rows]
+    if table.are_sequences:
+        steps = hostile_sequences(own, rng)
+        records = {name: table.record(each) for name, each in steps.items() if _holds(table, each)}
+        return records if table.ids is None else records | _persons(records)
     largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in own])))
     vectors = {f"record {i}": row for i, row in enumerate(own)}
     with np.errstate(over="ignore"):
@@ -182,8 +198,10 @@ def _distinct_ids(tables: Sequence[Table]) -> np.ndarray | None:
 def mutated(record: Table, rng: np.random.Generator) -> Table:
     """The record with up to three entries replaced by extreme ones, in every row alike."""
     vector = record.dense(0).astype(float)
-    places = rng.integers(len(vector), size=rng.integers(1, 4))
-    vector[places] = rng.choice(HURTFUL, size=len(places))
+    if not len(vector):  # of a sequence
+        return record
+    places = rng.integers(vector.size, size=rng.integers(1, 4))
+    vector.flat[places] = rng.choice(HURTFUL, size=len(places))
     if not _holds(record, vector):
         return record
     row = record.record(vector)
@@ -206,7 +224,7 @@ def _holds(table: Table, vector: np.ndarray) -> bool:
     if dtype.kind == "f":
         return True
     low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-    return bool(np.all(np.isfinite(vector)) and vector.min() >= low and vector.max() < max(high, 1.5))
+    return bool(np.all(np.isfinite(vector)) and vector.min(initial=0) >= low and vector.max(initial=0) < max(high, 1.5))
 
 
 def _repeated_entries(table: Table, column: int) -> dict[str, Table]:

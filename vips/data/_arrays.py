@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from vips.data._groups import runs_of_rows
 from vips.data._records import OpenPartition
 from vips.data._rows import range_of_rows
+from vips.data._sequences import Sequences
 from vips.data._source import DataSource, Partition
 
 __all__ = ["PARTITION_SIZE", "InMemoryData", "RangesOfRecords"]
@@ -130,9 +131,11 @@ class ArrayPartition(Partition):
 
 def _without_file_map(array):
     """A copy of an array that is mapped copy-on-write: joblib would send its path, and the file lacks changes made here."""
-    for part in (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,):
+    are_sequences = isinstance(array, Sequences)
+    parts = (array.data, array.indices, array.indptr) if sp.issparse(array) else (array,)
+    for part in (array.values,) if are_sequences else parts:
         while isinstance(part, np.ndarray):
             if getattr(part, "mode", None) == "c":  # a memory map
-                return array.copy() if sp.issparse(array) else np.array(array)
+                return array.copy() if are_sequences or sp.issparse(array) else np.array(array)
             part = part.base
     return array

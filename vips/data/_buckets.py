@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data._sequences import Sequences
 from vips.data._texts import PackedTexts
 from vips.exceptions import SourceError
 
@@ -47,19 +48,24 @@ class Buckets:
 
     @property
     def are_texts(self) -> bool:
-        return "data" in self.kinds and not self.is_sparse
+        return "data" in self.kinds and not self.is_sparse and not self.are_sequences
 
-    def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray) -> None:
-        """Append rows; those of one person keep their order.
+    @property
+    def are_sequences(self) -> bool:
+        return "data" in self.kinds and len(self.kinds["data"][1]) == 1
+
+    def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray, order: np.ndarray | None = None) -> None:
+        """Append rows; those of one person keep their order, unless ``order`` has numbers to sort them by.
 
         Parameters
         ----------
         name : str
             Where the rows come from, for errors. Public.
-        X : ndarray or CSR of shape (n_rows, n_features); or PackedTexts of n_rows documents
+        X : ndarray or CSR of shape (n_rows, n_features); PackedTexts of n_rows documents; or as many Sequences
         y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
+        order : ndarray of numbers, shape (n_rows,), optional
 
         Raises
         ------
@@ -67,10 +73,11 @@ class Buckets:
             If dtypes or shapes are not those of the first rows: public facts.
         """
         buckets = persons[:, 1] % np.uint64(self._n_buckets)
-        order = np.argsort(buckets, kind="stable")
-        cuts = np.searchsorted(buckets[order], np.arange(self._n_buckets + 1, dtype=np.uint64))
-        rows = {"persons": persons[order]} | ({} if y is None else {"y": y[order]})
-        entries, X = {}, X[order]
+        by_bucket = np.argsort(buckets, kind="stable")
+        cuts = np.searchsorted(buckets[by_bucket], np.arange(self._n_buckets + 1, dtype=np.uint64))
+        columns = {"persons": persons, "y": y, "order": order}
+        rows = {key: each[by_bucket] for key, each in columns.items() if each is not None}
+        entries, X, ends = {}, X[by_bucket], None
         if sp.issparse(X):
             indices = X.indices
             exists = (indices >= 0) & (indices < self._n_features)  # others stay defective, in any dtype of indices
@@ -79,6 +86,8 @@ class Buckets:
             rows["lengths"] = np.diff(X.indptr).astype(np.int64)
         elif isinstance(X, PackedTexts):
             entries, rows["lengths"] = {"data": X.data}, np.diff(X.indptr)
+        elif isinstance(X, Sequences):
+            entries, rows["lengths"], ends = {"data": X.values}, X.lengths, X.offsets
         else:
             rows["X"] = X
         rows, entries = (
@@ -90,7 +99,7 @@ class Buckets:
             )
         for bucket in np.flatnonzero(np.diff(cuts)):
             part = slice(cuts[bucket], cuts[bucket + 1])
-            stored = slice(*X.indptr[[part.start, part.stop]]) if entries else None
+            stored = slice(*(X.indptr if ends is None else ends)[[part.start, part.stop]]) if entries else None
             for key, array in rows.items():
                 self._append(bucket, key, array[part])
             for key, array in entries.items():
@@ -127,7 +136,8 @@ def write_grouped(arrays: dict[str, np.ndarray], folder: Path) -> None:
     Memory: about 80 bytes for each row, beside chunks.
     """
     persons = np.array(arrays.pop("persons"))
-    order = np.lexsort((persons[:, 1], persons[:, 0]))  # stable
+    keys = [np.array(arrays.pop("order"))] if "order" in arrays else []
+    order = np.lexsort((*keys, persons[:, 1], persons[:, 0]))  # stable
     persons = persons[order]
     is_first = np.ones(len(persons), dtype=bool)
     is_first[1:] = (persons[1:] != persons[:-1]).any(axis=1)

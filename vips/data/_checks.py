@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from vips.data._arrays import InMemoryData
 from vips.data._not_numbers import suggestion_for
 from vips.data._records import OpenPartition
+from vips.data._sequences import Sequences
 from vips.data._tables import from_arrow, is_nullable_number, with_numpy_numbers
 from vips.exceptions import SourceError
 
@@ -41,7 +42,10 @@ def open_checked(name: str, X, y, n_features: int) -> OpenPartition:
         If a check fails; it names the partition and the public fact.
     """
     try:
-        X, y = _checked(X, y)
+        if isinstance(X, Sequences):
+            check_dtype(X, "the array of steps")
+        else:
+            X, y = _checked(X, y)
     except (TypeError, ValueError) as error:
         raise SourceError(f"{name}: {error}") from None
     if X.shape[1] != n_features:
@@ -105,6 +109,8 @@ def whole_csr(X):
 
 def check_container(values, name: str) -> None:
     """Raise TypeError for lists and the like: their dtype depends on their values."""
+    if isinstance(values, Sequences):
+        raise TypeError(f"{name} holds sequences, of which this model takes none: it takes rows of a table.")
     if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
         instead = f"{name}.collect()" if hasattr(values, "collect") else f"numpy.asarray({name}, dtype=float)"
         raise TypeError(

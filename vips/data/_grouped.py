@@ -7,7 +7,8 @@
       00000-<token>/          a partition; the token is in the names, so that parts of two folders are not mixed
         persons.npy           two 64-bit words for each person, ascending: a keyed hash of the id, whose key is not kept
         starts.npy            where each person's rows begin, and where the last one's end
-        X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy; or texts: data.npy, indptr.npy
+        X.npy                 rows; or those of a CSR matrix: data.npy, indices.npy, indptr.npy; or texts or sequences:
+                              data.npy, indptr.npy
         y.npy                 labels, if there are any
 
 The hash of a person is in partition (second word modulo the number of partitions), and there once. A partition checks both when
@@ -28,11 +29,12 @@ import scipy.sparse as sp
 from vips.data._checks import open_checked
 from vips.data._npy import mapped
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, FileStamp, Partition
+from vips.data._source import DataSource, FileStamp, Partition, SequenceSource
 from vips.data._texts import PackedTexts, TextSource
+from vips.data._unread import UnreadSequences
 from vips.exceptions import SourceError
 
-__all__ = ["MANIFEST", "GroupedRows", "GroupedTexts", "Manifest"]
+__all__ = ["MANIFEST", "GroupedRows", "GroupedSequences", "GroupedTexts", "Manifest"]
 
 MANIFEST = "manifest.json"
 _FORMAT, _VERSION = "vips rows grouped by person", 1
@@ -50,12 +52,13 @@ class Manifest:
     has_labels: bool
     token: str
     are_texts: bool = False
+    are_sequences: bool = False
 
     @property
     def arrays(self) -> tuple[str, ...]:
         """Names of the arrays of a partition."""
         rows = ("data", "indices", "indptr") if self.is_sparse else ("X",)
-        rows = ("data", "indptr") if self.are_texts else rows
+        rows = ("data", "indptr") if self.are_texts or self.are_sequences else rows
         return ("persons", "starts", *rows, *(("y",) if self.has_labels else ()))
 
     def folder_of(self, i: int) -> str:
@@ -63,8 +66,15 @@ class Manifest:
         return f"{i:05d}-{self.token}"
 
     def to_json(self) -> str:
-        facts = {name: value for name, value in self.__dict__.items() if name != "are_texts" or value}
+        facts = {name: value for name, value in self.__dict__.items() if not name.startswith("are_") or value}
         return json.dumps({"format": _FORMAT, "version": _VERSION} | facts, indent=2)
+
+    @property
+    def kind(self) -> str:
+        """Name of the class that reads the folder."""
+        if self.are_sequences:
+            return "GroupedSequences"
+        return "GroupedTexts" if self.are_texts else "GroupedRows"
 
     def _is_usable(self) -> bool:
         numbers, names = (self.n_partitions, self.n_features), self.feature_names
@@ -99,16 +109,13 @@ class GroupedFolder(DataSource):
     """What rows and texts of persons share: a folder with a manifest."""
 
     has_groups = True
-    _are_texts = False
+    _partitions: type[GroupedPartition]
 
     def __init__(self, folder: str | os.PathLike) -> None:
         folder = Path(os.path.abspath(folder))
         self._manifest = manifest = Manifest.read(folder)
-        if manifest.are_texts != self._are_texts:
-            raise SourceError(
-                f"{folder} holds {'texts' if manifest.are_texts else 'rows of numbers'}: read it with "
-                f"vips.data.{'GroupedTexts' if manifest.are_texts else 'GroupedRows'}(folder)."
-            )
+        if manifest.kind != type(self).__name__:
+            raise SourceError(f"{folder} is to be read with vips.data.{manifest.kind}(folder).")
         self.n_features, self.feature_names = manifest.n_features, manifest.feature_names
         self.has_labels, self.group_name = manifest.has_labels, manifest.grouped_by
         self._files = [
@@ -127,45 +134,7 @@ class GroupedFolder(DataSource):
 
     def partition(self, i: int) -> Partition:
         name = os.path.dirname(self._files[i]["persons"].path)
-        kind = GroupedDocuments if self._are_texts else GroupedPartition
-        return kind(name, self._files[i], i, self.n_partitions, self.n_features)
-
-
-class GroupedRows(GroupedFolder):
-    """Rows of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all rows of one person.
-
-    ``fit(source)`` protects persons: one coin, one clip and one share of the sum for all rows of a person, as
-    ``fit(X, y, groups=ids)`` does for arrays. Rows are memory-mapped. Memory is bounded by a chunk and, for sparse rows, by the
-    rows of one person. Workers get paths, so they need access to the folder.
-
-    Parameters
-    ----------
-    folder : path
-
-    Raises
-    ------
-    SourceError
-        If ``regroup`` did not finish writing the folder, or a file of it is missing.
-
-    Guarantees
-    ----------
-    Every person is one record of one partition. A partition that lost this property, because files were mixed or edited, is
-    refused when it is opened.
-    """
-
-
-class GroupedTexts(GroupedFolder, TextSource):
-    """Texts of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all documents of one person.
-
-    ``fit(source)`` of a ``PrivateCountVectorizer``, and of a pipeline that begins with one, protects persons. Memory is bounded
-    by the documents of a partition. The rest is as for :class:`GroupedRows`.
-
-    Parameters
-    ----------
-    folder : path
-    """
-
-    _are_texts = True
+        return self._partitions(name, self._files[i], i, self.n_partitions, self.n_features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -227,3 +196,72 @@ class GroupedDocuments(GroupedPartition):
         if not texts.is_valid():
             raise TypeError
         return OpenPartition(texts.documents(), arrays.get("y"))
+
+
+class GroupedLists(GroupedPartition):
+    """One partition of sequences."""
+
+    def _opened(self, arrays: dict[str, np.ndarray]) -> OpenPartition:
+        steps = open_checked(self.name, arrays["data"], None, self.n_features).X
+        ends = np.array(arrays["indptr"])
+        are_ends = ends.dtype == np.int64 and ends.ndim == 1 and len(ends) > 0
+        if not are_ends or ends[0] != 0 or ends[-1] != len(steps) or (np.diff(ends) < 0).any():
+            raise TypeError
+        return OpenPartition(UnreadSequences(steps, ends[:-1], np.diff(ends)), arrays.get("y"))
+
+
+class GroupedRows(GroupedFolder):
+    """Rows of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all rows of one person.
+
+    ``fit(source)`` protects persons: one coin, one clip and one share of the sum for all rows of a person, as
+    ``fit(X, y, groups=ids)`` does for arrays. Rows are memory-mapped. Memory is bounded by a chunk and, for sparse rows, by the
+    rows of one person. Workers get paths, so they need access to the folder.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    SourceError
+        If ``regroup`` did not finish writing the folder, or a file of it is missing.
+
+    Guarantees
+    ----------
+    Every person is one record of one partition. A partition that lost this property, because files were mixed or edited, is
+    refused when it is opened.
+    """
+
+    _partitions = GroupedPartition
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether rows are those of a CSR matrix."""
+        return self._manifest.is_sparse
+
+
+class GroupedTexts(GroupedFolder, TextSource):
+    """Texts of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all documents of one person.
+
+    ``fit(source)`` of a ``PrivateCountVectorizer``, and of a pipeline that begins with one, protects persons. Memory is bounded
+    by the documents of a partition. The rest is as for :class:`GroupedRows`.
+
+    Parameters
+    ----------
+    folder : path
+    """
+
+    _partitions = GroupedDocuments
+
+
+class GroupedSequences(GroupedFolder, SequenceSource):
+    """Sequences of persons, from a folder that :func:`vips.data.regroup` wrote. A record is all sequences of one person.
+
+    Sequences are memory-mapped. The rest is as for :class:`GroupedRows`.
+
+    Parameters
+    ----------
+    folder : path
+    """
+
+    _partitions = GroupedLists

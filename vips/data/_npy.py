@@ -104,5 +104,13 @@ def mapped(file: FileStamp) -> np.ndarray:
             return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))
         except ValueError:  # an array without entries cannot be mapped
             return np.load(path, allow_pickle=False)
-    except (OSError, ValueError) as error:
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        EOFError,
+        MemoryError,
+        OverflowError,
+        SyntaxError,
+    ) as error:  # headers may lie
         raise SourceError(f"{path} is not a readable .npy array of numbers ({type(error).__name__}).") from None

@@ -17,7 +17,7 @@ from vips.data._source import DataSource, FileStamp, Partition, found_files
 from vips.data._texts import TextSource
 from vips.exceptions import SourceError
 
-__all__ = ["ParquetDocuments", "ParquetTable", "ParquetTexts"]
+__all__ = ["ParquetDocuments", "ParquetSource", "ParquetTable", "ParquetTexts", "group_name", "read_group", "type_of"]
 
 
 class ParquetSource(DataSource):
@@ -41,8 +41,8 @@ class ParquetSource(DataSource):
     def ids(self, i: int, by: str) -> object:
         file, group, _ = self._groups[i]
         with _opened(file) as parquet:
-            _type_of(parquet.schema_arrow, by, file.path)
-        return _read(file, group, [by]).column(by)
+            type_of(parquet.schema_arrow, by, file.path)
+        return read_group(file, group, [by]).column(by)
 
     @property
     def n_partitions(self) -> int:
@@ -90,7 +90,7 @@ class ParquetTable(ParquetSource):
 
     def _check_schema(self, schema, path: str) -> None:
         for name in (*self.feature_names, *([self._target] if self._target else [])):
-            if not _is_number(_type_of(schema, name, path)):
+            if not _is_number(type_of(schema, name, path)):
                 raise SourceError(
                     f"{path}: column {name!r} has type {schema.field(name).type}; a table needs booleans, integers or "
                     "floating-point numbers."
@@ -137,7 +137,7 @@ class ParquetDocuments(ParquetSource):
     def _check_schema(self, schema, path: str) -> None:
         from pyarrow import types
 
-        kind = _type_of(schema, self._column, path)
+        kind = type_of(schema, self._column, path)
         is_list = types.is_list(kind) or types.is_large_list(kind)
         if not is_list or not types.is_integer(kind.value_type):
             raise SourceError(f"{path}: column {self._column!r} has type {kind}, not a list of integers.")
@@ -182,11 +182,11 @@ class ParquetTexts(ParquetSource, TextSource):
     def _check_schema(self, schema, path: str) -> None:
         from pyarrow import types
 
-        kind = _type_of(schema, self._column, path)
+        kind = type_of(schema, self._column, path)
         if not (types.is_string(kind) or types.is_large_string(kind) or str(kind) == "string_view" or _is_coded(kind)):
             raise SourceError(f"{path}: column {self._column!r} has type {kind}, not strings.")
-        if self._target is not None and not _is_number(_type_of(schema, self._target, path)):
-            kind = _type_of(schema, self._target, path)
+        if self._target is not None and not _is_number(type_of(schema, self._target, path)):
+            kind = type_of(schema, self._target, path)
             raise SourceError(
                 f"{path}: column {self._target!r} has type {kind}; labels are booleans, integers or floating-point numbers."
             )
@@ -207,11 +207,11 @@ class TableGroup(Partition):
 
     @property
     def name(self) -> str:
-        return _name(self.file, self.group)
+        return group_name(self.file, self.group)
 
     def open(self) -> OpenPartition:
         labels = [self.target] if self.target else []
-        table = _read(self.file, self.group, [*self.features, *labels])
+        table = read_group(self.file, self.group, [*self.features, *labels])
         X = np.empty((table.num_rows, len(self.features)))
         for j, name in enumerate(self.features):
             X[:, j] = _numbers(table.column(name))
@@ -230,12 +230,12 @@ class DocumentGroup(Partition):
 
     @property
     def name(self) -> str:
-        return _name(self.file, self.group)
+        return group_name(self.file, self.group)
 
     def open(self) -> OpenPartition:
         parts = [
             counts(lists, self.n_words)
-            for lists in _read(self.file, self.group, [self.column]).column(self.column).chunks
+            for lists in read_group(self.file, self.group, [self.column]).column(self.column).chunks
         ]
         X = sp.vstack(parts, format="csr") if parts else sp.csr_array((0, self.n_words))
         return open_checked(self.name, sp.csr_array(X), None, self.n_words)
@@ -252,10 +252,10 @@ class TextGroup(Partition):
 
     @property
     def name(self) -> str:
-        return _name(self.file, self.group)
+        return group_name(self.file, self.group)
 
     def open(self) -> OpenPartition:
-        table = _read(self.file, self.group, [self.column, *([self.target] if self.target else [])])
+        table = read_group(self.file, self.group, [self.column, *([self.target] if self.target else [])])
         texts = [text for chunk in table.column(self.column).chunks for text in _texts(chunk)]
         documents = np.array([*texts, None], dtype=object)[:-1]
         return OpenPartition(documents, _numbers(table.column(self.target)) if self.target else None)
@@ -320,7 +320,7 @@ def _is_number(kind) -> bool:
     return types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
 
 
-def _type_of(schema, name: str, path: str):
+def type_of(schema, name: str, path: str):
     if schema.get_field_index(name) < 0:
         raise SourceError(f"{path} has no column {name!r}, or two.")
     return schema.field(name).type
@@ -341,7 +341,7 @@ def _opened(file: FileStamp):
     raise SourceError(f"{path} is not a readable Parquet file ({problem}).")
 
 
-def _read(file: FileStamp, group: int, columns: list[str]):
+def read_group(file: FileStamp, group: int, columns: list[str]):
     import pyarrow as pa
 
     with _opened(file) as parquet:
@@ -349,8 +349,8 @@ def _read(file: FileStamp, group: int, columns: list[str]):
             return parquet.read_row_group(group, columns=columns, use_threads=False)
         except (OSError, pa.ArrowException) as error:
             problem = type(error).__name__
-    raise SourceError(f"{_name(file, group)} cannot be read ({problem}).")
+    raise SourceError(f"{group_name(file, group)} cannot be read ({problem}).")
 
 
-def _name(file: FileStamp, group: int) -> str:
+def group_name(file: FileStamp, group: int) -> str:
     return f"{file.path}, row group {group}"

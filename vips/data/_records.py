@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from vips.data._rows import some_rows
+from vips.data._unread import UnreadSequences
 
-__all__ = ["OpenPartition", "Records", "Runs", "rows_without"]
+__all__ = ["OpenPartition", "Records", "Runs", "ranges_of_size", "rows_without", "step_counts"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class OpenPartition:
 
     Parameters
     ----------
-    X : ndarray or CSR of shape (n_rows, n_features)
+    X : ndarray or CSR of shape (n_rows, n_features); or Sequences, whose rows are sequences
     y : ndarray of shape (n_rows, ...), optional
     starts : ndarray of shape (n_records + 1,), optional
         Where each record's rows begin, and where the last one's end. None if every row is a record.
@@ -68,33 +69,49 @@ class OpenPartition:
         """The same records, with at most so many rows each: their first ones."""
         return self if max_rows is None else replace(self, max_rows=max_rows)
 
+    def first_steps(self, n_steps: int | None) -> OpenPartition:
+        """The same records, with at most so many steps of each sequence: no more are read. For other rows the same."""
+        return self if step_counts(self.X) is None else replace(self, X=UnreadSequences.first_steps(self.X, n_steps))
+
     def chunks(self, records: np.ndarray, chunk_size: int) -> Iterator:
         """Those ``records`` (ascending), in order: rows of X, or ``Records``; or ``Runs`` of these.
 
-        A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows.
+        A chunk has at most ``chunk_size`` rows, or the rows of one record; of sequences, steps in place of rows. The sequences
+        of one record of more steps are not read: they are ``UnreadSequences``.
         """
-        steps = getattr(self.X, "lengths", None)
-        if self.starts is None and steps is None:
+        if self.starts is None and step_counts(self.X) is None:
             for first in range(0, len(records), chunk_size):
                 yield self._select(records[first : first + chunk_size])
             return
-        select = self._select if self.starts is None else self._select_runs
-        ends = np.cumsum(steps[records] if self.starts is None else self._lengths(records))
-        first = 0
-        while first < len(records):
-            before = ends[first - 1] if first else 0
-            last = max(first + 1, int(np.searchsorted(ends, before + chunk_size, side="right")))
-            yield select(records[first:last])
-            first = last
+        sizes = self._sizes(records)
+        for first, last in ranges_of_size(sizes, chunk_size):
+            some = records[first:last]
+            if self.starts is None:
+                yield self._select(some)
+            else:
+                yield self._select_runs(some, are_read=sizes[first:last].sum() <= chunk_size)
+
+    def _sizes(self, records: np.ndarray) -> np.ndarray:
+        """Rows of each record; of sequences, steps."""
+        steps = step_counts(self.X)
+        if self.starts is None:
+            return steps[records]
+        lengths = self._lengths(records)
+        if steps is None:
+            return lengths
+        ends = np.concatenate([[0], np.cumsum(steps)])
+        return ends[self.starts[records] + lengths] - ends[self.starts[records]]
 
     def _lengths(self, records: np.ndarray) -> np.ndarray:
         lengths = self.starts[records + 1] - self.starts[records]
         return lengths if self.max_rows is None else np.minimum(lengths, self.max_rows)
 
-    def _select_runs(self, records: np.ndarray) -> Runs:
+    def _select_runs(self, records: np.ndarray, are_read: bool) -> Runs:
         lengths = self._lengths(records)
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
+        if isinstance(self.X, UnreadSequences) and not are_read:
+            return Runs(self.X.some(rows), starts)
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
@@ -103,6 +120,21 @@ class OpenPartition:
             rows = slice(rows[0], rows[-1] + 1)
         X = some_rows(self.X, rows) if getattr(self.X, "format", None) == "csr" else self.X[rows]
         return X if self.y is None else Records(X, self.y[rows])
+
+
+def step_counts(rows) -> np.ndarray | None:
+    """How much of a chunk each sequence takes: its steps, and at least one. None for rows that are no sequences."""
+    lengths = getattr(rows, "lengths", None)
+    return None if lengths is None else np.maximum(lengths, 1)
+
+
+def ranges_of_size(sizes: np.ndarray, most: int) -> Iterator[tuple[int, int]]:
+    """Ranges of items in order whose ``sizes`` add up to at most ``most``, or of one larger item."""
+    ends, first, before = np.cumsum(sizes), 0, 0
+    while first < len(sizes):
+        last = max(first + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield first, last
+        first, before = last, ends[last - 1]
 
 
 def rows_without(bad: np.ndarray, indptr: np.ndarray) -> np.ndarray:

@@ -16,10 +16,12 @@ from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
 from vips.data._dask import DaskSource, as_source, is_dask
-from vips.data._grouped import MANIFEST, GroupedRows, GroupedTexts, Manifest
+from vips.data._grouped import MANIFEST, GroupedRows, GroupedSequences, GroupedTexts, Manifest
 from vips.data._groups import check_ids, ids_and_numbers, name_of
+from vips.data._order import sortable
 from vips.data._records import OpenPartition
-from vips.data._source import DataSource, Partition
+from vips.data._sequences import Sequences
+from vips.data._source import DataSource, Partition, SequenceSource
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
@@ -28,7 +30,9 @@ __all__ = ["regroup"]
 _MOST_PARTITIONS = 1024  # unless they are asked for
 
 
-def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = None) -> GroupedRows | GroupedTexts:
+def regroup(
+    X, y=None, *, by, order=None, to: str | os.PathLike, n_partitions: int | None = None
+) -> GroupedRows | GroupedTexts | GroupedSequences:
     """Write the rows of a source into a new folder, all rows of one person in one partition, one after the other.
 
     A fit to the result protects persons: ``fit(regroup(source, by="patient_id", to="by_patient"))``. Later,
@@ -37,13 +41,16 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     Parameters
     ----------
     X : data source, Dask collection, array, CSR matrix or data frame
-        Rows, in any order; or a source of texts. Sources hold their own labels.
+        Rows, in any order; or a source of texts or of sequences. Sources hold their own labels.
     y : array or Dask collection, optional
         Labels, as in ``fit``.
     by : str, or array, series or Dask collection of length n_rows
         Ids of persons: whole numbers, strings or bytes, equal as in ``fit(..., groups=ids)``. A str names a column of a
         Parquet source or a data frame, or of an array in each file of ``CSRShards``. A column of a data frame is then no
         feature. The name becomes the unit of the fit.
+    order : str, or array, series or Dask collection of length n_rows, optional
+        Numbers or dates that order the rows of each person; what is missing comes last, and rows that tie stay in their order.
+        A column of a data frame is then no feature. None leaves rows in the order of the source.
     to : path
         Folder that does not exist yet. It holds records: protect it as you protect the data.
     n_partitions : int, optional
@@ -51,7 +58,7 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
 
     Returns
     -------
-    GroupedRows, or GroupedTexts for a source of texts
+    GroupedRows; GroupedTexts for a source of texts, GroupedSequences for one of sequences
 
     Raises
     ------
@@ -92,7 +99,8 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
     >>> DirichletMultinomial(privacy=plan).fit(source).privacy_.unit
     'all rows of one group'
     """
-    source, names, by = _source(X, y, by)
+    source, names, keys = _source(X, y, [by] if order is None else [by, order])
+    by = keys[0]
     if not source.n_features:
         raise ValueError("X has no columns.")
     name = _name(by)
@@ -105,10 +113,10 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
         spilled.mkdir()
         buckets = Buckets(spilled, n_partitions, source.n_features)
         with np.errstate(all="ignore"):
-            _fill(buckets, source, by)
+            _fill(buckets, source, keys)
         manifest = Manifest(
             name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8),
-            buckets.are_texts,
+            buckets.are_texts, buckets.are_sequences,
         )  # fmt: skip
         for i in range(n_partitions):
             (folder / manifest.folder_of(i)).mkdir()
@@ -120,28 +128,31 @@ def regroup(X, y=None, *, by, to: str | os.PathLike, n_partitions: int | None = 
             file.write(manifest.to_json())
             file.flush()
             os.fsync(file.fileno())
-    return GroupedTexts(to) if manifest.are_texts else GroupedRows(to)
+    return {"GroupedTexts": GroupedTexts, "GroupedSequences": GroupedSequences}.get(manifest.kind, GroupedRows)(to)
 
 
-def _source(X, y, by) -> tuple[DataSource, tuple[str, ...] | None, object]:
-    """The rows, the names of their columns, and the ids; a column of a data frame is taken out of it."""
+def _source(X, y, keys: list) -> tuple[DataSource, tuple[str, ...] | None, list]:
+    """The rows, the names of their columns, and the ids and the order; a column of a data frame is taken out of it."""
     if isinstance(X, str | os.PathLike):
         raise TypeError(
             "X must be a data source or a table, got a path: write vips.data.ParquetTable(path, features=[...]), say."
         )
-    if isinstance(by, str) and hasattr(X, "columns"):
-        if list(X.columns).count(by) != 1:
-            raise ValueError(f"The data frame has no column {by!r}, or two.")
-        X, by = X.drop(columns=[by]), X[by]
-    if not isinstance(by, str):
-        check_ids(by)
+    if hasattr(X, "columns"):
+        names = [key for key in keys if isinstance(key, str)]
+        for name in names:
+            if list(X.columns).count(name) != 1:
+                raise ValueError(f"The data frame has no column {name!r}, or two.")
+        keys = [X[key] if isinstance(key, str) else key for key in keys]
+        X = X.drop(columns=names) if names else X
+    if not isinstance(keys[0], str):
+        check_ids(keys[0])
     source = as_source(X, y)
     if source is None:
         names = tuple(map(str, X.columns)) if hasattr(X, "columns") else None
-        return check_data(X, y), names, by
+        return check_data(X, y), names, keys
     if source.has_groups:
         raise ValueError("The source holds persons already: regroup the one that it was made from.")
-    return source, source.feature_names, by
+    return source, source.feature_names, keys
 
 
 def _name(by) -> str | None:
@@ -149,22 +160,31 @@ def _name(by) -> str | None:
     return None if is_key else name_of(by)
 
 
-def _fill(buckets: Buckets, source: DataSource, by) -> None:
+def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
     """Put every row of somebody into its bucket."""
-    key = secrets.token_bytes(32)
-    for name, opened, ids in _rows_and_ids(source, by):
+    key, kinds = secrets.token_bytes(32), set()
+    for name, opened, (ids, *orders) in _rows_and_keys(source, keys):
+        n_rows, order = opened.X.shape[0], None
         try:
-            distinct, numbers = ids_and_numbers(ids, opened.X.shape[0])
+            distinct, numbers = ids_and_numbers(ids, n_rows)
+            for each in orders:
+                order, kind = sortable(each, n_rows)
+                kinds.add(kind)
         except (TypeError, ValueError) as error:
             raise SourceError(f"{name}: {error}") from None
+        if len(kinds) > 1:
+            raise SourceError(
+                f"{name}: `order` is of another type than in the first partition: {', '.join(sorted(kinds))}."
+            )
         rows = np.flatnonzero(numbers >= 0)
         y = None if opened.y is None else opened.y[rows]
         X = opened.X[rows]
         X = PackedTexts.of(X) if isinstance(source, TextSource) else X
-        buckets.add(name, X, y, _hashes(distinct, key)[numbers[rows]])
+        buckets.add(name, X, y, _hashes(distinct, key)[numbers[rows]], None if order is None else order[rows])
     if not source.n_partitions:
         no_labels = np.zeros(0) if source.has_labels else None
         nothing = PackedTexts.of([]) if isinstance(source, TextSource) else np.zeros((0, source.n_features))
+        nothing = Sequences(nothing, np.zeros(1, np.int64)) if isinstance(source, SequenceSource) else nothing
         buckets.add("no rows", nothing, no_labels, _hashes([], key))
 
 
@@ -174,39 +194,49 @@ def _hashes(ids: Iterable[bytes], key: bytes) -> np.ndarray:
     return np.frombuffer(digests, np.uint64).reshape(-1, 2)
 
 
-def _rows_and_ids(source: DataSource, by) -> Iterator[tuple[str, OpenPartition, object]]:
-    """The name, the rows and the ids of every partition."""
-    open_one, n_rows = _opener(source, by), 0
+def _rows_and_keys(source: DataSource, keys: list) -> Iterator[tuple[str, OpenPartition, list]]:
+    """The name, the rows, and the ids (and the order) of every partition."""
+    open_one, n_rows = _opener(source, keys), 0
     for i, partition in enumerate(source.partitions):
         try:
-            opened, ids = open_one(i, partition, n_rows)
+            opened, found = open_one(i, partition, n_rows)
         except SourceError:
             raise
         except Exception as error:
             problem = class_and_place(error)
         else:
             n_rows += opened.X.shape[0]
-            yield partition.name, opened, ids
+            yield partition.name, opened, found
             continue
         # outside of `except`, so that the original error, which may quote a record, is not attached
         raise SourceError(f"{partition.name} cannot be read: {problem}.")
-    if not (isinstance(by, str) or is_dask(by)) and len(by) != n_rows:
-        raise ValueError("X and `by` have different numbers of rows.")
+    for name, key in zip(("by", "order"), keys, strict=False):
+        if not (isinstance(key, str) or is_dask(key)) and len(key) != n_rows:
+            raise ValueError(f"X and `{name}` have different numbers of rows.")
 
 
-def _opener(source: DataSource, by) -> Callable:
-    """A function of (number of a partition, the partition, number of rows before it): its rows and their ids."""
-    if isinstance(by, str):
-        return lambda i, partition, before: (partition.open(), source.ids(i, by))
-    if is_dask(by):
-        chunks = list(by.to_delayed())
-        if not isinstance(source, DaskSource) or len(chunks) != source.n_partitions:
-            raise ValueError("`by` is a Dask collection: pass X as one, too, in the same chunks of rows.")
-        return lambda i, partition, before: partition.open_with(chunks[i])
+def _opener(source: DataSource, keys: list) -> Callable:
+    """A function of (number of a partition, the partition, number of rows before it): its rows, and their ids and order."""
+    chunks = [list(key.to_delayed()) if is_dask(key) else None for key in keys]
+    for name, some in zip(("by", "order"), chunks, strict=False):
+        if some is not None and (not isinstance(source, DaskSource) or len(some) != source.n_partitions):
+            raise ValueError(f"`{name}` is a Dask collection: pass X as one, too, in the same chunks of rows.")
 
-    def with_part(i: int, partition: Partition, before: int) -> tuple[OpenPartition, object]:
-        opened = partition.open()
+    def open_one(i: int, partition: Partition, before: int) -> tuple[OpenPartition, list]:
+        if any(some is not None for some in chunks):  # together, so that they are of the same rows
+            opened, computed = partition.open_with([None if some is None else some[i] for some in chunks])
+        else:
+            opened, computed = partition.open(), [None] * len(keys)
         rows = slice(before, before + opened.X.shape[0])
-        return opened, by.iloc[rows] if hasattr(by, "iloc") else by[rows]
+        return opened, [
+            _of_partition(source, i, key, rows) if each is None else each
+            for key, each in zip(keys, computed, strict=True)
+        ]
 
-    return with_part
+    return open_one
+
+
+def _of_partition(source: DataSource, i: int, key, rows: slice):
+    if isinstance(key, str):
+        return source.ids(i, key)
+    return key.iloc[rows] if hasattr(key, "iloc") else key[rows]

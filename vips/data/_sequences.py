@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
+from vips.data._arrow_lists import steps_and_offsets
 from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._tables import from_arrow
 
-__all__ = ["Sequences"]
+__all__ = ["Sequences", "sequences_of"]
 
 
 class Sequences:
@@ -61,6 +63,8 @@ class Sequences:
             )
         if offsets.ndim != 1 or not len(offsets) or offsets.dtype.kind not in "iu":
             raise TypeError("`offsets` must be a one-dimensional array of integers, one more than there are sequences.")
+        if not values.dtype.isnative or (values.dtype.kind == "f" and values.dtype.itemsize not in (4, 8)):
+            values = values.astype(np.float64)  # for which kernels are compiled
         offsets = offsets.astype(np.int64)
         if offsets[0] != 0 or offsets[-1] != len(values) or (np.diff(offsets) < 0).any():
             raise ValueError("`offsets` must ascend from 0 to the number of steps.")
@@ -95,14 +99,33 @@ class Sequences:
         if isinstance(some, slice) and some.step in (None, 1):
             first, last, _ = some.indices(len(self))
             offsets = self.offsets[first : max(first, last) + 1]
-            return _sequences(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
+            return sequences_of(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
         chosen = np.arange(len(self))[some]
         if chosen.ndim != 1:
             raise TypeError("Choose sequences by a slice or an array; `list(sequences)` gives their arrays.")
         lengths = self.lengths[chosen]
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[chosen] - offsets[:-1], lengths)
-        return _sequences(self.values[steps], offsets)
+        return sequences_of(self.values[steps], offsets)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both arrays."""
+        return self.values.nbytes + self.offsets.nbytes
+
+    def astype(self, dtype) -> Sequences:
+        """With steps of another dtype."""
+        return Sequences(self.values.astype(dtype), self.offsets)
+
+    def copy(self) -> Sequences:
+        """With arrays of its own."""
+        return sequences_of(self.values.copy(), self.offsets.copy())
+
+    @classmethod
+    def joined(cls, parts: Sequence[Sequences]) -> Sequences:
+        """The sequences of several, one after the other. At least one."""
+        lengths = np.concatenate([part.lengths for part in parts])
+        return cls.from_lengths(np.concatenate([part.values for part in parts]), lengths)
 
     def first(self, n_steps: int) -> Sequences:
         """The first ``n_steps`` steps of each sequence."""
@@ -111,7 +134,7 @@ class Sequences:
         if offsets[-1] == len(self.values):
             return self
         steps = np.arange(offsets[-1]) + np.repeat(self.offsets[:-1] - offsets[:-1], lengths)
-        return _sequences(self.values[steps], offsets)
+        return sequences_of(self.values[steps], offsets)
 
     def __repr__(self) -> str:
         return f"<Sequences of {self.values.shape[1]} columns, {self.values.dtype}>"  # their number is private
@@ -119,16 +142,17 @@ class Sequences:
     # -- from other containers ----------------------------------------------------------------------------------------
 
     @classmethod
-    def from_list(cls, sequences: Sequence[np.ndarray]) -> Sequences:
+    def from_list(cls, sequences: Sequence[np.ndarray], n_features: int | None = None) -> Sequences:
         """A list of arrays, each of shape (length,) or (length, n_features).
 
-        The first array with numbers says how many columns there are. An array of another width, or of something else than
-        numbers, becomes a sequence of one missing step.
+        Without ``n_features`` the first array with numbers says how many columns there are. An array of another width, or of
+        something else than numbers, becomes a sequence of one missing step.
         """
-        arrays = [np.asarray(each) for each in sequences]
+        arrays = list(map(_array, sequences))
         tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
         usable = [each.ndim == 2 and each.dtype.kind in "biuf" for each in tables]
-        width = next((each.shape[1] for each, is_usable in zip(tables, usable, strict=True) if is_usable), 1)
+        widths = (each.shape[1] for each, is_usable in zip(tables, usable, strict=True) if is_usable)
+        width = next(widths, 1) if n_features is None else n_features
         missing = np.full((1, width), np.nan)
         tables = [
             each if is_usable and each.shape[1] == width else missing
@@ -177,22 +201,21 @@ class Sequences:
 
     @classmethod
     def from_arrow(cls, lists) -> Sequences:
-        """An Arrow array, or chunked array, of lists of numbers. A null in a list is a missing step, a null list is empty."""
-        import pyarrow as pa
+        """An Arrow array, or chunked array, of lists of numbers, or of lists of lists of a fixed size, which are vectors.
 
-        lists = lists.combine_chunks() if isinstance(lists, pa.ChunkedArray) else lists
-        kind = lists.type
-        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind)) or not (
-            pa.types.is_integer(kind.value_type) or pa.types.is_floating(kind.value_type)
-        ):
-            raise TypeError(f"Sequences need lists of integers or floating-point numbers, got {kind}.")
-        lists = lists.cast(pa.large_list(pa.float64()), safe=False)
-        lengths = np.where(np.asarray(lists.is_null()), 0, np.diff(lists.offsets.to_numpy()))
-        steps = lists.flatten().to_numpy(zero_copy_only=False).astype(float)
-        return cls(steps, np.concatenate([[0], np.cumsum(lengths)]))
+        A null in a list is a missing step, a null list is empty.
+        """
+        return cls(*steps_and_offsets([lists]))
 
 
-def _sequences(values: np.ndarray, offsets: np.ndarray) -> Sequences:
+def _array(values: object) -> np.ndarray:
+    """As an array, or as one of text if NumPy raises, as for lists of lists of different lengths."""
+    with suppress(Exception):
+        return np.asarray(values)
+    return np.array("")
+
+
+def sequences_of(values: np.ndarray, offsets: np.ndarray) -> Sequences:
     """Without checks."""
     sequences = object.__new__(Sequences)
     sequences.values, sequences.offsets = values, offsets

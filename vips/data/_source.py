@@ -7,6 +7,7 @@ samples: it may depend on files and settings, never on the executor.
 from __future__ import annotations
 
 import os
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -18,7 +19,7 @@ import numpy as np
 from vips.data._records import OpenPartition
 from vips.exceptions import SourceError
 
-__all__ = ["DataSource", "FileStamp", "Partition", "found_files"]
+__all__ = ["DataSource", "FileStamp", "Partition", "SequenceSource", "found_files"]
 
 
 class Partition(ABC):
@@ -114,6 +115,10 @@ class DataSource(ABC):
             yield from opened.chunks(np.arange(opened.n_records), chunk_size)
 
 
+class SequenceSource(DataSource):
+    """Sequences, partition by partition: ``partition(i).open().X`` are ``Sequences``, or ``UnreadSequences``."""
+
+
 @dataclass(frozen=True)
 class FileStamp:
     """A file, with its size and time when its source was made."""
@@ -129,6 +134,8 @@ class FileStamp:
             status = os.stat(path)
         except OSError as error:
             raise SourceError(f"{path} cannot be read: {error.strerror}.") from None
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for, a device read without end
+            raise SourceError(f"{path} is not a file.")
         return cls(path, status.st_size, status.st_mtime_ns)
 
     def check(self) -> str:

@@ -28,6 +28,7 @@ from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
 from vips._unquoted import class_and_place
 from vips.data import Partition, Runs
+from vips.data._records import ranges_of_size, step_counts
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
 from vips.execution.tree import Totals, TreeSum, add_to
 
@@ -139,7 +140,7 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     lattice, total = plan.lattice(blocks), None
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with at_most_threads(1) if plan.is_private else nullcontext(), np.errstate(all="ignore"):
-        opened = partition.open().at_most(plan.max_rows_per_group)
+        opened = partition.open().at_most(plan.max_rows_per_group).first_steps(getattr(model, "max_length", None))
         if getattr(model, "ignores_labels", False):
             opened = opened.without_labels()
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled
@@ -165,7 +166,8 @@ def weighted(
 ) -> Iterator[tuple[object, np.ndarray]]:
     """Statistics of the rows of a chunk, and the weight of each row in the sum.
 
-    A record of more rows than a chunk is taken in pieces, twice: its rows have one weight, which depends on all of them.
+    A record of more rows (of sequences: steps) than a chunk is taken in pieces, twice: its rows have one weight, which depends
+    on all of them.
 
     Parameters
     ----------
@@ -177,26 +179,29 @@ def weighted(
         Rows of a chunk.
     """
     model, plan, blocks, n_rows = task.model, task.plan, task.blocks, rows.shape[0]
+    steps = step_counts(rows)
+    sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
     def statistics_of(some):
         with at_most_threads(1) if size else nullcontext():
             return model.expected_statistics(filled_up(some, size), task.posterior)
 
-    if starts is None or n_rows <= most:
+    if starts is None or sizes.sum() <= most:
         statistics = statistics_of(rows)
         weights = weights_of_rows(plan, statistics, blocks, starts)
         weights[n_rows:] = 0.0
         yield statistics, weights
         return
-    pieces = [rows[first : first + most] for first in range(0, n_rows, most)]
-    norms = [norms_of_rows(plan, statistics_of(piece), blocks) for piece in pieces]
-    parts = [each[: piece.shape[0]].sum() for (each, _), piece in zip(norms, pieces, strict=True)]
+    pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
+    norms = [norms_of_rows(plan, statistics_of(rows[piece]), blocks) for piece in pieces]
+    parts = [each[: piece.stop - piece.start].sum() for (each, _), piece in zip(norms, pieces, strict=True)]
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
-        weights, statistics = weight * is_usable, statistics_of(piece)
-        weights[piece.shape[0] :] = 0.0
-        carried = statistics.carry(carried, is_usable[: piece.shape[0]], float(weight), piece is pieces[-1])
+        n_here = piece.stop - piece.start
+        weights, statistics = weight * is_usable, statistics_of(rows[piece])
+        weights[n_here:] = 0.0
+        carried = statistics.carry(carried, is_usable[:n_here], float(weight), piece is pieces[-1])
         yield statistics, weights
 
 

@@ -12,6 +12,7 @@ from hashlib import blake2b
 import numpy as np
 import scipy.sparse as sp
 
+from vips.data import Sequences
 from vips.data._groups import ids_and_numbers
 from vips.privacy.mechanism.sampling import poisson_sample
 
@@ -73,11 +74,11 @@ def _coin(canonical: bytes, key: bytes) -> int:
 
 
 def rows_of(values, rows: np.ndarray):
-    """Some rows of an array, a sparse matrix, a data frame, a series or a list; None of None."""
+    """Some rows of an array, a sparse matrix, sequences, a data frame, a series or a list; None of None."""
     if values is None:
         return None
     if hasattr(values, "iloc"):
         return values.iloc[rows]
-    if isinstance(values, np.ndarray) or sp.issparse(values):
+    if isinstance(values, np.ndarray | Sequences) or sp.issparse(values):
         return values[rows]
     return [values[i] for i in rows.tolist()]

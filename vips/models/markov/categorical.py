@@ -275,6 +275,10 @@ class CategoricalHMM(HiddenMarkovModel):
         """States are matched by the probabilities of their symbols."""
         return posterior.emissions.mean, "hellinger"
 
+    def score_ranges(self) -> dict[str, tuple[float, float]]:
+        """Per step: from that of symbols drawn uniformly to 0."""
+        return {"log_likelihood": (-float(np.log(max(self.n_symbols, 2))), 0.0)}
+
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _posterior(self, start, moves, emissions, noise, step: int) -> SymbolPosterior:

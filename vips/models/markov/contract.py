@@ -7,8 +7,10 @@ from typing import Self
 
 import numpy as np
 
-from vips.data import DataSource, InMemoryData, Sequences, as_source
+from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
 from vips.data._columns import is_frame
+from vips.data._dask import is_dask
+from vips.data._person_sequences import PersonSequences
 from vips.model import ConjugateExponentialModel
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -34,8 +36,10 @@ class SequenceModel(ConjugateExponentialModel):
 
         Parameters
         ----------
-        X : Sequences, list of arrays, or array of shape (n_steps, n_features)
-            An array holds the steps of all sequences, one sequence after the other.
+        X : Sequences, list of arrays, or array of shape (n_steps, n_features); or a source of sequences
+            An array holds the steps of all sequences, one sequence after the other. Sources are ``SequenceShards``,
+            ``ParquetSequences``, ``DaskSequences``, and what ``regroup`` wrote, of which all sequences of a person, or all
+            rows, are one record.
         lengths : array of int, shape (n_sequences,), optional
             Of the sequences in an array. None: the array is one sequence, which only a fit without privacy takes.
         ledger, checkpoint, executor
@@ -47,23 +51,26 @@ class SequenceModel(ConjugateExponentialModel):
         -------
         self
         """
-        data = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, lengths, in_fit=True))
-        return super().fit(data, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+        if not isinstance(X, DataSource):
+            X = self._sequences(X, lengths, in_fit=True)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
     def valid_records(self, records: Sequences) -> np.ndarray:
         """All of them: what is no observation is a missing one."""
         return np.ones(len(records), dtype=bool)
 
     def default_chunk_size(self) -> int:
-        """Steps of a chunk, or those of one longer sequence."""
-        return 65_536
+        """Steps of a chunk, or those of one longer sequence. Many sequences may have one step, and each has K² moves."""
+        return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
 
     def _data(self, X, y) -> DataSource:
-        source = as_source(X)
-        if not isinstance(source, InMemoryData) or not isinstance(source.arrays[0], Sequences):
+        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))
+        source = PersonSequences(source) if isinstance(source, GroupedRows) else source
+        in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
+        if not in_memory and not isinstance(source, SequenceSource):
             raise TypeError(
                 f"{type(self).__name__} takes sequences, got {type(X).__name__}: pass vips.data.Sequences, a list of arrays, "
-                "or X and lengths."
+                "X and lengths, or a source of sequences."
             )
         self.n_features_in_ = source.n_features
         return source
@@ -74,6 +81,16 @@ class SequenceModel(ConjugateExponentialModel):
             if lengths is not None:
                 raise TypeError("Sequences have their lengths: pass them without `lengths`.")
             sequences = X
+        elif isinstance(X, DataSource):
+            raise TypeError(
+                f"{type(X).__name__} is read by `fit` alone: take the sequences of a source some at a time, e.g. "
+                "[model.predict(some) for some in source.chunks(100_000)], which has so many steps in memory."
+            )
+        elif is_dask(X):
+            raise TypeError(
+                "Pass parts of Dask as vips.data.DaskSequences(parts); and of a collection with a row for each step what "
+                'vips.data.regroup(X, by="patient", order="date", to="a_new_folder") returns.'
+            )
         elif is_frame(X) or hasattr(X, "column_names"):
             raise TypeError(
                 "A table of steps needs the columns of ids and of order: pass "

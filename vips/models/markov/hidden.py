@@ -14,7 +14,7 @@ from vips.models.markov import kernels
 from vips.models.markov.contract import SequenceModel
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.statistics import inferred
-from vips.parts import Score, average
+from vips.parts import Score, average, divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -118,9 +118,13 @@ class HiddenMarkovModel(SequenceModel):
         return [
             Score(
                 "log likelihood per step (higher is better)",
-                lambda counts: average(counts, scores) / max(average(counts, lengths), _LEAST),
+                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _LEAST),
             )
         ]
+
+    def record_scores(self, records: Sequences, name: str) -> np.ndarray:
+        """Log likelihood per step of each sequence."""
+        return divided(self._log_likelihood(records), records.lengths)
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""

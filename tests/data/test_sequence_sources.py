@@ -1,0 +1,325 @@
+"""Sequences in files and in Dask: the fit of those in memory, within a chunk of memory; broken files are named."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tracemalloc
+
+import dask
+import dask.bag
+import dask.dataframe
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from vips import BayesianGaussianMixture, CategoricalHMM, PrivacyPlan
+from vips.data import (
+    DaskSequences,
+    GroupedSequences,
+    InMemoryData,
+    ParquetSequences,
+    ParquetTable,
+    Sequences,
+    SequenceShards,
+    SourceError,
+    regroup,
+    write_sequences,
+)
+
+RNG = np.random.default_rng(0)
+LISTS = [RNG.integers(0, 6, n).astype(float) for n in RNG.integers(0, 30, 200)]
+LISTS[3][:] = np.nan
+LISTS[7] = np.array([0.5, np.inf, -1.0, 9e300, 6.0, 2.0])
+SEQUENCES = Sequences.from_list(LISTS)
+PARTS = [SEQUENCES[first : first + 50] for first in range(0, 200, 50)]
+IDS = RNG.integers(0, 40, 200)
+
+
+def plan(**settings):
+    return PrivacyPlan(
+        **({"noise_multiplier": 1.0, "sampling_rate": 0.5, "n_steps": 30, "reproducible_noise": True} | settings)
+    )
+
+
+def totals(data, plan=None, **arguments):
+    model = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=plan or globals()["plan"](), random_state=0)
+    return model.fit(data, **arguments).noisy_totals_.average["emissions"]
+
+
+def shards(folder):
+    write_sequences(iter(PARTS), folder / "shards")
+    return SequenceShards(folder / "shards", partition_size=50)
+
+
+def parquet(folder):
+    lists = [[None if np.isnan(code) else code for code in each] for each in LISTS]
+    pq.write_table(pa.table({"codes": lists, "id": IDS}), folder / "a.parquet", row_group_size=50)
+    return ParquetSequences(folder, "codes")
+
+
+def delayed(folder):
+    return DaskSequences([dask.delayed(part) for part in PARTS])
+
+
+def bag(folder):
+    return DaskSequences(dask.bag.from_sequence(LISTS, partition_size=50))
+
+
+@pytest.mark.parametrize("make", [shards, parquet, delayed, bag])
+def test_a_fit_is_that_of_sequences_in_memory(make, tmp_path):
+    source = make(tmp_path)
+    assert (source.n_features, source.sizes, source.n_records) == (1, (50, 50, 50, 50), 200)
+    np.testing.assert_array_equal(totals(source), totals(InMemoryData(SEQUENCES, partition_size=50)))
+    found = [chunk.lengths.tolist() for chunk in source.chunks(300)]
+    assert max(map(sum, found)) <= 300
+    assert [n for lengths in found for n in lengths] == SEQUENCES.lengths.tolist()
+
+
+def test_handles_are_light(tmp_path):
+    assert max(len(pickle.dumps(handle)) for handle in shards(tmp_path).partitions) < 1_000
+
+
+def test_changes_of_a_memory_map_travel(tmp_path):
+    np.save(tmp_path / "values.npy", SEQUENCES.values)
+    mapped = np.load(tmp_path / "values.npy", mmap_mode="c")
+    mapped[:] = 3.0
+    handle = InMemoryData(Sequences(mapped, SEQUENCES.offsets)).partition(0)
+    sent = handle.__getstate__()["X"].values
+    assert not isinstance(sent.base, np.memmap)
+    assert (sent == 3.0).all()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+def test_all_sequences_of_a_person_are_one_record(noise, tmp_path):
+    """On disk in another order than in memory, so without sampling, and in few steps, which amplify rounding little."""
+    every = plan(n_steps=3, sampling_rate=1.0, noise=noise, max_rows_per_group=4, clip_norm=3.0)
+    expected = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=every, random_state=0)
+    expected.fit(SEQUENCES, groups=pd.Series(IDS, name="patient"))
+    parquet(tmp_path)
+    sources = [
+        regroup(source, by=by, to=tmp_path / str(i), n_partitions=3)
+        for i, (source, by) in enumerate([(parquet(tmp_path), "id"), (shards(tmp_path), IDS)])
+    ]
+    for source in (*sources, GroupedSequences(tmp_path / "0")):
+        assert source.n_records == len(np.unique(IDS))
+        np.testing.assert_allclose(
+            totals(source, every), expected.noisy_totals_.average["emissions"], rtol=1e-9, atol=1e-9
+        )
+    assert CategoricalHMM(3, n_symbols=6, privacy=every).fit(sources[0]).privacy_.unit == "all rows of one id"
+
+
+def test_rows_of_a_person_are_the_steps_of_one_sequence(tmp_path):
+    steps = pa.table({"code": SEQUENCES.values[:, 0], "who": np.repeat(np.arange(200), SEQUENCES.lengths)})
+    pq.write_table(steps, tmp_path / "steps.parquet", row_group_size=100)  # which cuts persons
+    source = regroup(
+        ParquetTable(tmp_path / "steps.parquet", ["code"]), by="who", to=tmp_path / "by_who", n_partitions=2
+    )
+    every = plan(n_steps=3, sampling_rate=1.0)
+    expected = totals(SEQUENCES, every, groups=np.arange(200))
+    np.testing.assert_allclose(totals(source, every), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_dates_order_the_steps_of_a_person(tmp_path):
+    """In Parquet, pandas and Dask, with dates, numbers and missing ones, which come last."""
+    days = pd.Series(pd.to_datetime(["2024-03-01", "2024-01-01", None, "2024-02-01", "2023-01-01", "2024-02-01"]))
+    frame = pd.DataFrame({"code": [1.0, 2, 3, 4, 5, 6], "who": ["b", "a", "b", "b", "a", "b"], "day": days})
+    expected = sorted([[5.0, 2.0], [4.0, 6.0, 1.0, 3.0]])
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "steps.parquet", row_group_size=4)
+    table = ParquetTable(tmp_path / "steps.parquet", ["code"])
+    numbers = frame.assign(day=(days - days.min()).dt.days)
+    sources = [
+        regroup(table, by="who", order="day", to=tmp_path / "parquet"),
+        regroup(table, by=frame["who"], order=numbers["day"], to=tmp_path / "array"),
+        regroup(frame, by="who", order="day", to=tmp_path / "pandas"),
+        regroup(numbers.convert_dtypes(), by="who", order="day", to=tmp_path / "nullable"),
+        regroup(dask.dataframe.from_pandas(numbers, npartitions=2), by="who", order="day", to=tmp_path / "dask"),
+    ]
+    for source in sources:
+        opened = [partition.open() for partition in source.partitions]
+        found = [each[:, 0].tolist() for one in opened for each in np.split(one.X, one.starts[1:-1])]
+        assert sorted(filter(None, found)) == expected  # a partition may be empty
+    with pytest.raises(SourceError, match=r"`order` must hold numbers or dates, got type .*string"):
+        regroup(table, by="who", order="who", to=tmp_path / "texts")
+    with pytest.raises(ValueError, match="X and `order` have different numbers of rows"):
+        regroup(table, by="who", order=np.arange(9), to=tmp_path / "longer")
+    assert not (tmp_path / "longer").exists()
+
+
+def test_a_person_of_many_steps_is_taken_in_pieces(tmp_path):
+    source = regroup(InMemoryData(SEQUENCES), by=np.repeat([0, 1], [150, 50]), to=tmp_path / "two", n_partitions=1)
+    model = CategoricalHMM(3, n_symbols=6, max_length=20, privacy=plan(n_steps=3, sampling_rate=1.0), random_state=0)
+    found = []
+    for model.chunk_size in (100, 1_000_000):
+        found.append(model.fit(source).noisy_totals_.average["emissions"])
+    np.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
+
+
+# -- Parquet and Arrow ------------------------------------------------------------------------------------------------------
+
+
+def test_vectors_are_lists_of_a_fixed_size_or_columns():
+    vectors = pa.array([[[1, 2], None], None, [[3, None]], []], pa.list_(pa.list_(pa.float32(), 2)))
+    expected = [[1, 2], [np.nan, np.nan], [3, np.nan]]
+    for lists in (
+        vectors,
+        pa.concat_arrays([vectors[2:], vectors]).slice(2),
+        pa.chunked_array([vectors[:1], vectors[1:]]),
+    ):
+        found = Sequences.from_arrow(lists)
+        np.testing.assert_array_equal(found.values, expected)
+        assert found.lengths.tolist() == [2, 0, 1, 0]
+
+
+def test_columns_of_different_lengths_are_an_empty_sequence(tmp_path):
+    pq.write_table(pa.table({"a": [[1, 2], [3], None], "b": [[4.0, None], [5.0, 6.0], []]}), tmp_path / "a.parquet")
+    found = ParquetSequences(tmp_path / "a.parquet", ["b", "a"]).partition(0).open().X
+    np.testing.assert_array_equal(found.values, [[4, 1], [np.nan, 2]])
+    assert found.lengths.tolist() == [2, 0, 0]
+
+
+def test_columns_are_public_facts(tmp_path):
+    table = pa.table(
+        {
+            "codes": [[1]],
+            "names": [["x"]],
+            "number": [1],
+            "pairs": pa.array([[[1, 2]]], pa.list_(pa.list_(pa.int8(), 2))),
+        }
+    )
+    pq.write_table(table, tmp_path / "a.parquet")
+    for columns, message in (("nowhere", "no column"), ("names", "type list<"), ("number", "type int64")):
+        with pytest.raises(SourceError, match=message):
+            ParquetSequences(tmp_path, columns)
+    pq.write_table(table.set_column(0, "codes", table["pairs"]), tmp_path / "b.parquet")
+    with pytest.raises(SourceError, match=r"b\.parquet: sequences have 2 columns, those of the first file 1"):
+        ParquetSequences(tmp_path, "codes")
+    assert ParquetSequences(tmp_path / "b.parquet", ["codes", "pairs"]).n_features == 4
+
+
+def test_arrow_memory_that_does_not_fit_together_is_refused():
+    ends = pa.py_buffer(np.array([0, 1_000_000, 3], np.int32).tobytes())
+    forged = pa.ListArray.from_buffers(pa.list_(pa.int64()), 2, [None, ends], children=[pa.array([1, 2, 3])])
+    with pytest.raises(ValueError, match=r"[Oo]ffset"):
+        Sequences.from_arrow(forged)
+
+
+# -- shards: writing, hostile files, memory -----------------------------------------------------------------------------------
+
+
+def test_small_parts_are_written_together(tmp_path):
+    source = write_sequences((LISTS[i : i + 1] for i in range(200)), tmp_path / "shards")
+    assert sorted(os.listdir(tmp_path / "shards")) == ["00000.offsets.npy", "00000.values.npy"]
+    np.testing.assert_array_equal(source.partition(0).open().X[:].values, SEQUENCES.values)
+    with pytest.raises(FileExistsError):
+        write_sequences(SEQUENCES, tmp_path / "shards")
+    with pytest.raises(ValueError, match="Part has 2 columns, the first one 1"):
+        write_sequences([SEQUENCES, [np.zeros((3, 2))]], tmp_path / "others")
+    assert not (tmp_path / "others").exists()
+
+
+def spoil(folder, how):
+    """Break a pair of files; the message that names what is wrong."""
+    values, offsets = folder / "00000.values.npy", folder / "00000.offsets.npy"
+    ends = np.load(offsets)
+    if how in ("descend", "beyond", "negative", "other values"):
+        if how == "descend":
+            ends[60] = ends[55]
+        elif how == "beyond":
+            ends[60:] += 10**9
+        elif how == "negative":
+            ends[0] = -5
+        else:
+            np.save(values, np.load(values)[:-1])
+        np.save(offsets, ends)
+        return "do not divide the steps"
+    if how == "huge unsigned":
+        np.save(offsets, np.where(np.arange(len(ends)) == 60, 2**64 - 1, ends.astype(np.uint64)))
+        return "do not divide the steps"
+    if how == "floats":
+        np.save(offsets, ends.astype(float))
+        return "must hold integers as offsets"
+    if how == "no offsets":
+        np.save(offsets, ends[:0])
+        return "must hold integers as offsets"
+    if how == "complex":
+        np.save(values, np.load(values).astype(complex))
+        return "complex128"
+    if how == "objects":
+        np.save(values, np.array([None, {}]), allow_pickle=True)
+        return "not a readable"
+    if how in ("torn", "torn offsets"):
+        path = values if how == "torn" else offsets
+        path.write_bytes(path.read_bytes()[:-9])
+        return "not a readable"
+    if how == "promises too much":
+        with open(values, "wb") as file:
+            np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+        return "not a readable"
+    if how == "wide":
+        np.save(values, np.zeros((ends[-1], 2, 2)))
+        return "3 dimensions"
+    offsets.unlink()
+    if how == "pipe":
+        os.mkfifo(offsets)
+        return "is not a file"
+    if how == "loop":
+        offsets.symlink_to(offsets)
+    return "cannot be read"
+
+
+@pytest.mark.parametrize(
+    "how",
+    ["descend", "beyond", "negative", "other values", "huge unsigned", "floats", "no offsets", "complex", "objects", "torn",
+     "torn offsets", "promises too much", "wide", "pipe", "loop", "missing"],
+)  # fmt: skip
+def test_broken_shards_are_named(how, tmp_path):
+    shards(tmp_path)
+    message = spoil(tmp_path / "shards", how)
+    with pytest.raises(SourceError, match=message):
+        totals(SequenceShards(tmp_path / "shards", partition_size=50))
+
+
+def test_shards_that_change_stop_the_fit(tmp_path):
+    source = shards(tmp_path)
+    spoil(tmp_path / "shards", "descend")
+    with pytest.raises(SourceError, match="has changed"):
+        totals(source)
+    other = write_sequences([[np.zeros((3, 2))]], tmp_path / "pairs")
+    with pytest.raises(SourceError, match="has 2 columns, the data source has 1"):
+        SequenceShards(tmp_path / "pairs", n_features=1)
+    with pytest.raises(TypeError, match="takes rows of a table"):
+        BayesianGaussianMixture(2, feature_norm=1.0, privacy=plan()).fit(other)
+
+
+def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
+    """Short sequences, one of a million steps, and all of one person: less is held at once than the files have."""
+    rng = np.random.default_rng(0)
+    parts = [[rng.integers(0, 6, 30) for _ in range(10_000)] for _ in range(5)] + [[rng.integers(0, 6, 1_000_000)]]
+    source = write_sequences(parts, tmp_path / "shards")  # 20 MB
+    ids = np.zeros(source.n_records, int)
+    person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)
+    model = CategoricalHMM(3, n_symbols=6, privacy=plan(n_steps=1), random_state=0)
+    model.chunk_size = 5_000
+    model.fit(source)  # load now what is loaded only once
+    for data in (source, person):
+        tracemalloc.start()
+        try:
+            model.fit(data)
+            assert tracemalloc.get_traced_memory()[1] < 5e6
+        finally:
+            tracemalloc.stop()
+
+
+def test_what_dask_computes_is_checked():
+    for part, message in ((np.zeros(3), "must compute to"), (Sequences.from_list([np.zeros((3, 2))]), "2 columns")):
+        with pytest.raises(SourceError, match=message):
+            totals(DaskSequences([dask.delayed(part)]))
+    assert totals(DaskSequences([dask.delayed([[0, 1], [[1], [2, 3]], np.zeros((2, 2))])])).shape == (3, 6)
+    with pytest.raises(TypeError, match="list of delayed objects"):
+        DaskSequences(LISTS)
+    for collection in (dask.bag.from_sequence(LISTS), dask.dataframe.from_dict({"a": [1]}, npartitions=1)):
+        with pytest.raises(TypeError, match=r"DaskSequences\(parts\).*regroup"):
+            totals(collection)

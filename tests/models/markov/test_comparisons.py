@@ -1,0 +1,59 @@
+"""Models of sequences in comparisons, reports and files."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import vips
+from vips import BayesianGaussianMixture, CategoricalHMM, PrivacyPlan, privacy_utility_curve
+from vips.data import Sequences, write_sequences
+
+RNG = np.random.default_rng(0)
+SIDES = (RNG.random((600, 12)) < 0.2).cumsum(axis=1) % 2
+DATA = Sequences.from_list(list(2 * SIDES + RNG.integers(0, 2, SIDES.shape)))
+TRAIN, TEST = DATA[:500], DATA[500:]
+PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=30)
+MODEL = CategoricalHMM(2, n_symbols=4, privacy=PLAN, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fits():
+    return clone(MODEL).fit(TRAIN), clone(MODEL).set_params(privacy=None).fit(TRAIN)
+
+
+def test_fits_are_compared_on_held_out_sequences(fits, tmp_path):
+    for test in (TEST, [each[:, 0] for each in TEST]):
+        comparison = vips.compare(*fits, test)
+        row = comparison["log likelihood per step (higher is better)"]
+        for fitted, found in zip(fits, (row.private, row.baseline), strict=True):
+            assert found == pytest.approx(fitted.score(TEST) / len(TEST.values))
+    comparison.to_html(tmp_path / "report.html")
+    assert "moves[0, 1]" in (tmp_path / "report.html").read_text()
+
+
+def test_utility_falls_with_noise():
+    curve = privacy_utility_curve(MODEL, TRAIN, [0.05, 20.0], delta=1e-5, X_public_test=TEST, n_repeats=1)
+    assert curve.scores[0, 0] < curve.scores[1, 0] < 0.0
+
+
+def test_certificates_and_files(fits, tmp_path):
+    fitted, _ = fits
+    fitted.save(tmp_path / "model.vips")
+    loaded = vips.load(tmp_path / "model.vips")
+    assert loaded.score(TEST) == fitted.score(TEST)
+    fitted.privacy_.to_html(tmp_path / "certificate.html")
+    assert "one sequence" in (tmp_path / "certificate.html").read_text()
+    assert "60 steps" in str(vips.plan_for(MODEL, epsilon=1.0, delta=1e-6, n_records=5_000))
+
+
+def test_sources_are_for_fits_and_sequences_for_models_of_them(fits, tmp_path):
+    source = write_sequences(TEST, tmp_path / "test")
+    with pytest.raises(TypeError, match=r"source\.chunks"):
+        fits[0].predict(source)
+    for data in (TEST, source):
+        with pytest.raises(TypeError, match="takes rows of a table"):
+            BayesianGaussianMixture(2, feature_norm=1.0, privacy=PLAN).fit(data)
+    with pytest.raises(TypeError, match="takes sequences, got NpySource"):
+        fits[0].fit(vips.data.NpySource(tmp_path / "test" / "00000.values.npy"))

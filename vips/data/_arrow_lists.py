@@ -1,0 +1,91 @@
+"""Arrow columns of lists as steps below each other, and where each list begins. PyArrow is imported on use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["check_lists", "steps_and_offsets", "width_of"]
+
+
+def width_of(kind) -> int | None:
+    """Numbers of one step in a list of this Arrow type; None for a type that is no list of numbers or of vectors."""
+    from pyarrow import types
+
+    if not (types.is_list(kind) or types.is_large_list(kind)):
+        return None
+    step, width = kind.value_type, 1
+    if types.is_fixed_size_list(step):
+        step, width = step.value_type, step.list_size
+    return width if width and (types.is_integer(step) or types.is_floating(step)) else None
+
+
+def check_lists(kind, name: str) -> int:
+    """:func:`width_of`.
+
+    Raises
+    ------
+    TypeError
+        If it is None: a public fact.
+    """
+    width = width_of(kind)
+    if width is None:
+        raise TypeError(
+            f"Sequences need lists of integers or floating-point numbers, or lists of such lists of a fixed size; {name} has "
+            f"type {kind}."
+        )
+    return width
+
+
+def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of all lists, and where each list begins.
+
+    Parameters
+    ----------
+    columns : sequence of Arrow arrays or chunked arrays of lists
+        Side by side: the lists in one row are columns of one sequence. If they have different lengths, it is empty.
+
+    Returns
+    -------
+    steps : ndarray of float64, shape (n_steps, n_features)
+        NaN for a null.
+    offsets : ndarray of int64, shape (n_rows + 1,)
+    """
+    parts = [_parts(column) for column in columns]
+    lengths = [np.concatenate([np.zeros(0, np.int64), *(part[1] for part in each)]) for each in parts]
+    width = [check_lists(column.type, "the column") for column in columns]
+    steps = [
+        np.concatenate([np.zeros((0, n)), *(part[0] for part in each)]) for each, n in zip(parts, width, strict=True)
+    ]
+    if len({len(each) for each in lengths}) != 1:
+        raise ValueError("The columns of sequences have different numbers of rows.")
+    agree = np.all([each == lengths[0] for each in lengths], axis=0)
+    if not agree.all():
+        steps = [some[np.repeat(agree, each)] for some, each in zip(steps, lengths, strict=True)]
+    offsets = np.concatenate([[0], np.cumsum(np.where(agree, lengths[0], 0))])
+    return steps[0] if len(steps) == 1 else np.concatenate(steps, axis=1), offsets
+
+
+def _parts(column) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Steps and lengths of each chunk of a column. Arrow would raise where combined chunks have 2³¹ steps."""
+    check_lists(column.type, "the column")
+    return [_steps_and_lengths(chunk) for chunk in getattr(column, "chunks", [column])]
+
+
+def _steps_and_lengths(lists) -> tuple[np.ndarray, np.ndarray]:
+    lists.validate(full=True)  # of Arrow's own memory: `flatten` would read beyond it
+    lengths = np.where(np.asarray(lists.is_null()), 0, np.diff(lists.offsets.to_numpy())).astype(np.int64)
+    steps, width = lists.flatten(), width_of(lists.type)
+    if hasattr(steps.type, "list_size"):  # `flatten` would drop vectors that are null
+        missing, first = np.asarray(steps.is_null()), steps.offset * width
+        numbers = _floats(steps.values.slice(first, len(steps) * width)).reshape(-1, width)
+        return np.where(missing[:, None], np.nan, numbers) if missing.any() else numbers, lengths
+    return _floats(steps)[:, None], lengths
+
+
+def _floats(numbers) -> np.ndarray:
+    """float64, NaN for a null. The conversion depends on the type alone, not on values."""
+    import pyarrow as pa
+
+    return numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
