@@ -12,8 +12,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_choice, check_feature_norm, check_number
 from vips.data import Sequences
 from vips.expfam import DiagonalGaussian, Dirichlet, Gaussian
+from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.evidence import divergence_of_components
+from vips.models._gaussians.kernels import NOTHING
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
@@ -24,7 +26,7 @@ from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_
 from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.posterior import FORBIDDEN, private_chain
-from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares, inferred
+from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
 from vips.parts import Part, indexed, last_of
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
@@ -199,14 +201,14 @@ class GaussianHMM(HiddenMarkovModel):
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         records, blocks = records.first(self.max_length), self.blocks()
         X, is_missing, squares, *likely = self._densities(records, posterior)
-        shares, pairs, _ = inferred(records, *posterior.chain, *likely)
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING)
         moves = Moves(first_shares(records, shares), pairs)
-        if is_missing.any():
-            shares[is_missing] = 0.0
+        shares[is_missing] = 0.0
         if self.is_private:
             h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
             shares *= h[:, None]
-        sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre())
+        clips = np.isfinite(self._plan().clip_norm)
+        sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
         return SequenceStatistics([moves, sums], blocks)
 
     def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
@@ -378,12 +380,12 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
         """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
-        X = np.ascontiguousarray(records.values, dtype=np.float64)
-        is_missing = ~np.isfinite(X).all(axis=1)
-        X = np.where(is_missing[:, None], 0.0, X) if is_missing.any() else X
+        X, tables = np.require(records.values, np.float64, ["C", "W"]), posterior.tables
+        is_missing = np.empty(len(X), bool)
+        if kernels.fill_missing(X, is_missing):
+            X = np.where(is_missing[:, None], 0.0, X)
         if self.feature_norm is not None:
             X = scaled_rows(X, float(self.feature_norm))
-        X, tables = np.require(X, requirements=["C", "W"]), posterior.tables
         squares = sums_of_powers(X, tables, 2)
         likely, log_scale = np.empty_like(squares), np.empty(len(X))
         constants = tables.log_constants

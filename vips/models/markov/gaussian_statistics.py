@@ -71,14 +71,27 @@ class GaussianSums:
     tables : Tables
     centre : float
         c.
+    bounds_norms : bool
+        Whether a bound takes the place of norms: enough for a fit that clips nothing, which asks whether they are finite.
     """
 
-    def __init__(self, X: np.ndarray, offsets: np.ndarray, shares: np.ndarray, tables: Tables, centre: float) -> None:
+    def __init__(
+        self,
+        X: np.ndarray,
+        offsets: np.ndarray,
+        shares: np.ndarray,
+        tables: Tables,
+        centre: float,
+        bounds_norms: bool = False,
+    ) -> None:
         self._X, self._offsets, self._shares, self._tables, self._centre = X, offsets, shares, tables, centre
+        self._bounds_norms = bounds_norms
 
     def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
         squares, tables = np.empty(len(self._offsets) - 1), self._tables
         scales = np.array([blocks[name].scale for name in ("count", "linear", "second")])
+        if self._bounds_norms:
+            return self._bound(scales)
 
         def fill(first: int, last: int) -> None:
             kernels.gaussian_squares(
@@ -138,6 +151,15 @@ class GaussianSums:
         return total
 
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _bound(self, scales: np.ndarray) -> np.ndarray:
+        """Steps times what one step may be, whose ‖y‖ is at most ‖A‖ ‖x‖ + ‖shift‖ for each state."""
+        tables, longest = self._tables, np.empty(len(self._offsets) - 1)
+        kernels.fill_longest(self._X, self._offsets, longest)
+        of_states = np.sqrt(np.square(tables.rows).sum(axis=(1, 2)).max())
+        y = of_states * longest + np.sqrt(np.square(tables.shifts).sum(axis=1).max())
+        second = np.square(y) + self._centre * np.sqrt(self._X.shape[1])
+        return np.square(np.diff(self._offsets) * (1.0 / scales[0] + y / scales[1] + second / scales[2]))
 
     def _formed(self, first: int, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Statistics of each of these sequences."""

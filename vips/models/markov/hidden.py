@@ -10,10 +10,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_integer, check_number, check_schedule
 from vips.data import Sequences
+from vips.models._chains import inferred
 from vips.models.markov import kernels
 from vips.models.markov.contract import SequenceModel
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
-from vips.models.markov.statistics import inferred
 from vips.parts import Score, average, divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
@@ -230,8 +230,8 @@ class HiddenMarkovModel(SequenceModel):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def inferred(self, records: Sequences, posterior: ChainPosterior) -> tuple:
-        """γ, Σ ξ and log likelihoods: see :func:`vips.models.markov.statistics.inferred`."""
-        return inferred(records, *posterior.chain, *self.likely(records, posterior))
+        """γ, Σ ξ and log likelihoods: see :func:`vips.models._chains.inferred`."""
+        return inferred(records.offsets, *posterior.chain, *self.likely(records, posterior))
 
     def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:
         """Concentrations of the priors of first states and moves, shape (K,) and (K, K)."""

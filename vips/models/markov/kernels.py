@@ -15,9 +15,10 @@ __all__ = [
     "best_paths",
     "fill_densities",
     "fill_likely",
+    "fill_longest",
+    "fill_missing",
     "fill_pairs",
     "fill_squares",
-    "forward_backward",
     "gaussian_squares",
     "gaussian_sums",
     "group_symbols",
@@ -42,76 +43,6 @@ def fill_likely(codes, tables, log_largest, first, last, likely, log_scale):
             log_scale[t] = 0.0
             for k in range(K):
                 likely[t, k] = 1.0
-
-
-@_jit
-def forward_backward(offsets, first, last, start, moves, moves_back, likely, log_scale, shares, pairs, log_likelihood):
-    """Of sequences ``first`` to ``last``: P(state at t), shape (n_steps, K); Σ_t P(states at t - 1 and t), shape (n, K, K).
-
-    ``log_scale`` is added for each step to the logarithm of what is likely. ``moves_back`` is ``moves.T``.
-    """
-    K = len(start)
-    row, scales = np.empty(K), np.empty(1)
-    for n in range(first, last):
-        a, b = offsets[n], offsets[n + 1]
-        pair = pairs[n]
-        pair[:] = 0.0
-        log_likelihood[n] = 0.0
-        if a == b:
-            continue
-        if len(scales) < b - a:
-            scales = np.empty(b - a)
-        log_total, product = 0.0, 1.0
-        for t in range(a, b):
-            now, seen = shares[t], likely[t]
-            if t == a:
-                for k in range(K):
-                    now[k] = start[k]
-            else:
-                for k in range(K):
-                    now[k] = 0.0
-                before = shares[t - 1]
-                for i in range(K):
-                    x, move = before[i], moves[i]
-                    for k in range(K):
-                        now[k] += x * move[k]
-            total = 0.0
-            for k in range(K):
-                now[k] *= seen[k]
-                total += now[k]
-            inverse = 1.0 / total
-            for k in range(K):
-                now[k] *= inverse
-            scales[t - a] = inverse
-            log_total += log_scale[t]
-            product *= total
-            if not (product > 1e-100):
-                log_total += np.log(product)
-                product = 1.0
-        log_likelihood[n] = log_total + np.log(product)
-        # backwards: `row` is β, scaled as α is
-        for k in range(K):
-            row[k] = 1.0
-        ahead = np.empty(K)
-        for t in range(b - 1, a, -1):
-            seen, before, inverse = likely[t], shares[t - 1], scales[t - a]
-            for k in range(K):
-                ahead[k] = row[k] * seen[k] * inverse
-                row[k] = 0.0
-            for i in range(K):
-                x, sums = before[i], pair[i]
-                for k in range(K):
-                    sums[k] += x * ahead[k]
-            for j in range(K):
-                x, back = ahead[j], moves_back[j]
-                for k in range(K):
-                    row[k] += x * back[k]
-            for k in range(K):
-                before[k] *= row[k]
-        for i in range(K):
-            sums, move = pair[i], moves[i]
-            for k in range(K):
-                sums[k] *= move[k]
 
 
 @_jit
@@ -250,6 +181,32 @@ def neighbours(codes, offsets, first, last, classes, shift, shares, pairs, start
                 code = codes[t + shift]
                 if code >= 0 and code < n_symbols and np.int64(code) == code:
                     shares[t] = classes[np.int64(code)]
+
+
+@_jit
+def fill_longest(X, offsets, longest):
+    """The largest ‖x‖ of each sequence."""
+    for n in range(len(offsets) - 1):
+        largest = 0.0
+        for t in range(offsets[n], offsets[n + 1]):
+            square = 0.0
+            for i in range(X.shape[1]):
+                square += X[t, i] * X[t, i]
+            largest = max(largest, square)
+        longest[n] = np.sqrt(largest)
+
+
+@_jit
+def fill_missing(X, is_missing):
+    """Which steps have a number that is not finite; returns whether there are any."""
+    found = False
+    for t in range(len(X)):
+        total = 0.0
+        for i in range(X.shape[1]):
+            total += X[t, i] - X[t, i]
+        is_missing[t] = total != 0.0
+        found = found or is_missing[t]
+    return found
 
 
 @_jit

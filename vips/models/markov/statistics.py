@@ -24,44 +24,10 @@ from vips.models.markov import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["Moves", "SequenceStatistics", "SymbolSums", "first_shares", "inferred", "of_neighbours", "of_pairs"]
+__all__ = ["Moves", "SequenceStatistics", "SymbolSums", "first_shares", "of_neighbours", "of_pairs"]
 
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 _LEAST_STEPS = 2_000  # below it, one thread
-
-
-def inferred(
-    records: Sequences, start: np.ndarray, moves: np.ndarray, likely: np.ndarray, log_scale: np.ndarray
-) -> tuple:
-    """Probabilities of the states given each sequence, by the forward-backward algorithm.
-
-    Parameters
-    ----------
-    records : Sequences
-    start, moves : ndarray of shape (K,), (K, K)
-        Of states, and of moves from the state in the row; they need not be normalised.
-    likely : ndarray of shape (n_steps, K)
-        In proportion to the probability of each step in each state.
-    log_scale : ndarray of shape (n_steps,)
-        Logarithm of that factor.
-
-    Returns
-    -------
-    shares : ndarray of shape (n_steps, K)
-    pairs : ndarray of shape (n_sequences, K, K)
-    log_likelihood : ndarray of shape (n_sequences,)
-    """
-    n_steps, K = likely.shape
-    shares, pairs = np.empty((n_steps, K)), np.empty((len(records), K, K))
-    log_likelihood, back = np.empty(len(records)), np.ascontiguousarray(moves.T)
-
-    def some(first: int, last: int) -> None:
-        kernels.forward_backward(
-            records.offsets, first, last, start, moves, back, likely, log_scale, shares, pairs, log_likelihood
-        )
-
-    run_ranges(some, records.offsets, least_work=_LEAST_STEPS)
-    return shares, pairs, log_likelihood
 
 
 def first_shares(records: Sequences, shares: np.ndarray) -> np.ndarray:

@@ -1,0 +1,193 @@
+"""The forward-backward algorithm for Markov chains, on eight sequences at a time: one in each lane of a register.
+
+A lane does not see the others, so that a sequence has the same result in any company. Sequences of a group are of about the
+same length; lanes whose sequence has ended are computed on, and left out.
+"""
+
+from __future__ import annotations
+
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version d8ed1574
+import numba
+import numpy as np
+
+from vips._compute.lanes import WIDTH, divide, load, multiply_add_once, spread, store, zeros
+from vips._compute.threads import run_ranges
+
+__all__ = ["inferred"]
+
+_LEAST_STEPS = 2_000  # below it, one thread
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+def inferred(
+    offsets: np.ndarray,
+    start: np.ndarray,
+    moves: np.ndarray,
+    likely: np.ndarray,
+    log_scale: np.ndarray,
+    least: float = 0.0,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Probabilities of the states given each sequence.
+
+    Parameters
+    ----------
+    offsets : ndarray of int64, shape (n_sequences + 1,)
+    start, moves : ndarray of shape (K,), (K, K)
+        Of states, and of moves from the state in the row; they need not be normalised.
+    likely : ndarray of shape (n_steps, K)
+        In proportion to the probability of each step in each state.
+    log_scale : ndarray of shape (n_steps,)
+        Logarithm of that factor.
+    least : float
+        Probabilities below it become 0 in ``shares``.
+
+    Returns
+    -------
+    shares : ndarray of shape (n_steps, K)
+    pairs : ndarray of shape (n_sequences, K, K)
+        Σ_t of the probabilities of the states at t - 1 and t.
+    log_likelihood : ndarray of shape (n_sequences,)
+    """
+    n_steps, K = likely.shape
+    lengths = np.diff(offsets)
+    shares, pairs, log_likelihood = np.empty((n_steps, K)), np.empty((len(lengths), K, K)), np.empty(len(lengths))
+    order = np.argsort(lengths, kind="stable")
+    ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
+    work = np.concatenate([[0], np.cumsum(lengths[order])])[ends]
+
+    def some(first: int, last: int) -> None:
+        _forward_backward(
+            order, offsets, first, last, start, moves, likely, log_scale, least, shares, pairs, log_likelihood
+        )
+
+    run_ranges(some, work, least_work=_LEAST_STEPS)
+    return shares, pairs, log_likelihood
+
+
+@_jit
+def _forward_backward(
+    order, offsets, first, last, start, moves, likely, log_scale, least, shares, pairs, log_likelihood
+):
+    """Of groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is below ``least``;
+    Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
+
+    ``likely[t, k]`` is in proportion to the probability of what is seen at step t in state k, with the logarithm of that factor
+    in ``log_scale[t]``. Group g has the sequences ``order[8 g]`` to ``order[8 g + 7]``, which ascend in length.
+    """
+    K = len(start)
+    size = 1
+    for g in range(first, last):
+        n = order[min((g + 1) * WIDTH, len(order)) - 1]
+        size = max(size, offsets[n + 1] - offsets[n])
+    seen, filtered = np.empty((size, K * WIDTH)), np.empty((size, K * WIDTH))
+    totals, ended = np.empty((size, WIDTH)), np.empty((size, WIDTH))
+    ahead, behind, pair = np.empty(K * WIDTH), np.empty(K * WIDTH), np.empty((K, K * WIDTH))
+    for g in range(first, last):
+        members = order[g * WIDTH : (g + 1) * WIDTH]
+        longest = offsets[members[-1] + 1] - offsets[members[-1]]
+        _gather(members, offsets, likely, longest, seen, ended)
+        _forward(start, moves, longest, seen, filtered, totals)
+        _add_logs(members, offsets, totals, log_scale, log_likelihood)
+        _backward(moves, longest, seen, filtered, totals, ended, ahead, behind, pair)
+        _write(members, offsets, moves, filtered, pair, least, shares, pairs)
+
+
+@_jit
+def _gather(members, offsets, likely, longest, seen, ended):
+    """``seen[t, k, lane]``; 1 behind the end of a sequence, where ``ended`` is 1."""
+    K = likely.shape[1]
+    for lane in range(WIDTH):
+        a, b = 0, 0
+        if lane < len(members):
+            a, b = offsets[members[lane]], offsets[members[lane] + 1]
+        for t in range(b - a):
+            ended[t, lane] = 0.0
+            for k in range(K):
+                seen[t, k * WIDTH + lane] = likely[a + t, k]
+        for t in range(b - a, longest):
+            ended[t, lane] = 1.0
+            for k in range(K):
+                seen[t, k * WIDTH + lane] = 1.0
+
+
+@_jit
+def _forward(start, moves, longest, seen, filtered, totals):
+    """P(state at t | what is seen up to t), and the factor by which each step was divided."""
+    K = len(start)
+    nothing, one = zeros(seen, 1), spread(1.0, zeros(seen, 1))
+    for t in range(longest):
+        total = nothing
+        for k in range(K):
+            if t == 0:
+                value = spread(start[k], nothing)
+            else:
+                value = nothing
+                for i in range(K):
+                    before = load(filtered, ((t - 1) * K + i) * WIDTH, nothing)
+                    value = multiply_add_once(before, spread(moves[i, k], nothing), value)
+            value = multiply_add_once(value, load(seen, (t * K + k) * WIDTH, nothing), nothing)
+            store(filtered, (t * K + k) * WIDTH, value)
+            total = multiply_add_once(value, one, total)
+        store(totals, t * WIDTH, total)
+        inverse = divide(one, total)
+        for k in range(K):
+            place = (t * K + k) * WIDTH
+            store(filtered, place, multiply_add_once(load(filtered, place, nothing), inverse, nothing))
+
+
+@_jit
+def _add_logs(members, offsets, totals, log_scale, log_likelihood):
+    for lane in range(len(members)):
+        a, b = offsets[members[lane]], offsets[members[lane] + 1]
+        log_total, product = 0.0, 1.0
+        for t in range(b - a):
+            log_total += log_scale[a + t]
+            product *= totals[t, lane]
+            if not (product > 1e-100):
+                log_total += np.log(product)
+                product = 1.0
+        log_likelihood[members[lane]] = log_total + np.log(product)
+
+
+@_jit
+def _backward(moves, longest, seen, filtered, totals, ended, ahead, behind, pair):
+    """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs."""
+    K = len(moves)
+    nothing, one = zeros(seen, 1), spread(1.0, zeros(seen, 1))
+    minus = spread(-1.0, nothing)
+    pair[:] = 0.0
+    behind[:] = 1.0
+    for t in range(longest - 1, 0, -1):
+        is_ended = load(ended, t * WIDTH, nothing)
+        inverse = divide(multiply_add_once(is_ended, minus, one), load(totals, t * WIDTH, nothing))
+        for k in range(K):
+            value = multiply_add_once(
+                load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
+            )
+            store(ahead, k * WIDTH, multiply_add_once(value, inverse, nothing))
+        for i in range(K):
+            place = ((t - 1) * K + i) * WIDTH
+            before, value = load(filtered, place, nothing), is_ended
+            for k in range(K):
+                after = load(ahead, k * WIDTH, nothing)
+                sums = load(pair, (i * K + k) * WIDTH, nothing)
+                store(pair, (i * K + k) * WIDTH, multiply_add_once(before, after, sums))
+                value = multiply_add_once(after, spread(moves[i, k], nothing), value)
+            store(behind, i * WIDTH, value)
+            store(filtered, place, multiply_add_once(before, value, nothing))
+
+
+@_jit
+def _write(members, offsets, moves, filtered, pair, least, shares, pairs):
+    K = len(moves)
+    for lane in range(len(members)):
+        n = members[lane]
+        a, b = offsets[n], offsets[n + 1]
+        for t in range(b - a):
+            for k in range(K):
+                share = filtered[t, k * WIDTH + lane]
+                shares[a + t, k] = share if share >= least else 0.0
+        for i in range(K):
+            for k in range(K):
+                pairs[n, i, k] = pair[i, k * WIDTH + lane] * moves[i, k] if b > a else 0.0
