@@ -221,7 +221,7 @@ class GaussianHMM(HiddenMarkovModel):
             gaussians = next_posterior(
                 Moments.of(totals, first.gaussians), first.gaussians, self._priors(), self.n_components
             )
-            return self._chain(average["start"], average["moves"], gaussians, self._steps_of_growth() + 1)
+            return self._chain(average["start"], average["moves"], gaussians, self.n_first_steps() + 1)
         frame, priors, totals = previous.gaussians, self._priors(), self._uncentred(average)
         start, moves = average["start"], average["moves"]
         if self.is_private:
@@ -241,7 +241,7 @@ class GaussianHMM(HiddenMarkovModel):
         moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
         gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
-        if previous.step + 1 == self._steps_of_growth() and not all(each.all() for each in self._allowed()):
+        if self._is_masked() and previous.step + 1 == self.n_first_steps():
             order = order_of_mask(start, moves, self._allowed())
             gaussians = replace(gaussians.in_order(order), parent=parent[order], portion=portion[order])
             start, moves = start[order], moves[np.ix_(order, order)]
@@ -265,8 +265,8 @@ class GaussianHMM(HiddenMarkovModel):
         return self._uncentred(totals, -1.0), noise | {"start": start, "moves": moves}
 
     def n_first_steps(self) -> int:
-        """Steps after which all states are there."""
-        return max(self._steps_of_growth(), 1)
+        """Steps after which all states are there, and have an order where there are masks."""
+        return max(self._steps_of_growth() + (self._interval() if self._is_masked() else 0), 1)
 
     def step_size(self, t: int) -> float:
         """ρ_t: 1 in the first step, ½ while states are split. Then s = 1, 2, … counts the steps after the last split:
@@ -415,9 +415,9 @@ class GaussianHMM(HiddenMarkovModel):
         return dict(totals) | {"second": totals["second"] + added}
 
     def _chain(self, start, moves, gaussians: MixturePosterior, step: int) -> GaussianChainPosterior:
-        """While states are split, every move is allowed."""
+        """Masks hold once the states have an order."""
         of_start, of_moves = self.chain_priors()
-        if step < self._steps_of_growth():
+        if self._is_masked() and step < self.n_first_steps():
             of_start, of_moves = np.full_like(of_start, of_start.max()), np.full_like(of_moves, of_moves.max())
         parts = ((of_start, start), (of_moves, moves))
         chain = (
@@ -478,6 +478,9 @@ class GaussianHMM(HiddenMarkovModel):
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self._plan().sampling_rate == 1.0
+
+    def _is_masked(self) -> bool:
+        return not all(each.all() for each in self._allowed())
 
     def _first_split(self) -> int:
         """Step after which the first state is split. Without noise the second, whose totals are taken about the mean."""
