@@ -20,6 +20,7 @@ from vips import (
     DenseStatistics,
     DirichletMultinomial,
     FactorAnalysis,
+    GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
     ProbabilisticPCA,
@@ -140,6 +141,12 @@ def _sequences(n, rng):
     codes = rng.integers(0, 4, lengths.sum()).astype(float)
     codes[rng.random(len(codes)) < 0.1] = np.nan
     return Sequences.from_lengths(codes, lengths)
+
+
+def _sequences_of_vectors(n, rng):
+    """As ``_sequences``, of vectors."""
+    codes = _sequences(n, rng)
+    return Sequences(codes.values + rng.normal(size=(len(codes.values), 3)), codes.offsets)
 
 
 def _hostile_sequences():
@@ -271,6 +278,27 @@ def _chain_case(name, n_symbols):
     )
 
 
+def _gaussian_chain_case(name, kind):
+    """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
+    steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
+    hostile = steps | {
+        "no": np.zeros((0, 3)),
+        "missing": np.full((30, 3), np.nan),
+        "middle nan": np.array([[1.0, 0.5, 0.0], [np.nan, 0.5, 0.0], [-1.0, 0.5, 0.0]]),
+        "long": np.full((5_000, 3), 1e3),
+        "alternating": np.resize([1.0, -1.0], (MAX_LENGTH - 1, 3)),
+    }
+    return Case(
+        name,
+        lambda **arguments: GaussianHMM(2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | arguments)),
+        _sequences_of_vectors,
+        hostile,
+        np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
+        0.6,
+        has_missing=True,
+    )
+
+
 _DIRICHLET = {"weight_concentration_prior_type": "dirichlet_distribution"}
 
 # One case of each family, for laws that take too long on every case.
@@ -286,6 +314,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "linear",
     "principal components",
     "factors",
+    "gaussian chain",
 }
 
 CASES = [
@@ -399,6 +428,8 @@ CASES = [
     ),
     _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
     _chain_case("chain of few symbols", 4),
+    _gaussian_chain_case("gaussian chain", "full"),
+    _gaussian_chain_case("gaussian chain, diagonal", "diag"),
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),

@@ -149,7 +149,7 @@ def neighbours_stay_within_the_sensitivity(case):
         reference = clipped_sum(case, model, plan, records, posterior)
         rows = [*case.hostile.values(), case.extreme]
         rows += [case.extreme * rng.integers(0, 2, case.extreme.shape) for _ in range(4)]
-        rows += [np.eye(1, len(case.extreme), j)[0] * case.extreme for j in (0, 1)]
+        rows += [np.where(np.arange(len(case.extreme)) == j, case.extreme.T, 0.0).T for j in (0, 1)]
         added = [
             clipped_sum(case, model, plan, stack(records, row, first), posterior) for row in rows for first in (0, 1)
         ]

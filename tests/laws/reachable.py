@@ -48,6 +48,10 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     },
+    "GaussianChainPosterior": {"start", "moves", "step", "plug_in"} | {f"gaussians_{name}" for name in (
+        "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
+        "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
+    )},
     "SymbolPosterior": {
         "start", "moves", "emissions", "noise", "step", "plug_in",
         "contexts_counts", "contexts_classes", "contexts_profile",
@@ -63,6 +67,7 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "GaussianChainPosterior": {"chain", "gaussians", "tables"},
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand

@@ -22,8 +22,12 @@ def carried(
     noise_std: Mapping[str, float | np.ndarray],
     previous: MixturePosterior,
     posterior: MixturePosterior,
+    centre: float = 0.0,
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Average and standard deviations of its noise in the coordinates of ``posterior``; linear in ``average``."""
+    """Average and standard deviations of its noise in the coordinates of ``posterior``; linear in ``average``.
+
+    With a ``centre`` c, ``second`` is S - c n I, of full or diagonal covariances.
+    """
     kind, d = posterior.covariance_type, posterior.mean.shape[1]
     inverse, factors = posterior.inverse_factors, previous.factors
     parent, portion = posterior.parent, posterior.portion
@@ -37,25 +41,31 @@ def carried(
         cross = image[:, :, None] * b[:, None, :]
         moved = cross + np.swapaxes(cross, 1, 2) + n[:, None, None] * b[:, :, None] * b[:, None, :]
         if kind == "full":
-            second = B @ average["second"][parent] @ np.swapaxes(B, 1, 2) + moved
+            one = centre * np.eye(d)
+            whole = average["second"][parent] + average["count"][parent][:, None, None] * one
+            second = B @ whole @ np.swapaxes(B, 1, 2) + moved
             second = np.where(is_new[:, None, None], totals["count"][:, None, None] * np.eye(d), second)
+            second = second - totals["count"][:, None, None] * one
         else:
             second = B[0] @ average["second"] @ B[0].T + moved[~is_new].sum(axis=0)
             if is_new.any():
                 second = totals["count"].sum() * np.eye(d)
     else:
         if kind == "diag":
-            second = np.square(B[:, 0]) * average["second"][parent] + 2.0 * image * b + n[:, None] * np.square(b)
-            second = np.where(is_new[:, None], totals["count"][:, None], second)
+            whole = average["second"][parent] + centre * average["count"][parent][:, None]
+            second = np.square(B[:, 0]) * whole + 2.0 * image * b + n[:, None] * np.square(b)
+            second = np.where(is_new[:, None], totals["count"][:, None], second) - centre * totals["count"][:, None]
         else:
             second = np.square(B[:, 0, 0]) * average["second"][parent]
             second += 2.0 * (image * b).sum(axis=1) + n * np.square(b).sum(axis=1)
             second = np.where(is_new, totals["count"] * d, second)
     linear = np.where(is_new[:, None], 0.0, image + n[:, None] * b)
-    return totals | {"linear": linear, "second": second}, _noise(noise_std, posterior, B, b, is_new)
+    return totals | {"linear": linear, "second": second}, _noise(noise_std, posterior, B, b, is_new, centre)
 
 
-def _noise(noise_std, posterior: MixturePosterior, B: np.ndarray, b: np.ndarray, is_new: np.ndarray) -> dict:
+def _noise(
+    noise_std, posterior: MixturePosterior, B: np.ndarray, b: np.ndarray, is_new: np.ndarray, centre: float
+) -> dict:
     kind, (n_components, d) = posterior.covariance_type, posterior.mean.shape
     parent, portion = posterior.parent, posterior.portion
 
@@ -79,6 +89,12 @@ def _noise(noise_std, posterior: MixturePosterior, B: np.ndarray, b: np.ndarray,
         of_second, entries = B[:, 0, 0] ** 4, 1
         of_linear = 4.0 * np.square(B[:, 0] * b).sum(axis=1)
     of_total = (b**4).sum(axis=1) if kind == "diag" else lengths**2
+    if centre:  # S' - c n' I takes n (c (B Bᵀ - I) + b bᵀ) from the count
+        if kind == "diag":
+            of_total = np.square(centre * (np.square(B[:, 0]) - 1.0) + np.square(b)).sum(axis=1)
+        else:
+            change = centre * (B @ np.swapaxes(B, 1, 2) - np.eye(d)) + b[:, :, None] * b[:, None, :]
+            of_total = np.square(change).sum(axis=(1, 2))
     if kind == "tied":
         second = of_second[0] * np.square(np.asarray(noise_std["second"]).reshape(-1)[0])
         second += (of_linear * variance("linear") + of_total * of_count).sum()
@@ -88,7 +104,7 @@ def _noise(noise_std, posterior: MixturePosterior, B: np.ndarray, b: np.ndarray,
             second = (variance("count") / np.bincount(parent)[parent]).sum() * d / entries
         return found | {"linear": np.sqrt(linear)[:, None], "second": np.sqrt(second).reshape(1, 1)}
     second = (of_second * variance("second") + of_linear * variance("linear") + of_total * of_count) / entries
-    restarted = np.square(found["count"]) * (d * d if kind == "spherical" else d / entries)
+    restarted = np.square((1.0 - centre) * found["count"]) * (d * d if kind == "spherical" else d / entries)
     second = np.sqrt(np.where(is_new, restarted, second))
     shape = {"full": (-1, 1, 1), "diag": (-1, 1), "spherical": (-1,)}[kind]
     return found | {"linear": np.sqrt(linear)[:, None], "second": second.reshape(shape)}

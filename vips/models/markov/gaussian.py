@@ -252,17 +252,18 @@ class GaussianHMM(HiddenMarkovModel):
         parent, portion = posterior.gaussians.parent, posterior.gaussians.portion
         names = ("count", "linear", "second")
         totals, noise = carried(
-            {name: self._uncentred(average)[name] for name in names},
+            {name: average[name] for name in names},
             {name: noise_std[name] for name in names},
             previous.gaussians,
             posterior.gaussians,
+            self._centre(),
         )
         start, moves = _carried_chain(average["start"], average["moves"], parent, portion)
         totals |= {"start": start, "moves": moves}
         K = self.n_components
         std = (np.broadcast_to(noise_std[name], shape) for name, shape in (("start", (K,)), ("moves", (K, K))))
         start, moves = _carried_chain(*std, parent, portion)
-        return self._uncentred(totals, -1.0), noise | {"start": start, "moves": moves}
+        return totals, noise | {"start": start, "moves": moves}
 
     def n_first_steps(self) -> int:
         """Steps after which all states are there, and have an order where there are masks."""
@@ -408,9 +409,9 @@ class GaussianHMM(HiddenMarkovModel):
         fourth = d**2 if self._is_full() else 3.0 * d
         return float(np.sqrt(1.0 / scale["count"] ** 2 + d / scale["linear"] ** 2 + fourth / scale["second"] ** 2))
 
-    def _uncentred(self, totals, sign: float = 1.0) -> dict:
-        """Totals whose second moments are Σ γ y yᵀ; back again with sign -1."""
-        count = sign * self._centre() * totals["count"]
+    def _uncentred(self, totals) -> dict:
+        """Totals whose second moments are Σ h γ y yᵀ."""
+        count = self._centre() * totals["count"]
         added = count[:, None, None] * np.eye(self.n_features_in_) if self._is_full() else count[:, None]
         return dict(totals) | {"second": totals["second"] + added}
 
