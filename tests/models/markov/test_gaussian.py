@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal
 import vips
 from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
-from vips.models.markov import gaussian
+from vips.models.markov import gaussian_contract
 from vips.models.markov.gaussian_posterior import order_of_mask
 from vips.statistics import DenseStatistics
 
@@ -319,4 +319,4 @@ def test_growth_leaves_steps_for_what_follows():
                 feature_norm=1.0,
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
-            assert model.n_first_steps() <= max(1, n_steps // 3 + gaussian._SETTLES)
+            assert model.n_first_steps() <= max(1, n_steps // 3 + gaussian_contract._SETTLES)

@@ -17,6 +17,7 @@ from vips.models.markov.contexts import classes_of_symbols, first_classes
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.pairs import states_of_pairs
 from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, private_chain, private_counts
+from vips.models.markov.reading import names_of
 from vips.models.markov.statistics import (
     Moves,
     SequenceStatistics,
@@ -278,6 +279,25 @@ class CategoricalHMM(HiddenMarkovModel):
     def score_ranges(self) -> dict[str, tuple[float, float]]:
         """Per step: from that of symbols drawn uniformly to 0."""
         return {"log_likelihood": (-float(np.log(max(self.n_symbols, 2))), 0.0)}
+
+    # -- for people -------------------------------------------------------------------------------------------------
+
+    def _seen(self, names, n_typical: int) -> dict[str, list[str]]:
+        """Symbols that are most typical of each state: probability times how much more probable than on average."""
+        symbols, found = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
+        lift = found * np.log(np.maximum(found, _NOTHING) / np.maximum(self.shares_ @ found, _NOTHING))
+        typical = [np.argsort(-row, kind="stable")[:n_typical] for row in lift]
+        return {
+            "typical symbols": [
+                ", ".join(f"{symbols[v]} ({100.0 * row[v]:.0f} %)" for v in some)
+                for some, row in zip(typical, found, strict=True)
+            ]
+        }
+
+    def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
+        symbols, found = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
+        shown = np.sort(np.argsort(-(self.shares_ @ found), kind="stable")[:n_rows])
+        return found[:, shown].T, [symbols[v] for v in shown], "probability in the state"
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 

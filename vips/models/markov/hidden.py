@@ -14,6 +14,7 @@ from vips.models._chains import inferred
 from vips.models.markov import kernels
 from vips.models.markov.contract import SequenceModel
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
+from vips.models.markov.reading import ReadableChain
 from vips.parts import Score, average, divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
@@ -26,7 +27,7 @@ _LEAST = 1e-300
 _AVERAGING = PolynomialAveraging(power=5.0)
 
 
-class HiddenMarkovModel(SequenceModel):
+class HiddenMarkovModel(ReadableChain, SequenceModel):
     """First states and moves, and what is computed from the probabilities of what is seen in each state.
 
     A subclass has the arguments ``n_components``, ``startprob_prior``, ``transmat_prior``, ``startprob_mask``,

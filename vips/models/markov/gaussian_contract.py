@@ -1,0 +1,365 @@
+"""The contract of Gaussian hidden Markov models: what the engine calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from vips._validation import check_choice, check_feature_norm, check_number
+from vips.data import Sequences
+from vips.expfam import Dirichlet
+from vips.models._chains import inferred
+from vips.models._gaussians.denoising import Influence, view
+from vips.models._gaussians.kernels import NOTHING
+from vips.models._gaussians.posterior import MixturePosterior
+from vips.models._gaussians.rows import scaled_rows
+from vips.models._gaussians.splitting import n_splits_in_step, split
+from vips.models._gaussians.transport import carried
+from vips.models._gaussians.update import Moments, Priors, next_posterior
+from vips.models.markov import kernels
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
+from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_steps, sums_of_powers
+from vips.models.markov.hidden import HiddenMarkovModel
+from vips.models.markov.posterior import FORBIDDEN, private_chain
+from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["GaussianChainModel"]
+
+_GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
+_AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
+_LEAST_STD = 1e-4  # of a private state, in units of `feature_norm`
+_CHUNK = 2_000_000  # numbers
+
+
+class GaussianChainModel(HiddenMarkovModel):
+    """The methods that the engine calls. :class:`~vips.GaussianHMM` documents the arguments."""
+
+    exact_rows = True
+    exact_noise = ("count", "start", "moves")
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        covariance_type: str = "full",
+        *,
+        startprob_prior: float | None = None,
+        transmat_prior: float | None = None,
+        means_prior: object = None,
+        beta_prior: float | None = None,
+        dof_prior: float | None = None,
+        scale_prior: object = None,
+        startprob_mask: object = None,
+        transmat_mask: object = None,
+        inference: str = "vb",
+        min_covar: float | None = None,
+        feature_norm: float | None = None,
+        max_length: int = 1000,
+        typical_length: int = 25,
+        privacy: PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.means_prior = means_prior
+        self.beta_prior = beta_prior
+        self.dof_prior = dof_prior
+        self.scale_prior = scale_prior
+        self.startprob_mask = startprob_mask
+        self.transmat_mask = transmat_mask
+        self.inference = inference
+        self.min_covar = min_covar
+        self.feature_norm = feature_norm
+        self.max_length = max_length
+        self.typical_length = typical_length
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- the contract -----------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        super().check_parameters()
+        check_choice("covariance_type", self.covariance_type, ("full", "diag"))
+        for name in ("beta_prior", "dof_prior"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        if self.min_covar is not None:
+            check_number("min_covar", self.min_covar, 0.0, 1e12, "a number between 0 and 1e12")
+        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+        self._priors()
+
+    def blocks(self) -> dict[str, Block]:
+        """Scales such that a sequence of ``typical_length`` has norm 1, and noise costs least: docs/sequences.md."""
+        K, d, T, is_full = self.n_components, self.n_features_in_, float(self.typical_length), self._is_full()
+        # of each block: square of the norm, and cost of noise of standard deviation 1
+        at = {
+            "start": (1.0, 0.1),
+            "moves": (T**2 / K, 1.0),
+            "count": (T**2 / np.sqrt(K), 1.0),
+            "linear": (T * d, d),
+            "second": (T * (d**2 + d), 0.5 * d**2) if is_full else (2.0 * T * d, d),
+        }
+        shapes = {
+            "start": (K,),
+            "moves": (K, K),
+            "count": (K,),
+            "linear": (K, d),
+            "second": (K, d, d) if is_full else (K, d),
+        }
+        whole = sum(np.sqrt(norm * cost) for norm, cost in at.values())
+        scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
+        return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+
+    def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
+        records, blocks = records.first(self.max_length), self.blocks()
+        X, is_missing, squares, *likely = self._densities(records, posterior)
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING)
+        moves = Moves(first_shares(records, shares), pairs)
+        shares[is_missing] = 0.0
+        if self.is_private:
+            h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
+            shares *= h[:, None]
+        clips = np.isfinite(self._plan().clip_norm)
+        sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
+        return SequenceStatistics([moves, sums], blocks)
+
+    def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
+        """One state at first, which is split until there are ``n_components``; noisy totals are denoised first."""
+        if previous is None:
+            first = self._first()
+            if not np.any(average["count"]):
+                return first
+            totals = self._uncentred(average | {"count": np.maximum(average["count"], 0.0)})
+            gaussians = next_posterior(
+                Moments.of(totals, first.gaussians), first.gaussians, self._priors(), self.n_components
+            )
+            return self._chain(average["start"], average["moves"], gaussians, self.n_first_steps() + 1)
+        frame, priors, totals = previous.gaussians, self._priors(), self._uncentred(average)
+        start, moves = average["start"], average["moves"]
+        if self.is_private:
+            influence = Influence.of(
+                self.blocks(), self.covariance_type, self.n_features_in_, self._largest_step(), 0.0
+            )
+            influences = [influence] * self.n_components
+            noise = {name: noise_std[name] for name in ("count", "linear", "second")}
+            totals = view(totals, noise, frame, influences, float(self.feature_norm))
+            start, moves = private_chain(start, moves, noise_std)
+        moments = Moments.of(totals, frame).first(frame.n_active)
+        if frame.n_active == 1 and priors.mean is None:
+            frame = replace(frame, prior_mean=moments.mean[0])
+        after_first = previous.step + 1 - self._first_split()
+        n_splits = self._n_splits() if after_first >= 0 and after_first % self._interval() == 0 else 0
+        n_active = min(frame.n_active + n_splits, self.n_components)
+        moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
+        gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
+        start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
+        if self._is_masked() and previous.step + 1 == self.n_first_steps():
+            order = order_of_mask(start, moves, self._allowed())
+            gaussians = replace(gaussians.in_order(order), parent=parent[order], portion=portion[order])
+            start, moves = start[order], moves[np.ix_(order, order)]
+        return self._chain(start, moves, gaussians, previous.step + 1)
+
+    def transport(self, average, noise_std, previous: GaussianChainPosterior, posterior: GaussianChainPosterior):
+        """Totals in the coordinates of the states, which have moved or were split (``vips/models/_gaussians/transport.py``)."""
+        parent, portion = posterior.gaussians.parent, posterior.gaussians.portion
+        names = ("count", "linear", "second")
+        totals, noise = carried(
+            {name: average[name] for name in names},
+            {name: noise_std[name] for name in names},
+            previous.gaussians,
+            posterior.gaussians,
+            self._centre(),
+        )
+        start, moves = _carried_chain(average["start"], average["moves"], parent, portion)
+        totals |= {"start": start, "moves": moves}
+        K = self.n_components
+        std = (np.broadcast_to(noise_std[name], shape) for name, shape in (("start", (K,)), ("moves", (K, K))))
+        start, moves = _carried_chain(*std, parent, portion)
+        return totals, noise | {"start": start, "moves": moves}
+
+    def n_first_steps(self) -> int:
+        """Steps after which all states are there, and have an order where there are masks."""
+        return max(self._steps_of_growth() + (self._interval() if self._is_masked() else 0), 1)
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1 in the first step, ½ while states are split. Then s = 1, 2, … counts the steps after the last split:
+        ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
+        (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
+        grown, is_textbook = self.n_first_steps(), self._is_textbook()
+        if t <= grown:
+            return 1.0 if t == 1 or is_textbook else _GROWING
+        s = t - grown
+        if self.schedule is not None:
+            return self.schedule(s)
+        if self.is_private:
+            return min(max(_LARGEST, _UPDATES / (self._plan().n_steps - grown)), _AVERAGING(s))
+        return 1.0 if is_textbook else RobbinsMonro(offset=1.0, decay=0.6)(s)
+
+    def default_clip(self) -> float:
+        """1: a sequence of ``typical_length`` counts whole."""
+        return 1.0
+
+    def max_norm(self) -> float:
+        """Of ``max_length`` steps that are all as long as a step may be, in one direction."""
+        blocks, n = self.blocks(), float(self.max_length)
+        centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
+        return n * (self._largest_step() + centre + 1.0 / blocks["moves"].scale) + 1.0 / blocks["start"].scale
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """100 full-batch steps after as many as it takes to find the states."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100 + _SETTLES * self.n_components)
+
+    def default_chunk_size(self) -> int:
+        d = self.__dict__.get("n_features_in_", 1)
+        return int(np.clip(_CHUNK // (d + 6 * self.n_components), 1024, 65_536))
+
+    # -- what is seen in each state ---------------------------------------------------------------------------------
+
+    def likely(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple[np.ndarray, np.ndarray]:
+        return self._densities(records, posterior)[3:]
+
+    def at_means(self, posterior: GaussianChainPosterior) -> GaussianChainPosterior:
+        return replace(posterior, plug_in=True, gaussians=replace(posterior.gaussians, plug_in=True))
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _densities(self, records: Sequences, posterior: GaussianChainPosterior) -> tuple:
+        """Steps, with 0 for missing ones; which are missing; ‖y‖²; densities, and the logarithms of their factors."""
+        X, tables = np.require(records.values, np.float64, ["C", "W"]), posterior.tables
+        is_missing = np.empty(len(X), bool)
+        if kernels.fill_missing(X, is_missing):
+            X = np.where(is_missing[:, None], 0.0, X)
+        if self.feature_norm is not None:
+            X = scaled_rows(X, float(self.feature_norm))
+        squares = sums_of_powers(X, tables, 2)
+        likely, log_scale = np.empty_like(squares), np.empty(len(X))
+        constants = tables.log_constants
+        kernels.fill_densities(squares, constants, tables.excess, is_missing, 0, len(X), likely, log_scale)
+        return X, is_missing, squares, likely, log_scale
+
+    def _is_full(self) -> bool:
+        return self.covariance_type == "full"
+
+    def _centre(self) -> float:
+        if not self.is_private:
+            return 0.0
+        return Influence.of(
+            self.blocks(), self.covariance_type, self.n_features_in_, self._largest_step(), 0.0
+        ).of_unit_variance
+
+    def _largest_step(self) -> float:
+        """Norm of the statistics of one step at its state, without the centre."""
+        d, scale = float(self.n_features_in_), {name: block.scale for name, block in self.blocks().items()}
+        fourth = d**2 if self._is_full() else 3.0 * d
+        return float(np.sqrt(1.0 / scale["count"] ** 2 + d / scale["linear"] ** 2 + fourth / scale["second"] ** 2))
+
+    def _uncentred(self, totals) -> dict:
+        """Totals whose second moments are Σ h γ y yᵀ."""
+        count = self._centre() * totals["count"]
+        added = count[:, None, None] * np.eye(self.n_features_in_) if self._is_full() else count[:, None]
+        return dict(totals) | {"second": totals["second"] + added}
+
+    def _chain(self, start, moves, gaussians: MixturePosterior, step: int) -> GaussianChainPosterior:
+        """Masks hold once the states have an order."""
+        of_start, of_moves = self.chain_priors()
+        if self._is_masked() and step < self.n_first_steps():
+            of_start, of_moves = np.full_like(of_start, of_start.max()), np.full_like(of_moves, of_moves.max())
+        parts = ((of_start, start), (of_moves, moves))
+        chain = (
+            Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior)) for prior, total in parts
+        )
+        return GaussianChainPosterior(*chain, step, self.plugs_in(), gaussians)
+
+    def _first(self) -> GaussianChainPosterior:
+        """One state over the ball of ``feature_norm``; the others wait at the same place."""
+        K, d = self.n_components, self.n_features_in_
+        spread = (1.0 if self.feature_norm is None else float(self.feature_norm)) / np.sqrt(d)
+        priors, shape = self._priors(), (K, d, d) if self._is_full() else (K, 1, d)
+        gaussians = MixturePosterior(
+            covariance_type=self.covariance_type,
+            concentration=np.ones(K),
+            mean=np.zeros((K, d)),
+            mean_precision=np.ones(K),
+            dof=np.full(K, priors.dof),
+            factor=spread * np.broadcast_to(np.eye(d) if self._is_full() else np.ones((1, d)), shape),
+            tail=np.zeros(K),
+            plug_in=self.plugs_in(),
+            n_active=1,
+            parent=np.arange(K),
+            portion=np.ones(K),
+            prior_mean=np.zeros(d) if priors.mean is None else priors.mean,
+            prior_covariance=priors.covariance,
+            directions=np.zeros((K, d)),
+        )
+        return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, 0)
+
+    def _priors(self) -> Priors:
+        d = self.n_features_in_
+        mean = None if self.means_prior is None else np.asarray(self.means_prior, dtype=np.float64)
+        if mean is not None and not (mean.shape == (d,) and np.isfinite(mean).all()):
+            raise ValueError(f"`means_prior` must be {d} finite numbers, got shape {mean.shape}.")
+        shape = (d, d) if self._is_full() else (d,)
+        scale = 1e-3 * (np.eye(d) if self._is_full() else np.ones(d))
+        if self.scale_prior is not None:
+            scale = np.asarray(self.scale_prior, dtype=np.float64)
+            is_valid = scale.shape == shape and np.isfinite(scale).all()
+            if not (is_valid and (np.linalg.eigvalsh(np.diag(scale) if scale.ndim == 1 else scale) > 0.0).all()):
+                raise ValueError(f"`scale_prior` must be positive definite and of shape {shape}, got {scale.shape}.")
+        dof = float(d) if self.dof_prior is None else float(self.dof_prior)
+        if dof <= d - 1.0:
+            raise ValueError(f"`dof_prior` must be greater than {d - 1}, got {dof:g}.")
+        min_covar = self.min_covar
+        if min_covar is None:
+            min_covar = (_LEAST_STD * float(self.feature_norm)) ** 2 if self.is_private else 0.0
+        return Priors(
+            process=False,
+            concentration=1.0,
+            mean_precision=1.0 if self.beta_prior is None else float(self.beta_prior),
+            dof=dof,
+            mean=mean,
+            covariance=scale if scale.ndim == 2 else scale[None],
+            reg_covar=float(min_covar),
+        )
+
+    def _is_textbook(self) -> bool:
+        return not self.is_private and self._plan().sampling_rate == 1.0
+
+    def _is_masked(self) -> bool:
+        return not all(each.all() for each in self._allowed())
+
+    def _first_split(self) -> int:
+        """Step after which the first state is split. Without noise the second, whose totals are taken about the mean."""
+        return 1 if self.is_private else 2
+
+    def _n_splits(self) -> int:
+        return n_splits_in_step(self.n_components, self._plan().n_steps)
+
+    def _interval(self) -> int:
+        """Steps from one split to the next, so that states settle: of a third of all steps, and at most 5."""
+        return int(np.clip(self._plan().n_steps // 3 // max(self.n_components - 1, 1), 1, _SETTLES))
+
+    def _steps_of_growth(self) -> int:
+        """Number of steps after which all states are there."""
+        n_rounds = -(-(self.n_components - 1) // self._n_splits())
+        return self._first_split() + (n_rounds - 1) * self._interval() if n_rounds else 0
+
+
+def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:
+    """Counts of first states and moves of the states that come from these."""
+    return portion * start[parent], portion[:, None] * portion * moves[np.ix_(parent, parent)]

@@ -1,0 +1,133 @@
+"""Pictures of Markov chains: moves between states, what is seen in each state, and sequences coloured by their states."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from vips._printable import PLAIN_TEXT, printable
+
+__all__ = ["plot_emissions", "plot_sequences", "plot_transitions"]
+
+_LEAST = 0.03  # probability of a move that is drawn
+_BENT = 0.18  # curvature of arrows, so that those in both directions are seen
+
+
+def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, names: Sequence[str], ax=None):
+    """States on a circle, as large as their shares of the steps; arrows as wide as moves are probable.
+
+    Parameters
+    ----------
+    moves, shares, start : ndarray of shape (K, K), (K,), (K,)
+    names : sequence of K str
+    """
+    plt = _pyplot("plot_transitions")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(5.5, 5.5), layout="constrained")
+    angles = 0.5 * np.pi - 2.0 * np.pi * np.arange(len(moves)) / len(moves)
+    places = np.column_stack([np.cos(angles), np.sin(angles)]) * (len(moves) > 1)
+    radii = 0.07 + 0.11 * np.sqrt(shares / max(float(shares.max()), 1e-300))
+    for i, j in zip(*np.nonzero(moves >= _LEAST), strict=True):
+        if i != j:
+            _arrow(ax, places[i], places[j], radii[i], radii[j], moves[i, j])
+    for k, ((x, y), radius) in enumerate(zip(places, radii, strict=True)):
+        ax.add_patch(plt.Circle((x, y), radius, facecolor=_colour(k), edgecolor="0.2", zorder=3))
+        ax.annotate(
+            f"{names[k]}\nstays {100.0 * moves[k, k]:.0f} %",
+            (x, y),
+            ha="center",
+            va="center",
+            fontsize="x-small",
+            zorder=4,
+        )
+        if start[k] >= _LEAST:
+            outward = (x * (1.0 + radius + 0.05), y * (1.0 + radius + 0.05))
+            ax.annotate(
+                f"first: {100.0 * start[k]:.0f} %", outward, ha="center", va="center", fontsize="xx-small", color="0.35"
+            )
+    ax.set_xlim(-1.4, 1.4)
+    ax.set_ylim(-1.4, 1.4)
+    ax.set_aspect("equal")
+    ax.axis("off")
+    return ax
+
+
+def plot_emissions(values: np.ndarray, rows: Sequence[str], columns: Sequence[str], label: str, ax=None):
+    """A table of shades: what is seen, in rows, by state, in columns.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_rows, K)
+        Probabilities from 0 to 1, or deviations around 0.
+    rows, columns : sequence of str
+    label : str
+        Of the colours.
+    """
+    plt = _pyplot("plot_emissions")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(2.6 + 0.62 * len(columns), 1.2 + 0.19 * len(rows)), layout="constrained")
+    largest = max(float(np.abs(values).max(initial=0.0)), 1e-300)
+    scale = {"cmap": "RdBu_r", "vmin": -largest} if (values < 0.0).any() else {"cmap": "Blues", "vmin": 0.0}
+    shades = ax.imshow(values, **scale, vmax=largest, aspect="auto", interpolation="nearest")
+    ax.set_xticks(np.arange(len(columns)), columns, fontsize="x-small")
+    ax.xaxis.tick_top()
+    ax.set_yticks(np.arange(len(rows)), [printable(str(row)) for row in rows], fontsize="x-small", **PLAIN_TEXT)
+    ax.tick_params(length=0)
+    ax.figure.colorbar(shades, ax=ax, label=label, shrink=0.6)
+    return ax
+
+
+def plot_sequences(states: Sequence[np.ndarray], n_states: int, names: Sequence[str], ax=None):
+    """A line for each sequence, whose steps have the colours of their states.
+
+    Parameters
+    ----------
+    states : list of ndarray of int
+        Of each sequence.
+    names : sequence of n_states str
+    """
+    plt = _pyplot("plot_sequences")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")
+    longest = max((len(each) for each in states), default=0)
+    picture = np.ones((len(states), longest, 3))
+    for row, each in zip(picture, states, strict=True):
+        row[: len(each)] = [_colour(k) for k in each] if len(each) else row[:0]
+    ax.imshow(picture, aspect="auto", interpolation="nearest")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=_colour(k)) for k in range(n_states)]
+    ax.legend(handles, names, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    ax.set_xlabel("step")
+    ax.set_ylabel("sequence")
+    ax.set_yticks([])
+    return ax
+
+
+def _arrow(ax, origin, target, radius, other, probability: float) -> None:
+    direction = (target - origin) / np.linalg.norm(target - origin)
+    ax.annotate(
+        "",
+        xy=target - direction * (other + 0.02),
+        xytext=origin + direction * (radius + 0.02),
+        arrowprops={
+            "arrowstyle": "-|>", "color": "0.3", "alpha": float(0.25 + 0.75 * np.sqrt(probability)),
+            "linewidth": 0.5 + 6.0 * probability, "connectionstyle": f"arc3,rad={_BENT}",
+        },
+    )  # fmt: skip
+    normal = np.array([direction[1], -direction[0]])
+    x, y = 0.5 * (origin + target) + normal * _BENT * 0.5 * np.linalg.norm(target - origin)
+    ax.annotate(f"{100.0 * probability:.0f}", (x, y), fontsize="xx-small", color="0.3", ha="center", va="center")
+
+
+def _colour(k: int) -> tuple[float, float, float]:
+    import matplotlib
+
+    return tuple(0.25 + 0.75 * value for value in matplotlib.colormaps["tab20"](k % 20)[:3])
+
+
+def _pyplot(name: str):
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(f"{name}() needs matplotlib: pip install 'vips[plot]'.") from error
+    return plt
