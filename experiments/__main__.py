@@ -74,6 +74,10 @@ EXPERIMENTS = {
         "sequences.symbols",
         "hidden Markov models of sentences and of generated pathways: held-out likelihood, states (8 minutes)",
     ),
+    "vectors": (
+        "sequences.vectors",
+        "Gaussian hidden Markov models of generated vectors: held-out likelihood, moves (10 minutes)",
+    ),
     "class_labels": (
         "mixtures.class_labels",
         "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",

@@ -86,6 +86,17 @@ def _(printed, folder):
         assert private[0]["log likelihood"] < private[-1]["log likelihood"] < plain["log likelihood"] + 0.05
 
 
+@check("vectors")
+def _(printed, folder):
+    free, *private = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in private] == [0.5, 1.0, 4.0]
+    assert free["gain"] > 0.2  # nats a step, of three states that are apart
+    assert private[-1]["shares"][0] > 0.5
+    for row in private:
+        assert f"| {row['shares'][0]:.2f} |" in printed
+        assert 0.0 <= row["distances"][0] <= 1.0
+
+
 @check("gaussian_mixture")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

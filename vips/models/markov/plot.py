@@ -27,7 +27,7 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
         _, ax = plt.subplots(figsize=(5.5, 5.5), layout="constrained")
     angles = 0.5 * np.pi - 2.0 * np.pi * np.arange(len(moves)) / len(moves)
     places = np.column_stack([np.cos(angles), np.sin(angles)]) * (len(moves) > 1)
-    radii = 0.07 + 0.11 * np.sqrt(shares / max(float(shares.max()), 1e-300))
+    radii = 0.12 + 0.09 * np.sqrt(shares / max(float(shares.max()), 1e-300))
     for i, j in zip(*np.nonzero(moves >= _LEAST), strict=True):
         if i != j:
             _arrow(ax, places[i], places[j], radii[i], radii[j], moves[i, j])
@@ -42,11 +42,11 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
             zorder=4,
         )
         if start[k] >= _LEAST:
-            outward = (x * (1.0 + radius + 0.05), y * (1.0 + radius + 0.05))
-            ax.annotate(
-                f"first: {100.0 * start[k]:.0f} %", outward, ha="center", va="center", fontsize="xx-small", color="0.35"
-            )
-    ax.set_xlim(-1.4, 1.4)
+            side = "left" if x > 0.1 else "right" if x < -0.1 else "center"
+            outside = (x * (1.0 + radius + 0.05), y * (1.0 + radius + 0.05))
+            style = {"ha": side, "va": "center", "fontsize": "xx-small", "color": "0.35"}
+            ax.annotate(f"first: {100.0 * start[k]:.0f} %", outside, **style)
+    ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-1.4, 1.4)
     ax.set_aspect("equal")
     ax.axis("off")
