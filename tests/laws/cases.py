@@ -266,10 +266,10 @@ def _mixture_case(name, sparse=False, **settings):
     )
 
 
-def _chain_case(name, n_symbols):
+def _chain_case(name, n_symbols, **settings):
     return Case(
         name,
-        lambda **arguments: CategoricalHMM(2, n_symbols=n_symbols, max_length=MAX_LENGTH, **arguments),
+        lambda **arguments: CategoricalHMM(2, n_symbols=n_symbols, max_length=MAX_LENGTH, **(settings | arguments)),
         _sequences,
         _hostile_sequences(),
         np.resize([3.0, 1.0], MAX_LENGTH),
@@ -278,7 +278,7 @@ def _chain_case(name, n_symbols):
     )
 
 
-def _gaussian_chain_case(name, kind):
+def _gaussian_chain_case(name, kind, **settings):
     """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
     steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
     hostile = steps | {
@@ -290,7 +290,9 @@ def _gaussian_chain_case(name, kind):
     }
     return Case(
         name,
-        lambda **arguments: GaussianHMM(2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | arguments)),
+        lambda **arguments: GaussianHMM(
+            2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)
+        ),
         _sequences_of_vectors,
         hostile,
         np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
@@ -427,9 +429,9 @@ CASES = [
         has_missing=True,
     ),
     _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
-    _chain_case("chain of few symbols", 4),
+    _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
     _gaussian_chain_case("gaussian chain", "full"),
-    _gaussian_chain_case("gaussian chain, diagonal", "diag"),
+    _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),

@@ -15,6 +15,7 @@ from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
 
+_LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precision
 _LEAST_STEPS = 2_000  # below it, one thread
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -27,6 +28,7 @@ def inferred(
     likely: np.ndarray,
     log_scale: np.ndarray,
     least: float = 0.0,
+    dtype: type = np.float64,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Probabilities of the states given each sequence.
 
@@ -41,6 +43,9 @@ def inferred(
         Logarithm of that factor.
     least : float
         Probabilities below it become 0 in ``shares``.
+    dtype : {np.float64, np.float32}
+        Of the recursion, and of what it returns but log likelihoods. In single precision all that is possible has at least
+        10⁻¹⁸ times the probability of what is most probable.
 
     Returns
     -------
@@ -51,7 +56,12 @@ def inferred(
     """
     n_steps, K = likely.shape
     lengths = np.diff(offsets)
-    shares, pairs, log_likelihood = np.empty((n_steps, K)), np.empty((len(lengths), K, K)), np.empty(len(lengths))
+    shares, pairs = np.empty((n_steps, K), dtype), np.empty((len(lengths), K, K), dtype)
+    log_likelihood = np.empty(len(lengths))
+    if dtype == np.float32:
+        start, moves, likely = (
+            np.where(each > 0.0, np.maximum(each, _LEAST_SINGLE), 0.0).astype(dtype) for each in (start, moves, likely)
+        )
     order = np.argsort(lengths, kind="stable")
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
     work = np.concatenate([[0], np.cumsum(lengths[order])])[ends]
@@ -80,9 +90,13 @@ def _forward_backward(
     for g in range(first, last):
         n = order[min((g + 1) * WIDTH, len(order)) - 1]
         size = max(size, offsets[n + 1] - offsets[n])
-    seen, filtered = np.empty((size, K * WIDTH)), np.empty((size, K * WIDTH))
-    totals, ended = np.empty((size, WIDTH)), np.empty((size, WIDTH))
-    ahead, behind, pair = np.empty(K * WIDTH), np.empty(K * WIDTH), np.empty((K, K * WIDTH))
+    seen, filtered = np.empty((size, K * WIDTH), likely.dtype), np.empty((size, K * WIDTH), likely.dtype)
+    totals, ended = np.empty((size, WIDTH), likely.dtype), np.empty((size, WIDTH), likely.dtype)
+    ahead, behind, pair = (
+        np.empty(K * WIDTH, likely.dtype),
+        np.empty(K * WIDTH, likely.dtype),
+        np.empty((K, K * WIDTH), likely.dtype),
+    )
     for g in range(first, last):
         members = order[g * WIDTH : (g + 1) * WIDTH]
         longest = offsets[members[-1] + 1] - offsets[members[-1]]

@@ -320,3 +320,11 @@ def test_growth_leaves_steps_for_what_follows():
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
             assert model.n_first_steps() <= max(1, n_steps // 3 + gaussian_contract._SETTLES)
+
+
+def test_single_precision_is_close_to_double():
+    double, single = (GaussianHMM(K, privacy=every(30), dtype=dtype).fit(DATA) for dtype in (np.float64, np.float32))
+    np.testing.assert_allclose(single.means_, double.means_, atol=1e-4)
+    np.testing.assert_allclose(single.transmat_, double.transmat_, atol=1e-4)
+    far = Sequences.from_list([np.array([[0.0, 0.0], [1e6, -1e6], [1e154, 0.0], [0.0, 1.0]])])
+    assert np.isfinite(single.predict_proba(far)).all()

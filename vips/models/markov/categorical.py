@@ -61,6 +61,8 @@ class CategoricalHMM(HiddenMarkovModel):
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. The clip norm of a plan without one is the root of it: that of so many different symbols.
+    dtype : {np.float64, np.float32}
+        Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyPlan or None
         None is a non-private fit: 100 steps with all records. The first steps count neighbouring symbols, from which
         states begin: write at least 30.
@@ -110,6 +112,7 @@ class CategoricalHMM(HiddenMarkovModel):
         inference: str = "vb",
         max_length: int = 1000,
         typical_length: int = 25,
+        dtype: type = np.float64,
         privacy: PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
@@ -124,6 +127,7 @@ class CategoricalHMM(HiddenMarkovModel):
         self.inference = inference
         self.max_length = max_length
         self.typical_length = typical_length
+        self.dtype = dtype
         self.privacy = privacy
         self.schedule = schedule
         self.random_state = random_state

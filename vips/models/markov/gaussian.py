@@ -47,6 +47,8 @@ class GaussianHMM(GaussianChainModel):
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. Of a sequence that counts whole; longer ones weigh less.
+    dtype : {np.float64, np.float32}
+        Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyPlan or None
         None is a non-private fit: 100 steps with all records.
     schedule : RobbinsMonro, callable or None

@@ -60,6 +60,7 @@ class GaussianChainModel(HiddenMarkovModel):
         feature_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
+        dtype: type = np.float64,
         privacy: PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
@@ -79,6 +80,7 @@ class GaussianChainModel(HiddenMarkovModel):
         self.feature_norm = feature_norm
         self.max_length = max_length
         self.typical_length = typical_length
+        self.dtype = dtype
         self.privacy = privacy
         self.schedule = schedule
         self.random_state = random_state
@@ -129,12 +131,12 @@ class GaussianChainModel(HiddenMarkovModel):
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         records, blocks = records.first(self.max_length), self.blocks()
         X, is_missing, squares, *likely = self._densities(records, posterior)
-        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING)
+        shares, pairs, _ = inferred(records.offsets, *posterior.chain, *likely, NOTHING, self.e_step_dtype())
         moves = Moves(first_shares(records, shares), pairs)
         shares[is_missing] = 0.0
         if self.is_private:
             h = influence_of_steps(X, squares, shares, posterior.tables, blocks, self._largest_step())
-            shares *= h[:, None]
+            shares *= h[:, None].astype(shares.dtype)
         clips = np.isfinite(self._plan().clip_norm)
         sums = GaussianSums(X, records.offsets, shares, posterior.tables, self._centre(), bounds_norms=not clips)
         return SequenceStatistics([moves, sums], blocks)

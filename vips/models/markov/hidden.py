@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
-from vips._validation import check_choice, check_integer, check_number, check_schedule
+from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import kernels
@@ -31,7 +31,8 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     """First states and moves, and what is computed from the probabilities of what is seen in each state.
 
     A subclass has the arguments ``n_components``, ``startprob_prior``, ``transmat_prior``, ``startprob_mask``,
-    ``transmat_mask``, ``inference``, ``max_length``, ``typical_length``, ``privacy``, ``schedule`` and ``random_state``.
+    ``transmat_mask``, ``inference``, ``max_length``, ``typical_length``, ``dtype``, ``privacy``, ``schedule`` and
+    ``random_state``.
     """
 
     unit = "one sequence"
@@ -63,6 +64,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         check_choice("inference", self.inference, ("vb", "em"))
         check_schedule(self.schedule, "PolynomialAveraging()")
+        check_dtype_of_computation(self.dtype)
         self._allowed()
 
     def chain_blocks(self) -> dict[str, Block]:
@@ -232,7 +234,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     def inferred(self, records: Sequences, posterior: ChainPosterior) -> tuple:
         """γ, Σ ξ and log likelihoods: see :func:`vips.models._chains.inferred`."""
-        return inferred(records.offsets, *posterior.chain, *self.likely(records, posterior))
+        return inferred(records.offsets, *posterior.chain, *self.likely(records, posterior), dtype=self.e_step_dtype())
 
     def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:
         """Concentrations of the priors of first states and moves, shape (K,) and (K, K)."""
@@ -241,6 +243,10 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         if self.inference == "em":
             given = (_NO_PRIOR, _NO_PRIOR)
         return tuple(np.where(allowed, prior, FORBIDDEN) for allowed, prior in zip(self._allowed(), given, strict=True))
+
+    def e_step_dtype(self) -> type:
+        """Precision of the forward-backward algorithm."""
+        return np.dtype(self.dtype).type
 
     def plugs_in(self) -> bool:
         """Whether E-steps take posterior means."""

@@ -116,7 +116,7 @@ class Moves:
 
     def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return sum(
-            (values.reshape(len(values), -1) ** 2).sum(axis=1) / blocks[name].scale ** 2
+            np.square(values.reshape(len(values), -1), dtype=np.float64).sum(axis=1) / blocks[name].scale ** 2
             for name, values in self._arrays.items()
         )
 
@@ -152,7 +152,7 @@ class SymbolSums:
         self._name, self._offsets, self._n_symbols = name, offsets, n_symbols
         n_steps = len(codes)
         self._symbols, places = np.empty(n_steps, np.int64), np.empty(n_steps, np.int64)
-        self._counts, self._sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape)
+        self._counts, self._sums = np.empty(len(offsets) - 1, np.int64), np.empty(shares.shape, np.float64)
 
         def group(first: int, last: int) -> None:
             kernels.group_symbols(codes, offsets, n_symbols, first, last, self._symbols, places, self._counts)
