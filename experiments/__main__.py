@@ -8,7 +8,17 @@ from __future__ import annotations
 import importlib
 import sys
 
-# name: (module, description)
+# figures and tables of the paper, by their numbers: the experiments that make them
+PAPER = {
+    "figure2": ("lda_figure2",),
+    "figure3": ("lda_figure3",),
+    "figure4": ("polya_gamma",),
+    "figure5": ("blr_adult", "blr_stroke"),
+    "figure7": ("sbn_mnist",),
+    "table1": ("lda_table1",),
+    "appendix": ("gaussian_mixture",),
+}
+# name: (module, or module:function, description)
 EXPERIMENTS = {
     "demo": (
         "topics.demo",
@@ -17,6 +27,18 @@ EXPERIMENTS = {
     "lda_wikipedia": (
         "topics.wikipedia",
         "held-out perplexity on 118,000 Wikipedia articles: non-private, ours, the paper's recipe (25 minutes)",
+    ),
+    "lda_figure2": (
+        "topics.paper_figures:figure2",
+        "Figure 2 of the paper: perplexity against σ and mini-batch size (30 minutes)",
+    ),
+    "lda_figure3": (
+        "topics.paper_figures:figure3",
+        "Figure 3 of the paper: perplexity against documents seen (20 minutes)",
+    ),
+    "lda_table1": (
+        "topics.paper_figures:table1",
+        "Table 1 of the paper: topics with the probabilities of their words (3 minutes)",
     ),
     "topic_labels": (
         "topics.labels",
@@ -142,18 +164,33 @@ EXPERIMENTS = {
 
 
 def main() -> int:
-    if len(sys.argv) < 2 or sys.argv[1] not in EXPERIMENTS:
-        print("usage: python -m experiments NAME [options]\n")
-        for name, (_, what) in EXPERIMENTS.items():
-            print(f"  {name:16s} {what}")
+    name, arguments = (sys.argv[1], sys.argv[2:]) if len(sys.argv) > 1 else (None, [])
+    if name not in EXPERIMENTS and name not in PAPER:
+        print("usage: python -m experiments NAME [options]\n\nThe paper by its numbers (docs/paper.md):\n")
+        for number, names in PAPER.items():
+            print(f"  {number:16s} {' and '.join(names)}")
+        print()
+        for each, (_, what) in EXPERIMENTS.items():
+            print(f"  {each:16s} {what}")
         print(
             "\n--quick runs the same code on a tiny instance, in seconds, without data files or a network, and writes nothing."
         )
         print("--out FOLDER writes the results there.")
         return 2
-    module, _ = EXPERIMENTS[sys.argv[1]]
-    importlib.import_module(f"experiments.{module}").main(sys.argv[2:])
+    names = PAPER.get(name, (name,))
+    for each in names:
+        if len(names) > 1 and "--out" in arguments[:-1]:  # a folder for each
+            place = arguments.index("--out") + 1
+            run(each, [*arguments[:place], f"{arguments[place]}/{each}", *arguments[place + 1 :]])
+        else:
+            run(each, arguments)
     return 0
+
+
+def run(name: str, arguments: list[str]) -> None:
+    """Run one experiment."""
+    module, _, function = EXPERIMENTS[name][0].partition(":")
+    getattr(importlib.import_module(f"experiments.{module}"), function or "main")(arguments)
 
 
 if __name__ == "__main__":

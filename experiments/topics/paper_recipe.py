@@ -9,6 +9,8 @@ Algorithm 3 of Park et al., arXiv:1611.00340; accounting as in its section 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.optimize import brentq
 
@@ -30,22 +32,37 @@ def sigma_by_moments(epsilon: float, delta: float) -> float:
     raise ValueError(f"The paper's orders are empty before ε = {epsilon} is reached.")
 
 
-def sigma_by_strong_composition(epsilon: float, delta: float, step_delta: float = 1e-6) -> float:
+def sigma_by_strong_composition(
+    epsilon: float,
+    delta: float,
+    step_delta: float = 1e-6,
+    sampling_rate: float = SAMPLING_RATE,
+    n_steps: int = N_STEPS,
+) -> float:
     """σ of the paper's strong-composition baseline; its last formula needs ε₀ ≤ 1 and is used beyond that range."""
-    slack = delta - N_STEPS * SAMPLING_RATE * step_delta
+    slack = delta - n_steps * sampling_rate * step_delta
 
     def total(step_epsilon: float) -> float:
-        amplified = np.log1p(SAMPLING_RATE * np.expm1(step_epsilon))
-        return np.sqrt(2 * N_STEPS * np.log(1 / slack)) * amplified + N_STEPS * amplified * np.expm1(amplified)
+        amplified = np.log1p(sampling_rate * np.expm1(step_epsilon))
+        return np.sqrt(2 * n_steps * np.log(1 / slack)) * amplified + n_steps * amplified * np.expm1(amplified)
 
     step_epsilon = brentq(lambda e: total(e) - epsilon, 1e-6, 50.0)
     return float(np.sqrt(2 * np.log(1.25 / step_delta)) / step_epsilon)
 
 
-def fit(counts, n_topics: int, sigma: float, seed: int, batch_size: int | None = None) -> LatentDirichletAllocation:
+def fit(
+    counts,
+    n_topics: int,
+    sigma: float,
+    seed: int,
+    batch_size: int | None = None,
+    n_steps: int = N_STEPS,
+    each_step: Callable[[int, LatentDirichletAllocation], None] | None = None,
+) -> LatentDirichletAllocation:
     """The paper's loop. Returns a model that can be scored; it has no privacy report.
 
-    ``batch_size`` is S; by default the paper's share of the documents (one epoch). A larger one wraps around.
+    ``batch_size`` is S; by default the paper's share of the documents (one epoch). A larger one wraps around. ``each_step`` is
+    called with the number of steps and the model so far. σ = 0 is the paper's loop without noise, and without clipping.
     """
     rng = np.random.default_rng(seed)
     n_documents, n_words = counts.shape
@@ -55,14 +72,17 @@ def fit(counts, n_topics: int, sigma: float, seed: int, batch_size: int | None =
     batch_size = batch_size or int(SAMPLING_RATE * n_documents)
     bound = CLIP_SHARE * DOCUMENT_LENGTH
     topics = rng.gamma(100.0, 0.01, (n_topics, n_words))
-    for t in range(1, N_STEPS + 1):
+    model.n_features_in_ = n_words
+    for t in range(1, n_steps + 1):
         rows = order[np.arange((t - 1) * batch_size, t * batch_size) % n_documents]
         batch = model._to_length(canonical(counts[rows]))
         statistics = DocumentStatistics(batch, TopicPosterior(topics), prior, 1e-3, 100, np.float32)
-        weights = clip_weights(statistics._norms, bound)
+        weights = clip_weights(statistics._norms, bound) if sigma > 0.0 else np.ones(len(rows))
         mean = statistics.weighted_sum(weights)["topic_word"] / batch_size
         noisy = np.maximum(mean + rng.normal(0.0, sigma * bound / batch_size, mean.shape), 0.0)
         rho = SCHEDULE(t)
         topics = (1.0 - rho) * topics + rho * (prior + n_documents * noisy)
-    model.n_features_in_, model.posterior_ = n_words, TopicPosterior(topics)
+        model.posterior_ = TopicPosterior(topics)
+        if each_step is not None:
+            each_step(t, model)
     return model

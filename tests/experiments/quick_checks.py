@@ -86,6 +86,63 @@ def _(printed, folder):
         assert private[0]["log likelihood"] < private[-1]["log likelihood"] < plain["log likelihood"] + 0.05
 
 
+@check("lda_figure2")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    for batch_size in (100, 300):
+        of = {(row["method"], row["sigma"]): row for row in rows if row["batch_size"] == batch_size}
+        free = of.pop(("non-private", 0.0))["perplexity"]
+        assert 1.0 < free < min(row["perplexity"] for row in of.values())
+        np.testing.assert_allclose(of["moments accountant", 1.24]["epsilon"], 2.4411, atol=1e-4)  # the paper says 2.44
+        for sigma in (1.24, 1.5, 2.0):
+            one, other = of["moments accountant", sigma], of["strong composition", sigma]
+            assert one["sigma_used"] == sigma < other["sigma_used"]
+            assert one["perplexity"] < other["perplexity"]
+            assert f"| {one['perplexity']:.0f} |" in printed
+    assert (folder / "figure2.png").exists()
+
+
+@check("lda_figure3")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    for batch_size in (100, 300):
+        seen = [row for row in rows if row["batch_size"] == batch_size]
+        free = [row for row in seen if row["method"] == "non-private"]
+        assert [row["documents"] for row in free] == [batch_size * t for t in (1, 2, 3, 4)]
+        assert free[-1]["perplexity"] < free[0]["perplexity"]
+        last = {row["method"]: row["perplexity"] for row in seen}
+        assert last["non-private"] < last["moments accountant"] < last["strong composition"]
+        assert f"| {last['vips']:.0f} |" in printed
+    assert (folder / "figure3.png").exists()
+
+
+@check("lda_table1")
+def _(printed, folder):
+    found = read_json(folder / "results.json")
+    assert list(found) == ["non-private", "moments accountant", "strong composition", "vips"]
+    page = (folder / "table1.html").read_text(encoding="utf-8")
+    for topics in found.values():
+        for topic in topics:
+            probabilities = [probability for _, probability in topic]
+            assert probabilities == sorted(probabilities, reverse=True)
+            assert 0.0 < sum(probabilities) < 1.0
+            assert f"{topic[0][0]} {topic[0][1]:.4f}" in printed
+            assert f"{topic[0][1]:.4f}</small>" in page
+    sharpest = {name: max(topic[0][1] for topic in topics) for name, topics in found.items()}
+    assert sharpest["strong composition"] < sharpest["non-private"]  # noise hides the words of topics
+
+
+@check("benchmarks.sequences")
+def _(printed, folder):
+    found = json.loads((folder / "sequences.json").read_text(encoding="utf-8"))
+    for kind in ("full", "diag"):
+        for name in ("vips", "vips, private", "hmmlearn", "hmmlearn, scaling", "hmmlearn, EM"):
+            (row,) = found[f"{name} {kind}"]
+            assert row["cpu_s"] > 0.0
+            assert math.isfinite(row["log likelihood"])
+            assert f"| {kind} | {name} |" in printed
+
+
 @check("vectors")
 def _(printed, folder):
     free, *private = read_json(folder / "results.json")

@@ -6,17 +6,22 @@ The data sets are hidden from these runs, so that generated ones take their plac
 import importlib
 import json
 import pkgutil
+from functools import partial
 
 import pytest
 from threadpoolctl import threadpool_limits
 
+from experiments import __main__ as runner
 from experiments import benchmarks, options, stand_ins
-from experiments.__main__ import EXPERIMENTS
+from experiments.__main__ import EXPERIMENTS, PAPER, run
 from tests.experiments.quick_checks import CHECKS
 
-MODULES = {name: f"experiments.{module}" for name, (module, _) in EXPERIMENTS.items()}
-MODULES |= {
-    f"benchmarks.{m.name}": f"experiments.benchmarks.{m.name}" for m in pkgutil.iter_modules(benchmarks.__path__)
+RUNS = {name: partial(run, name) for name in EXPERIMENTS}
+RUNS |= {
+    f"benchmarks.{m.name}": lambda arguments, name=m.name: importlib.import_module(
+        f"experiments.benchmarks.{name}"
+    ).main(arguments)
+    for m in pkgutil.iter_modules(benchmarks.__path__)
 }
 SLOWEST = {
     "audit",
@@ -32,7 +37,7 @@ SEARCHES = {"blr_settings", "lda_settings", "sbn_settings"}  # many fits each, w
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST | SEARCHES else ()) for name in MODULES]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SLOWEST | SEARCHES else ()) for name in RUNS]
 )
 def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys):
     def refuse(of):
@@ -41,7 +46,7 @@ def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys
     monkeypatch.setenv("VIPS_DATA_HOME", str(tmp_path / "nothing"))
     monkeypatch.setattr(options, "results_folder", refuse)
     with threadpool_limits(1):  # matrices are small; threads of a product would wait for each other on a busy machine
-        importlib.import_module(MODULES[name]).main(["--quick", "--out", str(tmp_path / "out")])
+        RUNS[name](["--quick", "--out", str(tmp_path / "out")])
     printed = capsys.readouterr().out
     assert printed.startswith("A quick run on a tiny instance.")
     assert list((tmp_path / "out").iterdir())
@@ -50,8 +55,21 @@ def test_runs_quickly_and_says_what_is_known(name, tmp_path, monkeypatch, capsys
     CHECKS[name](printed, tmp_path / "out")
 
 
+def test_every_figure_of_the_paper_has_its_experiments():
+    assert set(PAPER) == {*(f"figure{i}" for i in (2, 3, 4, 5, 7)), "table1", "appendix"}
+    assert {name for names in PAPER.values() for name in names} <= set(EXPERIMENTS)
+
+
+def test_a_figure_of_two_experiments_has_two_folders(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(runner, "run", lambda name, arguments: seen.append((name, arguments)))
+    monkeypatch.setattr(runner.sys, "argv", ["experiments", "figure5", "--quick", "--out", "here"])
+    assert runner.main() == 0
+    assert seen == [(name, ["--quick", "--out", f"here/{name}"]) for name in ("blr_adult", "blr_stroke")]
+
+
 def test_every_quick_run_is_checked():
-    assert set(CHECKS) == set(MODULES)
+    assert set(CHECKS) == set(RUNS)
 
 
 def test_a_quick_run_writes_nothing_unless_it_is_told_where(tmp_path, monkeypatch):
