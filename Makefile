@@ -34,6 +34,7 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 	$(BIN)/python -m experiments.benchmarks.sbn
 	$(BIN)/python -m experiments.benchmarks.latent_classes
 	$(BIN)/python -m experiments.benchmarks.mixture
+	$(BIN)/python -m experiments.benchmarks.sequences
 	$(BIN)/python -m experiments.benchmarks.scaling
 
 docs: $(VENV)/docs.stamp
