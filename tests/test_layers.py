@@ -41,6 +41,7 @@ LAYERS = [
     {"auditing", "comparison", "planning", "preprocessing"},
     {"classification", "search"},
     {"saving"},
+    {"_commands"},
     {"__main__"},
 ]
 

@@ -1,30 +1,39 @@
-"""``python -m vips plan …`` and ``python -m vips ledger …``: privacy questions and ledgers from the shell."""
+"""``python -m vips``: private fits, predictions, privacy questions and ledgers from the shell."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import warnings
 
+from vips._commands.fit import add_commands
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
+
+_OUTRIGHT = 0.2  # share of a new ledger's δ for releases that need one of their own
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns 0, or 2 after a line on the error stream."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
-    except (ValueError, OSError) as error:
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_: print(printable(f"Note: {message}"), file=sys.stderr)
+            options.run(options)
+    except (ImportError, KeyError, TypeError, ValueError, OSError) as error:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 2
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m vips", description="Private variational Bayes: plans and ledgers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m vips", description="Private variational Bayes: fits, plans and ledgers."
+    )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    add_commands(commands)
     plan = commands.add_parser(
         "plan",
         help="ε, noise or number of steps from the other two",
@@ -45,6 +54,15 @@ def _parser() -> argparse.ArgumentParser:
 
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
     actions = ledger.add_subparsers(required=True, metavar="ACTION")
+    create = actions.add_parser(
+        "create", help="begin a budget for a data set", description="Begin a budget for a data set."
+    )
+    create.add_argument("file")
+    create.add_argument("--dataset", required=True, help="its name, for people")
+    create.add_argument("--epsilon", type=float, required=True)
+    create.add_argument("--delta", type=float, required=True)
+    create.add_argument("--unit", help="column of ids: only fits that protect its persons are accepted")
+    create.set_defaults(run=_create)
     for name, run, what in (
         ("show", _show, "history and remaining budget"),
         ("head", _head, "number and hash of the last entry; keep them elsewhere"),
@@ -80,6 +98,13 @@ def _plan(options: argparse.Namespace) -> None:
     print(f"noise_multiplier  {plan.noise_multiplier:.6g}")
     print(f"n_steps           {plan.n_steps}")
     print(f"sampling_rate     {plan.sampling_rate:.6g}   ({plan.sampling}, {plan.relation}, {plan.noise} noise)")
+
+
+def _create(options: argparse.Namespace) -> None:
+    unit = {} if options.unit is None else {"unit": options.unit}
+    share = _OUTRIGHT * options.delta  # for columns and words that are learnt
+    PrivacyLedger(options.file, options.epsilon, options.delta, options.dataset, outright_delta=share, **unit)
+    print(f"a budget of ε = {options.epsilon:g}, δ = {options.delta:g} for {printable(options.dataset)}")
 
 
 def _show(options: argparse.Namespace) -> None:

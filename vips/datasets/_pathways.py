@@ -38,7 +38,7 @@ def make_pathways(n_patients: int = 20_000, *, random_state: RandomStateLike = N
     Returns
     -------
     Bunch
-        ``patient`` and ``day``, integers of shape (n_events,); ``event``, strings of shape (n_events,); ``event_names``, the 15
+        ``patient`` and ``day``, integers of shape (n_events,); ``event``, strings of shape (n_events,); ``event_names``, the 14
         possible events; ``stage_names``, ``startprob``, ``transmat`` and ``emissionprob``, the truth; ``stage``, the hidden
         stage of each event. Rows are in no order.
     """

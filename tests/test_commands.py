@@ -1,0 +1,149 @@
+"""Private fits from the shell: what a person who does not program types."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from vips.__main__ import main
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+pd = pytest.importorskip("pandas")
+SPENDS = ["--epsilon", "1", "--delta", "1e-6"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def visits(folder):
+    rng = np.random.default_rng(0)
+    n = 3_000
+    age = rng.normal(58, 17, n).clip(18, 100).round()
+    table = pd.DataFrame({"patient": rng.integers(0, 1_500, n), "age": age, "ward": rng.choice(["A", "B"], n)})
+    table["again"] = np.where(rng.random(n) < 1 / (1 + np.exp(-0.1 * (age - 58))), "yes", "no")
+    table.to_csv("visits.csv", index=False)
+    return [
+        "fit",
+        "visits.csv",
+        "--model",
+        "logistic",
+        "--target",
+        "again",
+        "--classes",
+        "no,yes",
+        "--unit",
+        "patient",
+        *SPENDS,
+    ]
+
+
+def test_a_table_from_budget_to_predictions(visits, folder, capsys):
+    assert (
+        main(
+            [
+                "ledger",
+                "create",
+                "v.ledger",
+                "--dataset",
+                "Visits",
+                "--epsilon",
+                "1.3",
+                "--delta",
+                "1e-6",
+                "--unit",
+                "patient",
+            ]
+        )
+        == 0
+    )
+    declared = ["--column", "age=0:110", "--column", "ward=A,B"]
+    assert main([*visits, *declared, "--ledger", "v.ledger", "--save", "m.vips", "--report", "page.html"]) == 0
+    out = capsys.readouterr().out
+    age = next(line.split() for line in out.splitlines() if line.startswith("age"))
+    assert 0.05 < float(age[1]) < 0.15
+    assert "Unit: all rows of one patient." in out
+    spent = PrivacyLedger.open("v.ledger").spent()
+    assert 0.9 < spent < 1.3
+    assert (
+        "Visits" in (folder / "page.html").read_text(encoding="utf-8") or (folder / "page.html").stat().st_size > 5_000
+    )
+    assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
+    found = pd.read_csv("new.csv")
+    assert len(found) == 3_000
+    old, young = found["age"] > 80, found["age"] < 35
+    assert found.loc[old, "P(yes)"].mean() > 0.7 > 0.3 > found.loc[young, "P(yes)"].mean()
+    assert main([*visits, *declared, "--ledger", "v.ledger"]) == 2  # a second fit of this size is beyond the budget
+    assert "PrivacyBudgetError" in capsys.readouterr().err
+    assert PrivacyLedger.open("v.ledger").spent() == spent
+
+
+def test_pathways(folder, capsys):
+    from vips.datasets import make_pathways
+
+    made = make_pathways(4_000, random_state=0)
+    pd.DataFrame({"who": made.patient, "day": made.day, "what": made.event}).to_csv("events.csv", index=False)
+    (folder / "catalogue.txt").write_text("\n".join(made.event_names))
+    command = ["fit", "events.csv", "--model", "pathways", "--unit", "who", "--event", "what", "--order", "day"]
+    assert main([*command, "--catalogue", "catalogue.txt", *SPENDS, "--save", "h.vips"]) == 0
+    assert "physiotherapy (" in capsys.readouterr().out
+    assert main(["predict", "h.vips", "events.csv", "--out", "states.csv"]) == 0
+    found = pd.read_csv("states.csv")
+    assert len(found) == len(made.day)
+    assert (found.groupby("who")["day"].diff().dropna() >= 0).all()
+    stage = pd.DataFrame({"who": made.patient, "day": made.day, "stage": made.stage}).sort_values(
+        ["who", "day"], kind="stable"
+    )
+    both = found.sort_values(["who", "day"], kind="stable")
+    table = pd.crosstab(both["state"].to_numpy(), stage["stage"].to_numpy())
+    assert table.max(axis=1).sum() / len(found) > 0.8
+
+
+def test_texts(folder, capsys):
+    rng = np.random.default_rng(0)
+    words = [["ship", "sea", "storm", "sails", "harbour"], ["rye", "barley", "field", "harvest", "plough"]]
+    (folder / "letters").mkdir()
+    for i in range(1_500):
+        (folder / "letters" / f"{i:04d}.txt").write_text(" ".join(rng.choice(words[i % 2], 20)))
+    assert main(["fit", "letters", "--model", "topics", *SPENDS, "--save", "t.vips"]) == 0
+    out = capsys.readouterr().out
+    assert "topic 0:" in out
+    assert "harbour" in out
+    assert main(["predict", "t.vips", "letters", "--out", "shares.csv"]) == 0
+    found = pd.read_csv("shares.csv")
+    assert len(found) == 1_500
+    np.testing.assert_allclose(found.drop(columns="text").sum(axis=1), 1.0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--target", "none"], "--target: the table has no column 'none'"),
+        (["--unit", "nobody"], "--unit: the table has no column 'nobody'"),
+        (["--classes", "yes"], "--classes names the two values"),
+        (["--column", "age=old:young"], "must be numbers"),
+        (["--column", "colour=number"], "with a column of the table"),
+        (["--save", "no/such/folder.vips"], "There is no folder"),
+        (["--epsilon", "-1"], "epsilon"),
+    ],
+)
+def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_paid(visits, change, message, capsys):
+    PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits", unit="patient", outright_delta=2e-7)
+    capsys.readouterr()
+    assert main([*visits, *change, "--ledger", "v.ledger"]) == 2
+    error = capsys.readouterr().err.strip()
+    assert message in error
+    assert "Traceback" not in error
+    assert PrivacyLedger.open("v.ledger").spent() == 0.0
+
+
+def test_files_that_are_no_data(visits, folder, capsys):
+    assert main(["fit", "none.csv", *visits[2:]]) == 2
+    assert "none.csv" in capsys.readouterr().err
+    assert main(["fit", "visits.xlsx", *visits[2:]]) == 2
+    assert ".parquet, .csv" in capsys.readouterr().err
+    assert main(["fit", "visits.csv", "--model", "topics", *SPENDS]) == 2
+    assert "is no folder" in capsys.readouterr().err

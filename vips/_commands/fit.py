@@ -1,0 +1,210 @@
+"""The commands ``fit`` and ``predict``.
+
+A model is saved with what its predictions need besides: the names of symbols, as a file beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from vips._commands.files import as_columns, read_table, read_texts, write_table
+from vips._printable import printable
+from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.ledger import PrivacyLedger
+
+__all__ = ["add_commands"]
+
+_STEPS = 60  # of a model of pathways
+
+
+def add_commands(commands) -> None:
+    """Add the parsers of ``fit`` and ``predict``."""
+    fit = commands.add_parser(
+        "fit",
+        help="a private fit to a table, a folder of texts, or a table of events",
+        description="Fit a model privately. All that is learnt is paid for from ε and δ.",
+    )
+    fit.add_argument("data", help="a .parquet, .csv or .csv.gz table, or a folder of .txt files")
+    fit.add_argument("--model", required=True, choices=["logistic", "topics", "pathways"])
+    fit.add_argument("--epsilon", type=float, required=True)
+    fit.add_argument("--delta", type=float, required=True)
+    fit.add_argument("--unit", metavar="COLUMN", help="ids of persons: all rows of one are protected together")
+    fit.add_argument("--target", metavar="COLUMN", help="logistic: what is predicted")
+    fit.add_argument(
+        "--classes", metavar="A,B", help="logistic: the two values of the target, the second one counts as yes"
+    )
+    fit.add_argument(
+        "--column", action="append", default=[], metavar="NAME=WHAT",
+        help="logistic: number, date, category, LOW:HIGH, A,B,C or drop; may be repeated. What is declared costs nothing",
+    )  # fmt: skip
+    fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
+    fit.add_argument("--order", metavar="COLUMN", help="pathways: when")
+    fit.add_argument(
+        "--catalogue", metavar="A,B,C", help="pathways: all possible events, or a file with one in each line"
+    )
+    fit.add_argument("--states", type=int, default=5, help="pathways: number of states")
+    fit.add_argument("--ledger", help="file of a budget, which `python -m vips ledger create` makes")
+    fit.add_argument("--save", metavar="FILE", help="the fitted model")
+    fit.add_argument("--report", metavar="FILE", help="the certificate, as HTML")
+    fit.add_argument("--purpose", default="", help="for the certificate")
+    fit.set_defaults(run=_fit)
+
+    predict = commands.add_parser(
+        "predict",
+        help="predictions of a saved model for another file",
+        description="Predictions read the file that they are made for. They are not covered by the guarantee.",
+    )
+    predict.add_argument("model", help="what `fit --save` wrote")
+    predict.add_argument("data")
+    predict.add_argument("--out", required=True, help="a .csv or .parquet table")
+    predict.set_defaults(run=_predict)
+
+
+def _fit(options: argparse.Namespace) -> None:
+    for path in (options.save, options.report):
+        if path is not None and not Path(path).absolute().parent.is_dir():
+            raise ValueError(f"There is no folder for {path!r}.")  # before anything is paid for
+    ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger)
+    model, text, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
+        options, ledger
+    )
+    print(text)
+    print(printable_lines(str(model.privacy_)))
+    if ledger is None:
+        print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
+    if options.save is not None:
+        model.save(options.save)
+        Path(f"{options.save}.json").write_text(json.dumps(needs), encoding="utf-8")
+    if options.report is not None:
+        model.privacy_.to_html(
+            options.report,
+            ledger=ledger,
+            dataset=os.path.basename(options.data),
+            purpose=options.purpose,
+            model=options.model,
+        )
+
+
+def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+    from vips.models import BayesianLogisticRegression
+    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+
+    _need(options, "target", "classes")
+    frame = read_table(options.data)
+    groups = _popped(frame, options.unit, "--unit")
+    target = _popped(frame, options.target, "--target")
+    if groups is not None:
+        frame = frame.drop(columns=[options.unit])
+    frame = frame.drop(columns=[options.target])
+    classes = options.classes.split(",")
+    if len(set(classes)) != 2:
+        raise ValueError("--classes names the two values of the target, as in --classes no,yes.")
+    columns = as_columns(frame, options.column)
+    encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=classes)
+    pipeline = make_private_pipeline(encoder, model, epsilon=options.epsilon, delta=options.delta)
+    arguments = {} if groups is None else {"groups": groups}
+    pipeline.fit(frame[list(columns)], target.astype(str), ledger=ledger, **arguments)
+    needs = {"model": "logistic", "columns": list(columns), "classes": classes}
+    return pipeline, printable_lines(pipeline.summary().to_string()), needs
+
+
+def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+    if options.unit is not None:
+        raise ValueError(
+            "A folder has no column --unit: one text is one record. For persons with several texts use Python."
+        )
+    from vips.preprocessing import PrivateTopics
+
+    texts = read_texts(options.data)
+    topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger)
+    lines = [f"topic {k}: {' '.join(words)}" for k, words in enumerate(topics.top_words(10))]
+    return topics, printable_lines("\n".join(lines)), {"model": "topics"}
+
+
+def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+    import pandas as pd
+
+    from vips.models import CategoricalHMM
+
+    _need(options, "unit", "event", "order", "catalogue")
+    catalogue = _catalogue(options.catalogue)
+    pathways, _ = _sequences(read_table(options.data), options.unit, options.event, options.order, catalogue)
+    plan = PrivacyPlan.from_epsilon(epsilon=options.epsilon, delta=options.delta, sampling_rate=1.0, n_steps=_STEPS)
+    persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
+    model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=plan)
+    model.fit(pathways, ledger=ledger, groups=persons)
+    needs = {name: getattr(options, name) for name in ("model", "unit", "event", "order")} | {"catalogue": catalogue}
+    return model, printable_lines(model.summary(names=catalogue).to_string()), needs
+
+
+def _predict(options: argparse.Namespace) -> None:
+    import pandas as pd
+
+    from vips.saving import load
+
+    model, needs = load(options.model), json.loads(Path(f"{options.model}.json").read_text(encoding="utf-8"))
+    if needs["model"] == "topics":
+        shares = np.asarray(model.transform(read_texts(options.data)))
+        found = pd.DataFrame(shares, columns=[f"topic {k}" for k in range(shares.shape[1])])
+        found.insert(0, "text", [path.name for path in sorted(Path(options.data).glob("*.txt"))])
+    elif needs["model"] == "pathways":
+        frame = read_table(options.data)
+        pathways, rows = _sequences(frame, needs["unit"], needs["event"], needs["order"], needs["catalogue"])
+        found = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
+        found["state"] = model.predict(pathways)
+    else:
+        frame = read_table(options.data)
+        missing = [name for name in needs["columns"] if name not in frame.columns]
+        if missing:
+            raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
+        found = frame.copy()
+        found[f"P({needs['classes'][1]})"] = model.predict_proba(frame[needs["columns"]])[:, 1]
+    write_table(found, options.out)
+    print(f"written: {options.out}")
+
+
+def printable_lines(text: str) -> str:
+    """Lines without characters that a terminal would obey."""
+    return "\n".join(map(printable, text.splitlines()))
+
+
+def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -> tuple:
+    """Pathways, and the rows of the table in their order."""
+    from vips.data import Sequences
+
+    for name in (unit, event, order):
+        if name not in frame.columns:
+            raise ValueError(f"The table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+    coded = frame[[unit, order]].assign(
+        code=frame[event].astype(str).map({name: i for i, name in enumerate(catalogue)})
+    )
+    coded["row"] = np.arange(len(coded))
+    both = Sequences.from_frame(coded, by=unit, order=order, columns=["code", "row"])
+    return Sequences(both.values[:, 0], both.offsets), both.values[:, 1].astype(np.int64)
+
+
+def _catalogue(text: str) -> list[str]:
+    names = Path(text).read_text(encoding="utf-8").split("\n") if Path(text).is_file() else text.split(",")
+    names = [name.strip() for name in names if name.strip()]
+    if len(names) < 2 or len(set(names)) < len(names):
+        raise ValueError(
+            "--catalogue names at least two different events, as in --catalogue visit,operation,discharge."
+        )
+    return names
+
+
+def _popped(frame, name: str | None, option: str):
+    if name is not None and name not in frame.columns:
+        raise ValueError(f"{option}: the table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+    return None if name is None else frame[name]
+
+
+def _need(options: argparse.Namespace, *names: str) -> None:
+    for name in names:
+        if getattr(options, name) is None:
+            raise ValueError(f"--model {options.model} needs --{name}.")
