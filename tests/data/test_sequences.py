@@ -80,3 +80,13 @@ def test_chunks_are_bounded_by_steps():
 def test_first_steps():
     assert as_lists(DATA.first(2)) == [[0, 2], [], [4], [3, 3]]
     assert repr(DATA) == "<Sequences of 1 columns, int64>"
+
+
+def test_values_of_a_frame_do_not_decide_whether_it_is_taken():
+    """Only dtypes do: an order of mixed types is sorted somehow, and a column of objects is refused whatever it holds."""
+    frame = pd.DataFrame({"who": [1, 1, 2], "when": pd.Series(["b", 3, None], dtype=object), "code": [0, 1, 2]})
+    assert Sequences.from_frame(frame, by="who", order="when", columns="code").lengths.tolist() == [2, 1]
+    for values in (["1", "2", "3"], ["a", 2, None]):
+        frame["words"] = pd.Series(values, dtype=object)
+        with pytest.raises(TypeError, match="would depend on the records"):
+            Sequences.from_frame(frame, by="who", columns="words")

@@ -186,6 +186,8 @@ class Sequences:
         columns : str or list of str
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
         """
+        from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+
         frame = from_arrow(frame)
         if not is_frame(frame):
             raise TypeError(f"`frame` must be a data frame or an Arrow table, got {type(frame).__name__}.")
@@ -193,8 +195,18 @@ class Sequences:
         for name in (by, *([order] if order else []), *columns):
             if name not in frame.columns:
                 raise ValueError(f"The frame has no column {name!r}.")
+        for name in columns:
+            if not (is_numeric_dtype(frame[name].dtype) or is_bool_dtype(frame[name].dtype)):
+                raise TypeError(
+                    f"Column {name!r} has dtype {frame[name].dtype}: whether its values are numbers would depend on the "
+                    f"records. Encode it first, e.g. frame[{name!r}].map(codes), or convert it by "
+                    "pandas.to_numeric(..., errors='coerce')."
+                )
         if order is not None:
-            frame = frame.iloc[np.argsort(np.asarray(frame[order]), kind="stable")]
+            when = frame[order]
+            if not (is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype)):
+                when = [str(value) for value in when]  # values of different types cannot be compared
+            frame = frame.iloc[np.argsort(np.asarray(when), kind="stable")]
         rows, starts = runs_of_rows(ids_and_numbers(frame[by], len(frame))[1])
         values = np.column_stack([np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan)) for name in columns])
         return cls(values if rows is None else values[rows], starts)
