@@ -200,6 +200,7 @@ def _plot(rows: list[dict], panel: str, x: str, label: str, title: str, path: Pa
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullFormatter
 
     panels = sorted({row[panel] for row in rows})
     figure, axes = plt.subplots(
@@ -211,10 +212,16 @@ def _plot(rows: list[dict], panel: str, x: str, label: str, title: str, path: Pa
             if not chosen:
                 continue
             if len(chosen) == 1:
-                ax.axhline(chosen[0]["perplexity"], color="k" if method == NONE else "C2", linestyle=":", label=method)
+                ax.axhline(
+                    chosen[0]["perplexity"],
+                    color="k" if method == NONE else "C2",
+                    linestyle=":",
+                    label=f"{method}, at the end" if x == "documents" else method,
+                )
                 continue
             ax.plot([row[x] for row in chosen], [row["perplexity"] for row in chosen], style, label=method)
         ax.set(title=title.format(value), xlabel=label, xscale="log" if x == "documents" else "linear")
+        ax.xaxis.set_minor_formatter(NullFormatter())
     axes[0, 0].set_ylabel("held-out perplexity")
     axes[0, 0].legend(fontsize=8)
     figure.savefig(path, dpi=150)
