@@ -30,6 +30,7 @@ from .models import (
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    LinearDynamicalSystem,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
 )
@@ -65,6 +66,7 @@ __all__ = [
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
     "LedgerError",
+    "LinearDynamicalSystem",
     "NoisyCount",
     "Part",
     "PartitionError",

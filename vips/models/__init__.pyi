@@ -1,4 +1,5 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
+from .dynamics.linear import LinearDynamicalSystem
 from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .markov.categorical import CategoricalHMM
 from .markov.gaussian import GaussianHMM
@@ -23,6 +24,7 @@ __all__ = [
     "GaussianHMM",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",
+    "LinearDynamicalSystem",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
 ]

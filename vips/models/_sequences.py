@@ -1,0 +1,5 @@
+"""What all models of sequences share."""
+
+from vips.models.markov.contract import SequenceModel
+
+__all__ = ["SequenceModel"]

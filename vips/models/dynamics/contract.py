@@ -1,0 +1,171 @@
+"""The contract of linear dynamical systems: what the engine calls.
+
+Fits without privacy begin at a system that lagged moments of the first step give, and go on with EM. A private fit releases
+these moments, and everything else is computed from them: noise in steps of EM costs more than it gains (docs/dynamics.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from vips._validation import check_feature_norm, check_integer, check_schedule
+from vips.data import Sequences
+from vips.models._sequences import SequenceModel
+from vips.models.dynamics import moments
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+from vips.models.dynamics.smoothing import usable
+from vips.models.dynamics.start import system_of
+from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks, state_blocks, state_statistics
+from vips.models.dynamics.update import next_dynamics
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block, RecordStatistics
+from vips.step_size import RobbinsMonro
+
+__all__ = ["DynamicsModel"]
+
+# Share of `feature_norm` that the constant has in a step.
+_CONSTANT_SHARE = 0.25
+_TYPICAL = 0.4  # norm of a typical sequence, in units of its length and of `feature_norm` squared
+_LEAST_LAGS = 5
+_NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
+_EXACT = 1e-6  # of a variance, without noise
+_STEPS_OF_EM = 100
+
+
+class DynamicsModel(SequenceModel):
+    """The methods that the engine calls. :class:`~vips.LinearDynamicalSystem` documents the arguments."""
+
+    unit = "one sequence"
+    exact_rows = True
+    planned_steps = 1  # every step would release the same moments
+    n_components: int
+    n_lags: int | None
+    feature_norm: float | None
+    max_length: int
+    typical_length: int
+    schedule: Callable[[int], float] | None
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        for name in ("n_components", "max_length", "typical_length"):
+            check_integer(name, getattr(self, name))
+        if self.n_lags is not None:
+            check_integer("n_lags", self.n_lags)
+        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_schedule(self.schedule, "RobbinsMonro()")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+        least = self._least_lags()
+        if self._n_lags() < least:
+            raise ValueError(
+                f"`n_lags` must be at least {least} to tell {self.n_components} states from {self.n_features_in_} column(s), "
+                f"got {self.n_lags}."
+            )
+
+    def blocks(self) -> dict[str, Block]:
+        blocks = moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
+        return blocks if self.is_private else blocks | state_blocks(self.n_features_in_, self.n_components)
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Moments of no record."""
+        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+
+    def expected_statistics(self, records: Sequences, posterior: DynamicsPosterior) -> RecordStatistics:
+        records = self._usable(records.first(self.max_length))
+        if self.is_private or posterior.step == 0:
+            statistics = MomentStatistics(records, self._n_lags(), self._constant())
+            names = moment_blocks(self.n_features_in_, self._n_lags(), 1.0)
+        else:
+            statistics = state_statistics(records, posterior)
+            names = state_blocks(self.n_features_in_, self.n_components)
+        return statistics if self.is_private else WithZeros(statistics, names, self.blocks())
+
+    def to_posterior(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
+        """First the system of the moments; then, without privacy, the M-step."""
+        if previous is None or previous.step == 0 or self.is_private:
+            step = 0 if previous is None else previous.step + 1
+            return self._of_moments(average, noise_std, step)
+        n, n_steps = average["counts"]
+        return DynamicsPosterior(next_dynamics(average, previous.dynamics), float(n), float(n_steps), previous.step + 1)
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1/t in a private fit, whose steps see the same moments.
+
+        Without privacy 1 in the step of the moments and in the first one of EM. Then s = 2, 3, … counts steps of EM:
+        ``schedule(s)`` if there is one, (1 + s)^(-0.6) with sampled records, and 1 with all of them, which is textbook EM."""
+        if self.is_private:
+            return 1.0 / t
+        if t <= 2:
+            return 1.0
+        if self.schedule is not None:
+            return self.schedule(t - 1)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
+
+    def default_clip(self) -> float:
+        """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``feature_norm``, in units of its square."""
+        return _TYPICAL * self.typical_length if self.is_private else np.inf
+
+    def max_norm(self) -> float:
+        """Of ``max_length`` equal steps of norm ``feature_norm``; ``inf`` without one."""
+        if self.feature_norm is None or not self.is_private:
+            return np.inf
+        w = self._n_lags() + 1
+        step, opening = 1.0 + _CONSTANT_SHARE**2, min(w, self.max_length) / self.blocks()["opening"].scale
+        return float(step * np.hypot(self.max_length * np.sqrt(w), opening * self._ball() ** 2)) * (1.0 + 1e-8)
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """One step for the moments, and 100 full-batch steps of EM."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=1 + _STEPS_OF_EM)
+
+    def default_chunk_size(self) -> int:
+        """Steps of a chunk: about 160 MB of statistics of sequences of one step."""
+        p, K = self.__dict__.get("n_features_in_", 1), self.n_components
+        w = self._n_lags() + 1
+        return int(np.clip(_NUMBERS / (w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2), 256, 65_536))
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": (
+                f"noisy moments of the columns, at lags of up to {self._n_lags()} steps and in the first {self._n_lags() + 1}",
+                "noisy numbers of steps and of sequences",
+                "hence the posterior",
+            ),
+            "declared_public": (
+                f"feature_norm = {self._ball() if self.feature_norm else np.inf:g}: longer steps are scaled down to it",
+                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+                "n_components and all other constructor arguments",
+            ),
+        }
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _of_moments(self, average, noise_std, step: int) -> DynamicsPosterior:
+        p, K = self.n_features_in_, self.n_components
+        found = moments.of_totals(average, noise_std, self._constant())
+        if found is None:
+            nothing = Dynamics.idle(K, np.zeros(p), np.full(p, self._ball() ** 2 / p))
+            return DynamicsPosterior(nothing, 0.0, 0.0, step)
+        of = system_of(found, K) if self.is_private else system_of(found, K, _EXACT)
+        return DynamicsPosterior(of, found.n_sequences, found.n_steps, step)
+
+    def _usable(self, records: Sequences) -> Sequences:
+        return usable(records, np.inf if self.feature_norm is None else float(self.feature_norm))
+
+    def _ball(self) -> float:
+        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+
+    def _constant(self) -> float:
+        return _CONSTANT_SHARE * self._ball() / np.sqrt(self.n_features_in_)
+
+    def _n_lags(self) -> int:
+        least = max(_LEAST_LAGS, self._least_lags() + 2)
+        return least if self.n_lags is None else self.n_lags
+
+    def _least_lags(self) -> int:
+        """Lags for a Hankel matrix of rank ``n_components``."""
+        return 2 * -(-self.n_components // self.__dict__.get("n_features_in_", 1)) - 1

@@ -1,0 +1,345 @@
+"""Numba kernels of linear dynamical systems. Every sequence is computed by itself, in the same order of operations.
+
+``offsets[n]`` is where sequence n begins among all steps. An entry of ``values`` that is not finite is missing.
+
+===================  ==========================================
+A, Q (K, K)          moves of the state: x' ~ N(A x, Q)
+C (p, K), d, R (p,)  what is seen: y ~ N(C x + d, diag R)
+m0 (K,), P0 (K, K)   first state: N(m0, P0)
+===================  ==========================================
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = [
+    "add_covariances",
+    "add_lagged",
+    "add_states",
+    "filter_forward",
+    "known_gains",
+    "known_smoother",
+    "means_known",
+    "smooth_backward",
+]
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_LOG_TWO_PI = float(np.log(2.0 * np.pi))
+
+
+@_jit
+def _divide_symmetric(S, B, L, out):
+    """``out`` = B S⁻¹ for a positive definite S, by Cholesky; ``L`` is room for the factor."""
+    K = len(S)
+    for j in range(K):
+        for i in range(j, K):
+            value = S[i, j]
+            for k in range(j):
+                value -= L[i, k] * L[j, k]
+            if i == j:
+                L[j, j] = np.sqrt(value)
+            else:
+                L[i, j] = value / L[j, j]
+    for row in range(len(B)):
+        for i in range(K):
+            value = B[row, i]
+            for k in range(i):
+                value -= L[i, k] * out[row, k]
+            out[row, i] = value / L[i, i]
+        for i in range(K - 1, -1, -1):
+            value = out[row, i]
+            for k in range(i + 1, K):
+                value -= L[k, i] * out[row, k]
+            out[row, i] = value / L[i, i]
+
+
+@_jit
+def _multiply(X, Y, out):
+    """``out`` = X Y."""
+    for i in range(X.shape[0]):
+        for j in range(Y.shape[1]):
+            value = 0.0
+            for k in range(X.shape[1]):
+                value += X[i, k] * Y[k, j]
+            out[i, j] = value
+
+
+@_jit
+def _multiply_back(X, Y, out):
+    """``out`` = X Yᵀ."""
+    for i in range(X.shape[0]):
+        for j in range(Y.shape[0]):
+            value = 0.0
+            for k in range(X.shape[1]):
+                value += X[i, k] * Y[j, k]
+            out[i, j] = value
+
+
+@_jit
+def _move_covariance(A, Q, V, product, out):
+    """``out`` = A V Aᵀ + Q, exactly symmetric."""
+    _multiply(A, V, product)
+    _multiply_back(product, A, out)
+    for i in range(len(A)):
+        for j in range(i + 1):
+            value = 0.5 * (out[i, j] + out[j, i]) + Q[i, j]
+            out[i, j] = value
+            out[j, i] = value
+
+
+@_jit
+def _see(V, gain, variance):
+    """V - g gᵀ / variance, in place."""
+    for k in range(len(V)):
+        share = gain[k] / variance
+        for j in range(k + 1):
+            value = V[k, j] - share * gain[j]
+            V[k, j] = value
+            V[j, k] = value
+
+
+@_jit
+def _step_back(back, ahead_cov, before, product, now):
+    """``now``, the covariance at t + 1 given all steps, becomes that at t: before + J (now - ahead) Jᵀ, exactly symmetric."""
+    K = len(back)
+    for i in range(K):
+        for k in range(K):
+            value = 0.0
+            for j in range(K):
+                value += back[i, j] * (now[j, k] - ahead_cov[j, k])
+            product[i, k] = value
+    for i in range(K):
+        for j in range(i + 1):
+            value = before[i, j]
+            for k in range(K):
+                value += 0.5 * (product[i, k] * back[j, k] + product[j, k] * back[i, k])
+            now[i, j] = value
+            now[j, i] = value
+
+
+@_jit
+def filter_forward(
+    values, offsets, some, first, last, A, Q, C, d, R, m0, P0, ahead, ahead_cov, mean, cov, log_likelihood
+):
+    """Of the sequences ``some[first:last]``: states given the steps before (``ahead``), and given those up to now.
+
+    Means have the shape (n_steps, K), covariances (n_steps, K, K)."""
+    p, K = C.shape
+    product, gain = np.empty((K, K)), np.empty(K)
+    for number in range(first, last):
+        n = some[number]
+        a, b = offsets[n], offsets[n + 1]
+        log_likelihood[n] = 0.0
+        for t in range(a, b):
+            if t == a:
+                ahead[t] = m0
+                ahead_cov[t] = P0
+            else:
+                for i in range(K):
+                    value = 0.0
+                    for k in range(K):
+                        value += A[i, k] * mean[t - 1, k]
+                    ahead[t, i] = value
+                _move_covariance(A, Q, cov[t - 1], product, ahead_cov[t])
+            m, V = mean[t], cov[t]
+            m[:] = ahead[t]
+            V[:] = ahead_cov[t]
+            for i in range(p):
+                y = values[t, i]
+                if not np.isfinite(y):
+                    continue
+                error, variance = y - d[i], R[i]
+                for k in range(K):
+                    value = 0.0
+                    for j in range(K):
+                        value += V[k, j] * C[i, j]
+                    gain[k] = value
+                    error -= C[i, k] * m[k]
+                    variance += C[i, k] * value
+                log_likelihood[n] -= 0.5 * (_LOG_TWO_PI + np.log(variance) + error / variance * error)
+                for k in range(K):
+                    m[k] += gain[k] / variance * error
+                _see(V, gain, variance)
+
+
+@_jit
+def smooth_backward(offsets, some, first, last, A, ahead, ahead_cov, mean, cov, lagged):
+    """Of the sequences ``some[first:last]``: ``mean`` and ``cov`` become those given the whole sequence; ``lagged[t]`` is the
+    covariance of the states at t and t - 1, 0 at the first step."""
+    K = len(A)
+    product, backward, factor, now = np.empty((K, K)), np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
+    for number in range(first, last):
+        n = some[number]
+        a, b = offsets[n], offsets[n + 1]
+        if a == b:
+            continue
+        lagged[a] = 0.0
+        for t in range(b - 2, a - 1, -1):
+            _multiply_back(cov[t], A, product)
+            _divide_symmetric(ahead_cov[t + 1], product, factor, backward)
+            for i in range(K):
+                value = mean[t, i]
+                for k in range(K):
+                    value += backward[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
+                mean[t, i] = value
+            _multiply_back(cov[t + 1], backward, lagged[t + 1])
+            now[:] = cov[t + 1]
+            _step_back(backward, ahead_cov[t + 1], cov[t], product, now)
+            cov[t] = now
+
+
+@_jit
+def known_gains(n_steps, A, Q, C, R, P0, gains, variances, ahead_cov, cov):
+    """Of a sequence in which nothing is missing: gains (n_steps, p, K) and variances (n_steps, p) of the scalar updates, and
+    covariances of the states before and after them."""
+    p, K = C.shape
+    product = np.empty((K, K))
+    for t in range(n_steps):
+        if t == 0:
+            ahead_cov[t] = P0
+        else:
+            _move_covariance(A, Q, cov[t - 1], product, ahead_cov[t])
+        V = cov[t]
+        V[:] = ahead_cov[t]
+        for i in range(p):
+            gain, variance = gains[t, i], R[i]
+            for k in range(K):
+                value = 0.0
+                for j in range(K):
+                    value += V[k, j] * C[i, j]
+                gain[k] = value
+                variance += C[i, k] * value
+            variances[t, i] = variance
+            _see(V, gain, variance)
+            for k in range(K):
+                gain[k] /= variance
+
+
+@_jit
+def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
+    """Of sequences of ``len(cov)`` steps in which nothing is missing: ``cov`` given the whole sequence at the first and at the
+    last step goes to ``last[0]`` and ``last[1]``; sums over steps to ``total`` and ``lagged``."""
+    n_steps, K = len(cov), len(A)
+    now, product, factor = cov[n_steps - 1].copy(), np.empty((K, K)), np.empty((K, K))
+    last[1] = now
+    total[:] = now
+    lagged[:] = 0.0
+    for t in range(n_steps - 2, -1, -1):
+        _multiply_back(cov[t], A, product)
+        _divide_symmetric(ahead_cov[t + 1], product, factor, backs[t])
+        _multiply_back(now, backs[t], product)
+        lagged += product
+        _step_back(backs[t], ahead_cov[t + 1], cov[t], product, now)
+        total += now
+    last[0] = now
+
+
+@_jit
+def means_known(values, offsets, some, first, last, A, C, d, m0, gains, variances, backs, ahead, mean, log_likelihood):
+    """Of the sequences ``some[first:last]``, in which nothing is missing: means of the states given the whole sequence."""
+    p, K = C.shape
+    for number in range(first, last):
+        n = some[number]
+        a, b = offsets[n], offsets[n + 1]
+        total, log_total = 0.0, 0.0
+        for t in range(a, b):
+            m = mean[t]
+            for i in range(K):
+                value = m0[i]
+                if t > a:
+                    value = 0.0
+                    for k in range(K):
+                        value += A[i, k] * mean[t - 1, k]
+                ahead[t, i] = value
+                m[i] = value
+            for i in range(p):
+                error = values[t, i] - d[i]
+                for k in range(K):
+                    error -= C[i, k] * m[k]
+                total += error / variances[t - a, i] * error
+                log_total += np.log(variances[t - a, i])
+                for k in range(K):
+                    m[k] += gains[t - a, i, k] * error
+        log_likelihood[n] = -0.5 * (total + log_total + (b - a) * p * _LOG_TWO_PI)
+        for t in range(b - 2, a - 1, -1):
+            back = backs[t - a]
+            for i in range(K):
+                value = mean[t, i]
+                for k in range(K):
+                    value += back[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
+                mean[t, i] = value
+
+
+@_jit
+def add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares):
+    """Of sequences ``first`` to ``last``, the part of the statistics that the means of the states give (``statistics.py``)."""
+    K, p = mean.shape[1], values.shape[1]
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        for t in range(a, b):
+            m = mean[t]
+            for i in range(K):
+                for k in range(K):
+                    states[n, i, k] += m[i] * m[k]
+                    if t > a:
+                        cross[n, i, k] += m[i] * mean[t - 1, k]
+            for c in range(p):
+                y = values[t, c]
+                if not np.isfinite(y):
+                    continue
+                squares[n, c] += y * y
+                loadings[n, c, K] += y
+                seen[n, c, K, K] += 1.0
+                for i in range(K):
+                    loadings[n, c, i] += y * m[i]
+                    seen[n, c, i, K] += m[i]
+                    seen[n, c, K, i] += m[i]
+                    for k in range(K):
+                        seen[n, c, i, k] += m[i] * m[k]
+        if b > a:
+            for i in range(K):
+                for k in range(K):
+                    begin[n, i, k] += mean[a, i] * mean[a, k]
+                    end[n, i, k] += mean[b - 1, i] * mean[b - 1, k]
+
+
+@_jit
+def add_covariances(values, offsets, some, first, last, cov, lagged, begin, end, states, cross, seen):
+    """As ``add_states``, the part of the covariances, of the sequences ``some[first:last]``."""
+    K, p = cov.shape[1], values.shape[1]
+    for number in range(first, last):
+        n = some[number]
+        a, b = offsets[n], offsets[n + 1]
+        for t in range(a, b):
+            states[n] += cov[t]
+            cross[n] += lagged[t]
+            for c in range(p):
+                if np.isfinite(values[t, c]):
+                    for i in range(K):
+                        for k in range(K):
+                            seen[n, c, i, k] += cov[t, i, k]
+        if b > a:
+            begin[n] += cov[a]
+            end[n] += cov[b - 1]
+
+
+@_jit
+def add_lagged(rows, offsets, first, last, second, lagged):
+    """Of sequences ``first`` to ``last``: Σ_t z_t z_tᵀ, and Σ_t z_{t+k} z_tᵀ for k = 1, 2, …; shape (n, n_lags, D, D)."""
+    D, n_lags = rows.shape[1], lagged.shape[1]
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        for t in range(a, b):
+            now = rows[t]
+            for i in range(D):
+                x, out = now[i], second[n, i]
+                for j in range(D):
+                    out[j] += x * now[j]
+            for k in range(1, min(n_lags, b - 1 - t) + 1):
+                later = rows[t + k]
+                for i in range(D):
+                    x, out = later[i], lagged[n, k - 1, i]
+                    for j in range(D):
+                        out[j] += x * now[j]

@@ -1,0 +1,330 @@
+"""Linear dynamical system: a Gaussian state-space model of sequences of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+from scipy.special import ndtri
+from sklearn.utils.validation import check_is_fitted
+
+from vips._random_state import RandomStateLike, as_generator
+from vips._validation import check_integer, check_level
+from vips.data import Sequences
+from vips.expfam import DiagonalGaussian
+from vips.models.dynamics.contract import DynamicsModel
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
+from vips.parts import Part, Score, average, indexed
+from vips.privacy import PrivacyPlan
+
+__all__ = ["LinearDynamicalSystem"]
+
+_TINY = 1e-300
+
+
+class LinearDynamicalSystem(DynamicsModel):
+    """Sequences of vectors that a hidden state drives, which moves linearly: x' ~ N(A x, Q), y ~ N(C x + d, diag R).
+
+    One record is one whole sequence. Without privacy the fit is EM. A private fit releases moments of pairs of steps, once, and
+    computes the system from them.
+
+    Parameters
+    ----------
+    n_components : int
+        Entries of the state.
+    n_lags : int or None
+        Public. A fit begins with covariances of steps up to so many steps apart, and a private fit has no others. None: 5, or
+        more if columns are fewer than states.
+    feature_norm : float or None
+        Public bound on the L2 norm of a step; longer steps are scaled down to it. Centre and scale columns by public numbers
+        first. Required for a private fit.
+    max_length : int
+        Public. A fit reads the first ``max_length`` steps of a sequence.
+    typical_length : int
+        Public. The clip norm of a plan without one is that of a sequence of so many steps; longer ones weigh less.
+    privacy : PrivacyPlan or None
+        None is a non-private fit: 100 steps of EM with all records. A private plan should have one step: others would release
+        the same moments again.
+    schedule : RobbinsMonro, callable or None
+        Step sizes of EM without privacy, as a function of 2, 3, …. None: see :meth:`step_size`.
+    random_state : int, Generator, RandomState or None
+        Seeds the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    transition_matrix_, transition_covariance_ : ndarray of shape (K, K)
+        A and Q. The state is in coordinates of stationary covariance I, ordered by how much its entries show in the columns.
+    observation_matrix_ : ndarray of shape (n_features, K)
+        C.
+    observation_offset_, observation_variance_ : ndarray of shape (n_features,)
+        d, and the diagonal of R.
+    initial_state_mean_, initial_state_covariance_ : ndarray of shape (K,), (K, K)
+        Of the first state.
+    posterior_ : DynamicsPosterior
+    privacy_ : PrivacyReport
+
+    Privacy
+    -------
+    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
+    noisy moments of every step, hence the system and the sequences that ``sample`` draws. Public by declaration: all
+    constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`forecast`,
+    :meth:`smooth` and :meth:`score`, which read the sequences that they are given, and add no noise.
+
+    Notes
+    -----
+    A step in which all entries are NaN is missing; so are single entries. Both are handled exactly without privacy. Private
+    fits take each covariance from the pairs of entries that are there, which is unbiased if gaps do not depend on values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import LinearDynamicalSystem, PrivacyPlan
+    >>> rng = np.random.default_rng(0)
+    >>> level = rng.normal(size=(5000, 30)).cumsum(axis=1) * 0.1
+    >>> series = list(level[:, :, None] + 0.3 * rng.normal(size=(5000, 30, 3)))
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    >>> model = LinearDynamicalSystem(1, privacy=plan, feature_norm=2.0).fit(series)
+    >>> bool(0.9 < model.transition_matrix_[0, 0] < 1.0)
+    True
+    >>> model.forecast(series[:2], n_steps=5)[0].shape
+    (2, 5, 3)
+    """
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        n_lags: int | None = None,
+        feature_norm: float | None = None,
+        max_length: int = 1000,
+        typical_length: int = 25,
+        privacy: PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_lags = n_lags
+        self.feature_norm = feature_norm
+        self.max_length = max_length
+        self.typical_length = typical_length
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- the system ---------------------------------------------------------------------------------------------
+
+    @property
+    def transition_matrix_(self) -> np.ndarray:
+        """A, shape (K, K)."""
+        return self._system().moves
+
+    @property
+    def transition_covariance_(self) -> np.ndarray:
+        """Q, shape (K, K)."""
+        return self._system().moves_cov
+
+    @property
+    def observation_matrix_(self) -> np.ndarray:
+        """C, shape (n_features, K)."""
+        return self._system().loadings
+
+    @property
+    def observation_offset_(self) -> np.ndarray:
+        """d, shape (n_features,)."""
+        return self._system().offset
+
+    @property
+    def observation_variance_(self) -> np.ndarray:
+        """Diagonal of R, shape (n_features,)."""
+        return self._system().noise_variance
+
+    @property
+    def initial_state_mean_(self) -> np.ndarray:
+        """Mean of the first state, shape (K,)."""
+        return self._system().start
+
+    @property
+    def initial_state_covariance_(self) -> np.ndarray:
+        """Covariance of the first state, shape (K, K)."""
+        return self._system().start_cov
+
+    # -- states and forecasts -----------------------------------------------------------------------------------
+
+    def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
+        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+        found, _ = smoothed_whole(self._read(X, lengths), self._system())
+        return found.mean, found.cov
+
+    def filter(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
+        """States given the steps up to each one: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+        found = filtered(self._read(X, lengths), self._system())
+        return found.mean, found.cov
+
+    def transform(self, X, lengths=None) -> np.ndarray:
+        """Means of the states given whole sequences, shape (n_steps, K)."""
+        records = self._read(X, lengths)
+        return smoothed(records, DynamicsPosterior(self._system())).mean
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """Each step as the steps before predict it, shape (n_steps, n_features)."""
+        of = self._system()
+        return filtered(self._read(X, lengths), of).ahead @ of.loadings.T + of.offset
+
+    def forecast(
+        self, X, lengths=None, *, n_steps: int = 1, level: float = 0.95
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The steps after the end of each sequence.
+
+        Parameters
+        ----------
+        X, lengths
+            Sequences, as for ``fit``. After an empty one follow first steps.
+        n_steps : int
+        level : float
+            Of the intervals, each for one number, at the parameters of the fit: they do not tell how uncertain these are.
+
+        Returns
+        -------
+        mean, lower, upper : ndarray of shape (n_sequences, n_steps, n_features)
+        """
+        check_integer("n_steps", n_steps)
+        check_level(level)
+        records, of = self._read(X, lengths), self._system()
+        found, filled = filtered(records, of), records.lengths > 0
+        mean, cov = np.tile(of.start, (len(records), 1)), np.tile(of.start_cov, (len(records), 1, 1))
+        ends = records.offsets[1:][filled] - 1
+        mean[filled] = found.mean[ends] @ of.moves.T
+        cov[filled] = of.moves @ found.cov[ends] @ of.moves.T + of.moves_cov
+        means, deviations = (np.empty((len(records), n_steps, len(of.offset))) for _ in range(2))
+        for t in range(n_steps):
+            means[:, t] = mean @ of.loadings.T + of.offset
+            deviations[:, t] = np.sqrt(np.einsum("pi,nij,pj->np", of.loadings, cov, of.loadings) + of.noise_variance)
+            mean, cov = mean @ of.moves.T, of.moves @ cov @ of.moves.T + of.moves_cov
+        half = ndtri(0.5 + 0.5 * level) * deviations
+        return means, means - half, means + half
+
+    # -- likelihood and synthetic sequences -----------------------------------------------------------------------
+
+    def score(self, X, lengths=None) -> float:
+        """Log likelihood of all sequences, in nats."""
+        return float(self.score_samples(X, lengths).sum())
+
+    def score_samples(self, X, lengths=None) -> np.ndarray:
+        """Log likelihood of each sequence, shape (n_sequences,)."""
+        return self._log_likelihood(self._read(X, lengths))
+
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
+        """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
+
+        Returns
+        -------
+        X : ndarray of shape (n_samples, n_features)
+        states : ndarray of shape (n_samples, K)
+        """
+        check_integer("n_samples", n_samples, 0)
+        drawn, states = self.sample_sequences(1, random_state, lengths=[n_samples])
+        return drawn.values, states
+
+    def sample_sequences(
+        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
+    ) -> tuple[Sequences, np.ndarray]:
+        """Synthetic sequences; from a private fit, as private as the fit.
+
+        Parameters
+        ----------
+        n : int
+        random_state : int, Generator, RandomState or None
+        lengths : sequence of n int, optional
+            None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
+
+        Returns
+        -------
+        sequences : Sequences
+        states : ndarray of shape (n_steps, K)
+        """
+        check_integer("n", n, 0)
+        rng, of = as_generator(random_state), self._system()
+        if lengths is None:
+            ended = np.clip(self.posterior_.n_sequences / max(self.posterior_.n_steps, _TINY), _TINY, 1.0)
+            lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n), self.max_length)
+        lengths = np.asarray(lengths, np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        states = np.empty((offsets[-1], len(of.start)))
+        first, later = _root(of.start_cov), _root(of.moves_cov)
+        for t in range(int(lengths.max(initial=0))):  # all sequences at once
+            alive = np.flatnonzero(lengths > t)
+            draws = rng.standard_normal((len(alive), len(of.start)))
+            before = offsets[alive] + t - 1
+            states[before + 1] = of.start + draws @ first.T if t == 0 else states[before] @ of.moves.T + draws @ later.T
+        noise = rng.standard_normal((len(states), len(of.offset))) * np.sqrt(of.noise_variance)
+        return Sequences(states @ of.loadings.T + of.offset + noise, offsets), states
+
+    # -- comparisons --------------------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """Rows of C, d, log R and A: Gaussian, with the variances that they have for known states."""
+        if not isinstance(posterior, DynamicsPosterior):
+            return super().posterior_parts(posterior)
+        of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
+        n, states = max(posterior.n_steps, 1.0), [f"state {k}" for k in range(K)]
+        columns = self.column_names()
+        seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
+        variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n
+        moved = np.repeat(np.maximum(np.diag(of.moves_cov), _TINY)[:, None], K, axis=1) / n
+        return [
+            Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns, K), columns),
+            Part("moves", DiagonalGaussian(of.moves, 1.0 / moved), partial(indexed, "moves"), states),
+        ]
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per step."""
+        if noise_aware:
+            return []
+        records = self._read(X)
+        scores, lengths = self._log_likelihood(records), records.lengths
+        return [
+            Score(
+                "log likelihood per step (higher is better)",
+                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _TINY),
+            )
+        ]
+
+    def predictions(self, X) -> np.ndarray:
+        """Log likelihood of each sequence."""
+        return self.score_samples(X)
+
+    def bound(self, records, posterior: DynamicsPosterior) -> float:
+        """Log likelihood of these records under a posterior's parameters, for non-private fits and tests."""
+        return float(filtered(self._usable(records), posterior.dynamics).log_likelihood.sum())
+
+    # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _read(self, X, lengths=None) -> Sequences:
+        """Sequences as a user passes them; steps are not scaled down."""
+        check_is_fitted(self, "posterior_")
+        records = self._sequences(X, lengths)
+        values = np.array(records.values, dtype=np.float64, order="C")
+        values[~np.isfinite(values)] = np.nan
+        return Sequences(values, records.offsets)
+
+    def _log_likelihood(self, records: Sequences) -> np.ndarray:
+        return filtered(records, self._system()).log_likelihood
+
+    def _system(self) -> Dynamics:
+        """The fitted system in its canonical coordinates."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.canonical
+
+
+def _root(cov: np.ndarray) -> np.ndarray:
+    """B with B Bᵀ = cov, which may be singular."""
+    values, vectors = np.linalg.eigh(cov)
+    return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _label(columns: list[str], K: int, index: tuple[int, ...]) -> str:
+    row, column = index
+    name = f"state {row}" if row < K else ("offset", "log noise variance")[row - K]
+    return f"{name}: {columns[column]}"

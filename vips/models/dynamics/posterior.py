@@ -1,0 +1,203 @@
+"""Parameters of a linear dynamical system, their coordinates, and the posterior of a fit.
+
+===================  ========================  ====================================================
+symbol               name                      meaning
+===================  ========================  ====================================================
+A, Q (K, K)          ``moves, moves_cov``      next state: x' ~ N(A x, Q)
+C (p, K), d (p,)     ``loadings, offset``      what is seen: y ~ N(C x + d, diag R)
+R (p,)               ``noise_variance``
+m0 (K,), P0 (K, K)   ``start, start_cov``      first state: N(m0, P0)
+===================  ========================  ====================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_discrete_lyapunov
+
+from vips._compute.blas import cholesky, eigh
+from vips.models._definite import positive_definite
+from vips.models.dynamics import kernels
+
+__all__ = ["Dynamics", "DynamicsPosterior", "KnownSteps", "stable"]
+
+_LARGEST = 1.0 - 1e-6  # modulus of an eigenvalue of A for which there is a stationary covariance
+
+
+@dataclass(frozen=True, repr=False)
+class Dynamics:
+    """A linear dynamical system.
+
+    Parameters
+    ----------
+    moves, moves_cov : ndarray of shape (K, K)
+    loadings : ndarray of shape (p, K)
+    offset, noise_variance : ndarray of shape (p,)
+    start : ndarray of shape (K,)
+    start_cov : ndarray of shape (K, K)
+    """
+
+    moves: np.ndarray
+    moves_cov: np.ndarray
+    loadings: np.ndarray
+    offset: np.ndarray
+    noise_variance: np.ndarray
+    start: np.ndarray
+    start_cov: np.ndarray
+
+    @classmethod
+    def idle(cls, n_components: int, offset: np.ndarray, variance: np.ndarray) -> Dynamics:
+        """States that nothing shows, and columns that do not depend on time."""
+        K, eye = n_components, np.eye(n_components)
+        return cls(0.0 * eye, eye, np.zeros((len(offset), K)), offset, variance, np.zeros(K), eye)
+
+    def stationary(self) -> np.ndarray:
+        """Covariance of the state after many steps; of a system that has none, of one with shorter steps."""
+        A = stable(self.moves, _LARGEST)
+        return positive_definite(solve_discrete_lyapunov(A, self.moves_cov))
+
+    def in_coordinates(self, B: np.ndarray, inverse: np.ndarray) -> Dynamics:
+        """The same system with the state B x."""
+        return Dynamics(
+            B @ self.moves @ inverse, _symmetric(B @ self.moves_cov @ B.T), self.loadings @ inverse, self.offset,
+            self.noise_variance, B @ self.start, _symmetric(B @ self.start_cov @ B.T),
+        )  # fmt: skip
+
+    def canonical(self) -> Dynamics:
+        """The same system with a state of stationary covariance I, whose entries are ordered by how much they show: Cᵀ R⁻¹ C is
+        diagonal and descends, and the largest entry of each column of C is positive."""
+        factor = cholesky(self.stationary())
+        shown = (self.loadings @ factor) / np.sqrt(self.noise_variance)[:, None]
+        vectors = eigh(shown.T @ shown)[1][:, ::-1]
+        turned = self.loadings @ factor @ vectors
+        signs = np.where(turned[np.abs(turned).argmax(axis=0), np.arange(turned.shape[1])] < 0.0, -1.0, 1.0)
+        inverse = factor @ (vectors * signs)
+        return self.in_coordinates(np.linalg.inv(inverse), inverse)
+
+    def widened(self, n_components: int) -> Dynamics:
+        """With entries of the state that nothing shows, up to ``n_components``."""
+        p, K = self.loadings.shape
+        rest, eye = n_components - K, np.eye(n_components)
+        if rest == 0:
+            return self
+        wide = [0.0 * eye, eye.copy(), eye.copy()]
+        for target, matrix in zip(wide, (self.moves, self.moves_cov, self.start_cov), strict=True):
+            target[:K, :K] = matrix
+        loadings = np.hstack([self.loadings, np.zeros((p, rest))])
+        start = np.append(self.start, np.zeros(rest))
+        return Dynamics(wide[0], wide[1], loadings, self.offset, self.noise_variance, start, wide[2])
+
+
+@dataclass(frozen=True, repr=False)
+class KnownSteps:
+    """What does not depend on the data where nothing is missing, for the first ``len(gains)`` steps."""
+
+    gains: np.ndarray
+    variances: np.ndarray
+    backs: np.ndarray
+    ahead_cov: np.ndarray
+    cov: np.ndarray
+
+
+@dataclass(frozen=True, repr=False)
+class DynamicsPosterior:
+    """Parameters at which a fit is.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+    n_sequences, n_steps : float
+        Numbers of sequences and of steps, noisy in a private fit.
+    step : int
+        Steps that this posterior has seen; at 0 the next step takes moments of what is seen.
+    """
+
+    dynamics: Dynamics
+    n_sequences: float = 0.0
+    n_steps: float = 0.0
+    step: int = 0
+    _known: dict = field(default_factory=dict, init=False, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        p, K = self.dynamics.loadings.shape
+        return f"<DynamicsPosterior of {K} states, {p} columns>"
+
+    @cached_property
+    def canonical(self) -> Dynamics:
+        """The dynamics in their canonical coordinates."""
+        return self.dynamics.canonical()
+
+    def known(self, n_steps: int) -> KnownSteps:
+        """Gains and covariances of the filter for at least ``n_steps`` steps without gaps."""
+        found = self._known.get("steps")
+        if found is None or len(found.gains) < n_steps:
+            of, (p, K) = self.dynamics, self.dynamics.loadings.shape
+            found = KnownSteps(
+                np.empty((n_steps, p, K)), np.empty((n_steps, p)), np.zeros((n_steps, K, K)), np.empty((n_steps, K, K)),
+                np.empty((n_steps, K, K)),
+            )  # fmt: skip
+            args = (of.moves, of.moves_cov, of.loadings, of.noise_variance, of.start_cov)
+            kernels.known_gains(n_steps, *args, found.gains, found.variances, found.ahead_cov, found.cov)
+            if n_steps:
+                ends, sums = np.empty((2, K, K)), np.empty((2, K, K))
+                kernels.known_smoother(of.moves, found.ahead_cov, found.cov, found.backs, ends, *sums)
+            self._known["steps"] = found  # threads may compute it twice, with the same numbers
+        return found
+
+    def known_sums(self, length: int) -> np.ndarray:
+        """Covariances of a sequence of ``length`` steps without gaps, shape (4, K, K): of the first state, of the last one, and
+        the sums over steps of Cov(x_t) and of Cov(x_t, x_{t-1})."""
+        found = self._known.get(("sums", length))
+        if found is None:
+            steps, K = self.known(length), self.dynamics.loadings.shape[1]
+            found = np.zeros((4, K, K))
+            if length:
+                backs = np.empty((length, K, K))
+                kernels.known_smoother(
+                    self.dynamics.moves,
+                    steps.ahead_cov[:length],
+                    steps.cov[:length],
+                    backs,
+                    found[:2],
+                    found[2],
+                    found[3],
+                )
+            self._known[("sums", length)] = found
+        return found
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        counts = {name: np.array(getattr(self, name)) for name in ("n_sequences", "n_steps", "step")}
+        return dict(vars(self.dynamics)) | counts
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> DynamicsPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, are not finite, or a variance is not positive.
+        """
+        of = Dynamics(*(np.asarray(arrays[each.name], dtype=np.float64) for each in fields(Dynamics)))
+        p, K = of.loadings.shape
+        shapes = {"moves": (K, K), "moves_cov": (K, K), "offset": (p,), "noise_variance": (p,), "start": (K,)}
+        if any(getattr(of, name).shape != shape for name, shape in (shapes | {"start_cov": (K, K)}).items()):
+            raise ValueError("the arrays of the dynamics do not fit together")
+        if not all(np.isfinite(value).all() for value in vars(of).values()) or not (of.noise_variance > 0.0).all():
+            raise ValueError("the dynamics are not finite, or a variance is not positive")
+        return cls(of, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
+
+
+def stable(moves: np.ndarray, largest: float) -> np.ndarray:
+    """A with its eigenvalues of a modulus of at most ``largest``: in proportion to A."""
+    radius = np.abs(np.linalg.eigvals(moves)).max(initial=0.0)
+    return moves if radius <= largest else moves * (largest / radius)
+
+
+def _symmetric(matrix: np.ndarray) -> np.ndarray:
+    return 0.5 * (matrix + matrix.T)

@@ -1,0 +1,146 @@
+"""States of sequences given what is seen: the Kalman filter and smoother of many sequences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from vips._compute.rowwise import row_norms
+from vips._compute.threads import run_ranges
+from vips.data import Sequences
+from vips.models.dynamics import kernels
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+
+__all__ = ["LEAST_STEPS", "Filtered", "Smoothed", "cumulative_work", "filtered", "smoothed", "smoothed_whole", "usable"]
+
+LEAST_STEPS = 500  # below it, one thread
+
+
+def usable(records: Sequences, feature_norm: float) -> Sequences:
+    """Steps in float64; what is not finite is missing, and becomes NaN.
+
+    A step longer than ``feature_norm`` is scaled down to it; one whose norm overflows is missing."""
+    values = np.array(records.values, dtype=np.float64, order="C")
+    is_seen = np.isfinite(values)
+    values[~is_seen] = np.nan
+    if np.isfinite(feature_norm):
+        norms = row_norms(np.where(is_seen, values, 0.0))
+        long = np.flatnonzero(~(norms <= feature_norm))
+        values[long] *= np.where(np.isfinite(norms[long]), feature_norm / norms[long], np.nan)[:, None]
+    return Sequences(values, records.offsets)
+
+
+@dataclass(frozen=True, repr=False)
+class Filtered:
+    """States given the steps before, and given the steps up to now.
+
+    Parameters
+    ----------
+    ahead, mean : ndarray of shape (n_steps, K)
+    ahead_cov, cov : ndarray of shape (n_steps, K, K)
+    log_likelihood : ndarray of shape (n_sequences,)
+    """
+
+    ahead: np.ndarray
+    ahead_cov: np.ndarray
+    mean: np.ndarray
+    cov: np.ndarray
+    log_likelihood: np.ndarray
+
+
+@dataclass(frozen=True, repr=False)
+class Smoothed:
+    """States given whole sequences.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (n_steps, K)
+    cov, lagged : ndarray of shape (n_steps, K, K)
+        Cov(x_t), and Cov(x_t, x_{t-1}), 0 at a first step. In steps of sequences without gaps they are not filled in.
+    log_likelihood : ndarray of shape (n_sequences,)
+    whole, gappy : ndarray of int
+        Sequences without gaps, and the others.
+    """
+
+    mean: np.ndarray
+    cov: np.ndarray
+    lagged: np.ndarray
+    log_likelihood: np.ndarray
+    whole: np.ndarray
+    gappy: np.ndarray
+
+
+def cumulative_work(records: Sequences, some: np.ndarray) -> np.ndarray:
+    """Steps of some sequences, added up, for ``run_ranges``."""
+    return np.concatenate([[0], np.cumsum(records.lengths[some])])
+
+
+def filtered(records: Sequences, of: Dynamics, some: np.ndarray | None = None) -> Filtered:
+    """The Kalman filter, by scalar updates: any entries may be missing.
+
+    Parameters
+    ----------
+    records : Sequences
+        As from :func:`usable`.
+    of : Dynamics
+    some : ndarray of int, optional
+        Sequences to filter; arrays are not filled in elsewhere. None: all.
+    """
+    some = np.arange(len(records)) if some is None else some
+    n_steps, K = (len(records.values) if len(some) else 0), len(of.start)
+    found = Filtered(
+        np.empty((n_steps, K)), np.empty((n_steps, K, K)), np.empty((n_steps, K)), np.empty((n_steps, K, K)),
+        np.zeros(len(records)),
+    )  # fmt: skip
+    args = (of.moves, of.moves_cov, of.loadings, of.offset, of.noise_variance, of.start, of.start_cov)
+    out = (found.ahead, found.ahead_cov, found.mean, found.cov, found.log_likelihood)
+
+    def run(first: int, last: int) -> None:
+        kernels.filter_forward(
+            records.values, records.offsets, some, first, last, *map(np.ascontiguousarray, args), *out
+        )
+
+    run_ranges(run, cumulative_work(records, some), least_work=LEAST_STEPS)
+    return found
+
+
+def smoothed_whole(records: Sequences, of: Dynamics, some: np.ndarray | None = None) -> tuple[Filtered, np.ndarray]:
+    """As :func:`filtered`, with means and covariances given whole sequences, and Cov(x_t, x_{t-1})."""
+    some = np.arange(len(records)) if some is None else some
+    found = filtered(records, of, some)
+    lagged, moves = np.empty(found.cov.shape), np.ascontiguousarray(of.moves)
+
+    def run(first: int, last: int) -> None:
+        kernels.smooth_backward(
+            records.offsets, some, first, last, moves, found.ahead, found.ahead_cov, found.mean, found.cov, lagged
+        )
+
+    run_ranges(run, cumulative_work(records, some), least_work=LEAST_STEPS)
+    return found, lagged
+
+
+def smoothed(records: Sequences, posterior: DynamicsPosterior) -> Smoothed:
+    """States given whole sequences. Gains and covariances of sequences without gaps are computed once for all."""
+    of, offsets = posterior.dynamics, records.offsets
+    gaps = np.concatenate([[0], np.cumsum(~np.isfinite(records.values).all(axis=1))])
+    has_gaps = gaps[offsets[1:]] > gaps[offsets[:-1]]
+    whole, gappy = np.flatnonzero(~has_gaps), np.flatnonzero(has_gaps)
+    slow, lagged = smoothed_whole(records, of, gappy)
+    if len(gappy):
+        mean, log_likelihood = slow.mean, slow.log_likelihood
+    else:
+        mean, log_likelihood = np.empty((len(records.values), len(of.start))), np.zeros(len(records))
+    ahead, moves, loadings = np.empty(mean.shape), np.ascontiguousarray(of.moves), np.ascontiguousarray(of.loadings)
+    longest = int(records.lengths[whole].max(initial=0))
+    steps = posterior.known(longest)
+
+    def run(first: int, last: int) -> None:
+        kernels.means_known(
+            records.values, offsets, whole, first, last, moves, loadings, of.offset, of.start, steps.gains, steps.variances,
+            steps.backs, ahead, mean, log_likelihood,
+        )  # fmt: skip
+
+    if longest:
+        run_ranges(run, cumulative_work(records, whole), least_work=LEAST_STEPS)
+    return Smoothed(mean, slow.cov, lagged, log_likelihood, whole, gappy)

@@ -1,0 +1,178 @@
+"""Expected statistics of sequences of vectors. A record is one whole sequence of T steps.
+
+In the step of the start, with z_t = (y_t ∘ o_t, c o_t), where o_t says which entries are observed and c is public:
+
+===========  ========================  ==========================================
+block        shape                     statistic
+===========  ========================  ==========================================
+second       (2p, 2p)                  Σ_t z_t z_tᵀ
+lagged       (n_lags, 2p, 2p)          Σ_t z_{t+k} z_tᵀ, k = 1, 2, …
+opening      (2pw, 2pw)                u uᵀ, u = (z_1, …, z_w), w = n_lags + 1
+===========  ========================  ==========================================
+
+In steps of EM, where E is given the sequence and s_t = (x_t, 1):
+
+===========  ========================  ==========================================
+block        shape                     statistic
+===========  ========================  ==========================================
+start        (K,)                      E x_1
+begin, end   (K, K)                    E x_1 x_1ᵀ, E x_T x_Tᵀ
+states       (K, K)                    Σ_t E x_t x_tᵀ
+cross        (K, K)                    Σ_t E x_t x_{t-1}ᵀ
+seen         (p, K + 1, K + 1)         Σ_t E s_t s_tᵀ, where the column is observed
+loadings     (p, K + 1)                Σ_t y_t E s_tᵀ, of each column
+squares      (p,)                      Σ_t y_t²
+counts       (2,)                      1, T
+===========  ========================  ==========================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from vips._compute.blas import gram
+from vips._compute.rowwise import row_norms
+from vips._compute.threads import run_ranges
+from vips.data import Sequences
+from vips.models.dynamics import kernels
+from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work, smoothed
+from vips.privacy import Lattice
+from vips.statistics import Block, DenseStatistics, RecordStatistics
+
+__all__ = ["MomentStatistics", "WithZeros", "moment_blocks", "state_blocks", "state_statistics"]
+
+_OPENING = 0.5  # scale of the block "opening": a sequence has one opening, and many steps
+
+
+def moment_blocks(p: int, n_lags: int, unit: float) -> dict[str, Block]:
+    """Blocks of the start; ``unit`` is the square of a long row's norm."""
+    D, w = 2 * p, n_lags + 1
+    return {
+        "second": Block((D, D), symmetric=True, scale=unit),
+        "lagged": Block((n_lags, D, D), scale=unit),
+        "opening": Block((D * w, D * w), symmetric=True, scale=_OPENING * unit),
+    }
+
+
+def state_blocks(p: int, K: int) -> dict[str, Block]:
+    """Blocks of EM."""
+    square = Block((K, K), symmetric=True)
+    return {
+        "start": Block((K,)), "begin": square, "end": square, "states": square, "cross": Block((K, K)),
+        "seen": Block((p, K + 1, K + 1), symmetric=True), "loadings": Block((p, K + 1)), "squares": Block((p,)),
+        "counts": Block((2,)),
+    }  # fmt: skip
+
+
+class MomentStatistics(RecordStatistics):
+    """Statistics of the start.
+
+    Parameters
+    ----------
+    records : Sequences
+        Entries that are not finite are missing.
+    n_lags : int
+    constant : float
+        c.
+    """
+
+    sums_are_new = True
+
+    def __init__(self, records: Sequences, n_lags: int, constant: float) -> None:
+        values, offsets, n = records.values, records.offsets, len(records)
+        is_seen = np.isfinite(values)
+        rows = np.ascontiguousarray(np.hstack([np.where(is_seen, values, 0.0), constant * is_seen]))
+        D, w = rows.shape[1], n_lags + 1
+        second, lagged = np.zeros((n, D, D)), np.zeros((n, n_lags, D, D))
+
+        def some(first: int, last: int) -> None:
+            kernels.add_lagged(rows, offsets, first, last, second, lagged)
+
+        run_ranges(some, offsets, least_work=LEAST_STEPS)
+        self._sums = DenseStatistics({"second": second, "lagged": lagged})
+        places = offsets[:-1, None] + np.arange(w)
+        is_step = places < offsets[1:, None]
+        found = np.zeros((n, w, D))
+        found[is_step] = rows[places[is_step]]
+        self._openings = found.reshape(n, w * D)
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        """The opening's is ‖u‖², which is ‖u uᵀ‖."""
+        others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
+        opening = np.square(row_norms(self._openings)) / blocks["opening"].scale
+        return np.hypot(self._sums.norms(others), opening) * (1.0 + 4e-9)
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        present = np.flatnonzero(weights)
+        opening = gram(self._openings[present] * np.sqrt(weights[present])[:, None])
+        return self._sums.weighted_sum(weights) | {"opening": opening}
+
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        total = np.zeros(blocks["opening"].shape, np.int64)
+        for n in np.flatnonzero(weights):
+            row = self._openings[n]
+            total += lattice.rounded(weights[n] * (row[:, None] * row), blocks["opening"])
+        others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
+        return self._sums.rounded_sum(weights, others, lattice) | {"opening": total}
+
+
+class WithZeros(RecordStatistics):
+    """Statistics of some blocks, and 0 in all others.
+
+    Parameters
+    ----------
+    some : RecordStatistics
+    names : iterable of str
+        Their blocks.
+    blocks : dict of str to Block
+        All blocks.
+    """
+
+    sums_are_new = True
+
+    def __init__(self, some: RecordStatistics, names: Iterable[str], blocks: Mapping[str, Block]) -> None:
+        self._some, self._names, self._blocks = some, tuple(names), blocks
+
+    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
+        return self._some.norms({name: blocks[name] for name in self._names})
+
+    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
+        zeros = {name: np.zeros(block.shape) for name, block in self._blocks.items() if name not in self._names}
+        return zeros | self._some.weighted_sum(weights)
+
+
+def state_statistics(records: Sequences, posterior) -> DenseStatistics:
+    """Statistics of EM. Sequences without gaps need no covariance of their own."""
+    n, (p, K) = len(records), posterior.dynamics.loadings.shape
+    offsets, values = records.offsets, records.values
+    begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
+    seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
+    found = smoothed(records, posterior)
+    whole, gappy, mean = found.whole, found.gappy, found.mean
+    for length in np.unique(records.lengths[whole]):
+        these = whole[records.lengths[whole] == length]
+        sums = posterior.known_sums(int(length))
+        for target, value in zip((begin, end, states, cross), sums, strict=True):
+            target[these] = value
+        seen[these, :, :K, :K] = sums[2]
+
+    def some(first: int, last: int) -> None:
+        kernels.add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares)
+
+    def of_gaps(first: int, last: int) -> None:
+        kernels.add_covariances(
+            values, offsets, gappy, first, last, found.cov, found.lagged, begin, end, states, cross, seen
+        )
+
+    run_ranges(some, offsets, least_work=LEAST_STEPS)
+    run_ranges(of_gaps, cumulative_work(records, gappy), least_work=LEAST_STEPS)
+    start = np.zeros((n, K))
+    filled = records.lengths > 0
+    start[filled] = mean[offsets[:-1][filled]]
+    counts = np.stack([filled, records.lengths], axis=1).astype(np.float64)
+    return DenseStatistics({
+        "start": start, "begin": begin, "end": end, "states": states, "cross": cross, "seen": seen, "loadings": loadings,
+        "squares": squares, "counts": counts,
+    })  # fmt: skip

@@ -1,0 +1,172 @@
+"""The likelihood of windows of w steps, from second moments alone: EM that needs no record.
+
+Given the parameters, the states of a window are a linear function of what is seen in it, plus noise that does not depend on
+it. So the expected statistics of all windows follow from the sum of u uᵀ, u = (y_1, …, y_w), which released moments give.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vips.models.dynamics.posterior import Dynamics, stable
+from vips.models.dynamics.update import divided_by, raised
+
+__all__ = ["Expected", "expected", "log_likelihood", "opened", "refined"]
+
+_TOL = 1e-7  # of the log likelihood of a step, in one iteration
+
+
+@dataclass(frozen=True, repr=False)
+class Expected:
+    """Averages over windows of what is expected of their states, given what is seen; about the offset.
+
+    Parameters
+    ----------
+    mean : ndarray of shape (w, K)
+    second : ndarray of shape (w, K, w, K)
+        E x xᵀ.
+    cross : ndarray of shape (p, K)
+        Σ_t E y_t x_tᵀ.
+    """
+
+    mean: np.ndarray
+    second: np.ndarray
+    cross: np.ndarray
+
+
+def _prior(of: Dynamics, w: int) -> tuple[np.ndarray, np.ndarray]:
+    """Mean, shape (wK,), and covariance of the states of a window that begins with the first state."""
+    K = len(of.start)
+    mean, cov, block, here = np.zeros((w, K)), np.zeros((w, K, w, K)), of.start_cov, of.start
+    for i in range(w):
+        mean[i] = here
+        later = block
+        for j in range(i, w):
+            cov[j, :, i], cov[i, :, j] = later, later.T
+            later = of.moves @ later
+        here, block = of.moves @ here, of.moves @ block @ of.moves.T + of.moves_cov
+    return mean.ravel(), cov.reshape(w * K, w * K)
+
+
+def _posterior(of: Dynamics, w: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Prior mean; gain G (wK, wp); covariance of the states given a window; and log|Cov(u)|."""
+    (p, K), (mean, cov) = of.loadings.shape, _prior(of, w)
+    weighted = of.loadings / of.noise_variance[:, None]
+    information = np.kron(np.eye(w), of.loadings.T @ weighted)
+    # (Cov⁻¹ + J)⁻¹ = Cov (I + J Cov)⁻¹, for which the covariance may be singular
+    inner = np.eye(w * K) + information @ cov
+    after = np.linalg.solve(inner.T, cov).T
+    after = 0.5 * (after + after.T)
+    gain = (after.reshape(w * K, w, K) @ weighted.T).reshape(w * K, w * p)
+    return mean, gain, after, float(np.linalg.slogdet(inner)[1] + w * np.log(of.noise_variance).sum())
+
+
+def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray) -> Expected:
+    """Of windows whose columns, less the offset, have these second moments, shape (wp, wp), and means, shape (wp,)."""
+    p, K = of.loadings.shape
+    w = len(second) // p
+    prior, gain, after, _ = _posterior(of, w)
+    shift = prior - gain @ _seen(of, prior, w)
+    states = gain @ mean + shift
+    moments = (
+        gain @ second @ gain.T + np.outer(gain @ mean, shift) + np.outer(shift, gain @ mean) + np.outer(shift, shift)
+    )
+    cross = (second @ gain.T + np.outer(mean, shift)).reshape(w, p, w, K)
+    return Expected(states.reshape(w, K), (moments + after).reshape(w, K, w, K), np.einsum("tptk->pk", cross))
+
+
+def log_likelihood(of: Dynamics, second: np.ndarray, mean: np.ndarray) -> float:
+    """Average over windows of their log likelihood, for each step."""
+    p = len(of.offset)
+    w = len(second) // p
+    prior, gain, _, log_det = _posterior(of, w)
+    seen = _seen(of, prior, w)
+    about = second - np.outer(seen, mean) - np.outer(mean, seen) + np.outer(seen, seen)
+    # Cov(u)⁻¹ = R⁻¹ - R⁻¹ H G
+    shown = (of.loadings @ gain.reshape(w, -1, w * p)).reshape(w * p, w * p)
+    inverse_about = (about - shown @ about) / np.tile(of.noise_variance, w)[:, None]
+    return -0.5 * (log_det + np.trace(inverse_about) + w * p * np.log(2.0 * np.pi)) / w
+
+
+def _seen(of: Dynamics, states: np.ndarray, w: int) -> np.ndarray:
+    return (states.reshape(w, -1) @ of.loadings.T).ravel()
+
+
+def refined(of: Dynamics, second: np.ndarray, n_iter: int, largest: float, least: float) -> Dynamics:
+    """EM on windows anywhere in a sequence: all parameters but the offset. The first state of a window has mean 0 and the
+    covariance ``start_cov``.
+
+    Parameters
+    ----------
+    of : Dynamics
+    second : ndarray of shape (wp, wp)
+        Moments about the offset.
+    n_iter : int
+    largest : float
+        Modulus of an eigenvalue of the moves.
+    least : float
+        Of a noise variance, as a share of its column's second moment; of an eigenvalue of ``moves_cov``, as a share of the mean
+        one of the states.
+    """
+    p, K = of.loadings.shape
+    w, nothing, before = len(second) // p, np.zeros(len(second)), -np.inf
+    seen = np.diag(second).reshape(w, p).mean(axis=0)
+    of = replace(of, start=np.zeros(K))
+    for _ in range(n_iter):
+        found = expected(of, second, nothing)
+        states = np.einsum("tktl->kl", found.second)
+        loadings = divided_by(states, found.cross)
+        residual = (
+            seen - (2.0 * (loadings * found.cross).sum(axis=1) - ((loadings @ states) * loadings).sum(axis=1)) / w
+        )
+        moves, moves_cov = of.moves, of.moves_cov
+        if w > 1:
+            cross = sum(found.second[t, :, t - 1] for t in range(1, w))
+            earlier, later = states - found.second[-1, :, -1], states - found.second[0, :, 0]
+            moves = divided_by(earlier, cross)
+            moves_cov = (later - moves @ cross.T - cross @ moves.T + moves @ earlier @ moves.T) / (w - 1)
+        of = Dynamics(
+            stable(moves, largest), raised(moves_cov, least * np.trace(states) / (w * K)), loadings, of.offset,
+            np.maximum(residual, least * seen), of.start, raised(found.second[0, :, 0], least * np.trace(states) / (w * K)),
+        )  # fmt: skip
+        now = log_likelihood(of, second, nothing)
+        if not now - before > _TOL:
+            break
+        before = now
+    return of
+
+
+def opened(of: Dynamics, second: np.ndarray, mean: np.ndarray, n_iter: int, doubt: float, least: float) -> Dynamics:
+    """EM on windows at the beginning of a sequence: mean and covariance of the first state only.
+
+    Parameters
+    ----------
+    of : Dynamics
+        With ``start_cov`` that of states anywhere, which is the prior of the covariance.
+    second, mean : ndarray of shape (wp, wp), (wp,)
+        About the offset.
+    n_iter : int
+    doubt : float
+        Weight of the prior, in units of that of the moments.
+    least : float
+        Of an eigenvalue of the covariance, as a share of the mean one.
+    """
+    prior, before = of.start_cov, -np.inf
+    lowest = least * np.trace(prior) / len(prior)
+    for _ in range(n_iter):
+        found = expected(of, second, mean)
+        start = found.mean[0] / (1.0 + doubt)
+        cov = (
+            found.second[0, :, 0]
+            - np.outer(found.mean[0], start)
+            - np.outer(start, found.mean[0])
+            + np.outer(start, start)
+        )
+        of = replace(of, start=start, start_cov=raised((cov + doubt * prior) / (1.0 + doubt), lowest))
+        now = log_likelihood(of, second, mean)
+        if not abs(now - before) > _TOL:
+            break
+        before = now
+    return of
