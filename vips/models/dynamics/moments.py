@@ -29,8 +29,8 @@ class Pairs:
     ----------
     products, later, earlier, counts : ndarray
         Σ y_i y_j, Σ y_i, Σ y_j, and the number of pairs, over those in which both are observed.
-    noise_std : float
-        Of the noise in ``products``.
+    noise_std, noise_of_sums : float
+        Of the noise in ``products``, and in ``later`` and ``earlier`` before they share an average.
     """
 
     products: np.ndarray
@@ -38,6 +38,7 @@ class Pairs:
     earlier: np.ndarray
     counts: np.ndarray
     noise_std: float
+    noise_of_sums: float
 
     @classmethod
     def of(cls, second: np.ndarray, constant: float, noise_std: float) -> Pairs:
@@ -50,7 +51,7 @@ class Pairs:
             later, earlier = (
                 _shared(each, noise_std / constant, (axis,)) for each, axis in ((later, -1), (earlier, -2))
             )
-        return cls(products, later, earlier, counts, noise_std)
+        return cls(products, later, earlier, counts, noise_std, noise_std / constant)
 
     def about(self, offset: np.ndarray) -> np.ndarray:
         """Mean products of the columns less ``offset``; 0 where there are next to no pairs."""
@@ -101,7 +102,9 @@ def of_totals(
         return None
     enough = numbers > max(least, _LEAST_SHARE * numbers[0])
     w = int(np.argmin(np.append(enough, False)))
-    lags = Pairs(*(part[:w] for part in (lags.products, lags.later, lags.earlier, lags.counts)), noise)
+    lags = Pairs(
+        *(part[:w] for part in (lags.products, lags.later, lags.earlier, lags.counts)), noise, noise / constant
+    )
     blocks = totals["opening"].reshape(-1, D, totals["opening"].shape[-1] // D, D).swapaxes(1, 2)[:w, :w]
     openings = Pairs.of(blocks, constant, noise_std["opening"] / np.sqrt(2.0))
     means = lags.later[0].sum(axis=1) / np.maximum(lags.counts[0].sum(axis=1), 1.0)

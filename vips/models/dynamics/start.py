@@ -9,22 +9,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from vips._compute.blas import eigh
-from vips.models.dynamics.moments import LaggedMoments, window
+from vips.models.dynamics.moments import LaggedMoments, Pairs, window
 from vips.models.dynamics.posterior import Dynamics, stable
 from vips.models.dynamics.update import raised
-from vips.models.dynamics.windows import opened, refined
+from vips.models.dynamics.windows import log_likelihood, opened, refined
 
 __all__ = ["system_of"]
 
 _LARGEST = 0.999  # modulus of an eigenvalue of A
 _LEAST = 0.005  # of the noise variances and of moves_cov, as shares of all
-_STANDS_OUT = 1.5  # singular value of a component, in units of the largest that noise alone would have
+_STANDS_OUT = 0.5  # singular value of a component, in units of a bound of those that noise alone would have
 _ITERATIONS, _AGAIN, _OPENING = 300, 100, 200  # of EM
+_PASSES, _SPREAD = 4, 0.2  # of least squares; of the effect of a first mean on that of all steps
 
 
 def system_of(moments: LaggedMoments, n_components: int, least: float = _LEAST) -> Dynamics:
@@ -42,50 +44,61 @@ def system_of(moments: LaggedMoments, n_components: int, least: float = _LEAST) 
     variances = np.diag(covariances[0])
     lowest = max(noise / moments.n_steps, 1e-12 * max(np.abs(variances).max(initial=0.0), 1e-280))
     variances = np.maximum(variances, lowest)
-    of = _subspace(covariances, variances, moments, n_components, least)
-    if of is None:
+    second, found = _window_of(moments, offset, variances), []
+    for of in _starts(covariances, variances, moments, n_components):
+        found.append(refined(of, second, _ITERATIONS, _LARGEST, least))
+    if not found:
         return Dynamics.idle(n_components, offset, variances)
-    of = refined(of, _window_of(moments, of.offset, variances), _ITERATIONS, _LARGEST, least)
+    of = max(found, key=lambda of: log_likelihood(of, second, np.zeros(len(second))))
     offset, start = _means(of, moments, variances)
     of = refined(replace(of, offset=offset), _window_of(moments, offset, variances), _AGAIN, _LARGEST, least)
     return _opened(replace(of, start=start), moments, variances, least).widened(n_components)
 
 
-def _subspace(covariances, variances, moments: LaggedMoments, n_components: int, least: float) -> Dynamics | None:
-    """By singular vectors of the lagged covariances; None where noise hides all of them."""
-    n_lags, p, noise = moments.n_lags, len(variances), moments.lags.noise_std
+def _starts(covariances, variances, moments: LaggedMoments, n_components: int) -> Iterator[Dynamics]:
+    """Systems at which EM may begin: by lagged covariances, and by those of single steps; none where noise hides both."""
+    noise = moments.lags.noise_std
     unit = np.sqrt(np.maximum(variances, 0.1 * variances.mean()) if noise > 0.0 else variances)
-    scaled = covariances / np.outer(unit, unit)
-    if n_lags == 0:
-        return _static(scaled, unit, moments.means, n_components, least)
+    scaled, noise = covariances / np.outer(unit, unit), noise / unit.min() ** 2
+    if moments.n_lags:
+        yield from _subspace(scaled, unit, noise / moments.lags.counts[-1].mean(), moments.means, n_components)
+    yield from _static(scaled, unit, noise / moments.n_steps, moments.means, n_components)
+
+
+def _subspace(scaled, unit, noise: float, offset, n_components: int) -> Iterator[Dynamics]:
+    """By singular vectors of the lagged covariances; ``noise`` is its deviation in an entry."""
+    n_lags, p = len(scaled) - 1, len(unit)
     b = (n_lags + 1) // 2
     a = n_lags + 1 - b
     hankel = np.block([[scaled[i + j + 1] for j in range(b)] for i in range(a)])
     left, values, _ = np.linalg.svd(hankel)
-    noise_value = noise / moments.lags.counts[-1].mean() / unit.min() ** 2 * (np.sqrt(a * p) + np.sqrt(b * p))
+    noise_value = noise * (np.sqrt(a * p) + np.sqrt(b * p))
     K = int((values[:n_components] > max(_STANDS_OUT * noise_value, 1e-10 * values[0], 1e-290)).sum())
     if K == 0:
-        return None
+        return
     seen = left[:, :K] * np.sqrt(values[:K])
     moves = np.linalg.lstsq(seen[:-p], seen[p:], rcond=1e-10)[0] if a > 1 else 0.5 * np.eye(K)
     moves = stable(moves, 0.99)
     loadings = seen[:p]
     states = _states_of(moves, loadings, scaled)
-    lowest = max(least, 0.02) * np.trace(states) / K
+    lowest = max(0.02 * np.abs(np.linalg.eigvalsh(states)).mean(), 0.02)  # states have a scale of about 1
     states = raised(states, lowest)
     moves_cov = raised(states - moves @ states @ moves.T, lowest)
     share = np.maximum(np.diag(scaled[0]) - np.einsum("pk,kl,pl->p", loadings, states, loadings), 0.05)
-    return Dynamics(moves, moves_cov, loadings * unit[:, None], moments.means, share * unit**2, np.zeros(K), states)
+    yield Dynamics(moves, moves_cov, loadings * unit[:, None], offset, share * unit**2, np.zeros(K), states)
 
 
-def _static(scaled, unit, offset, n_components: int, least: float) -> Dynamics:
-    """Of sequences of one step: principal components."""
+def _static(scaled, unit, noise: float, offset, n_components: int) -> Iterator[Dynamics]:
+    """Principal components that noise does not explain, as states that nothing of the former step is left of."""
     values, vectors = eigh(scaled[0])
-    K = min(n_components, len(values))
-    loadings = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, ::-1][:, :K] * np.sqrt(0.5)
+    values, vectors = values[::-1][:n_components], vectors[:, ::-1][:, :n_components]
+    K = int((values > np.median(values) + noise * np.sqrt(2.0 * len(unit))).sum()) if noise > 0.0 else len(values)
+    if K == 0:
+        return
+    loadings = (vectors * np.sqrt(np.maximum(values, 0.0)))[:, :K] * np.sqrt(0.5)
     share = np.maximum(np.diag(scaled[0]) - np.square(loadings).sum(axis=1), 0.05)
     eye = np.eye(K)
-    return Dynamics(0.0 * eye, eye, loadings * unit[:, None], offset, share * unit**2, np.zeros(K), eye)
+    yield Dynamics(0.0 * eye, eye, loadings * unit[:, None], offset, share * unit**2, np.zeros(K), eye)
 
 
 def _states_of(moves: np.ndarray, loadings: np.ndarray, scaled: np.ndarray) -> np.ndarray:
@@ -120,27 +133,40 @@ def _means(of: Dynamics, moments: LaggedMoments, variances: np.ndarray) -> tuple
     powers = [np.eye(K)]
     for _ in range(max(lengths, w) - 1):
         powers.append(of.moves @ powers[-1])
-    here = np.arange(w)
-    sums, counts = openings.later[here, here].sum(axis=-1), np.maximum(openings.counts[here, here].sum(axis=-1), 1.0)
+    sums, counts = _sums(openings)
     maps = np.array([np.mean(powers[:lengths], axis=0), *powers[:w]])
     targets = np.vstack([moments.means, sums / counts])
-    # counts are those of p columns together
-    spread = variances * p / counts + p * np.square(openings.noise_std / counts / np.sqrt(variances.mean()))
-    errors = np.vstack([variances * min(lengths, 5) / moments.n_steps, spread])
+    # counts are those of p columns together, whose sums have noise of their own
+    errors = [
+        variances * min(lengths, 5) / moments.n_steps + np.square(moments.lags.noise_of_sums / moments.n_steps) / p
+    ]
+    errors = np.vstack([*errors, variances * p / counts + p * np.square(openings.noise_of_sums / counts)])
     design = np.concatenate([np.broadcast_to(np.eye(p), (w + 1, p, p)), of.loadings @ maps], axis=2)
-    weight = 1.0 / np.sqrt(errors)
     prior = np.hstack([np.zeros((K, p)), np.linalg.inv(np.linalg.cholesky(of.start_cov))])
-    design = np.vstack([(design * weight[:, :, None]).reshape(-1, p + K), prior])
-    found = np.linalg.lstsq(design, np.append((targets * weight).ravel(), np.zeros(K)), rcond=None)[0]
-    return found[:p], found[p:]
+    start = np.zeros(K)
+    for _ in range(_PASSES):
+        # how long sequences are beyond their average is not known
+        weight = 1.0 / np.sqrt(
+            errors + np.outer(np.arange(w + 1) == 0, np.square(_SPREAD * of.loadings @ maps[0] @ start))
+        )
+        rows = np.vstack([(design * weight[:, :, None]).reshape(-1, p + K), prior])
+        found = np.linalg.lstsq(rows, np.append((targets * weight).ravel(), np.zeros(K)), rcond=None)[0]
+        start = found[p:]
+    return found[:p], start
 
 
 def _opened(of: Dynamics, moments: LaggedMoments, variances: np.ndarray, least: float) -> Dynamics:
-    """With the first state of the first windows."""
-    openings, w, p = moments.openings, moments.n_lags + 1, len(variances)
-    here = np.arange(w)
-    sums, counts = openings.later[here, here].sum(axis=-1), np.maximum(openings.counts[here, here].sum(axis=-1), 1.0)
-    noise = openings.noise_std / moments.n_sequences
-    second = window(openings.about(of.offset), noise, variances)
-    doubt = noise * np.sqrt(w * p) / variances.mean()
-    return opened(of, second, (sums / counts - of.offset).ravel(), _OPENING, doubt, least)
+    """With the covariance of the first state of the first windows."""
+    openings = moments.openings
+    sums, counts = _sums(openings)
+    about = openings.about(of.offset).swapaxes(1, 2).reshape(sums.size, sums.size)
+    second = 0.5 * (about + about.T)
+    return opened(
+        of, second, (sums / counts - of.offset).ravel(), _OPENING, openings.noise_std / moments.n_sequences, least
+    )
+
+
+def _sums(openings: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """Of the columns at each step of the first windows, shape (w, p): their sums and numbers, p times."""
+    here = np.arange(len(openings.counts))
+    return openings.later[here, here].sum(axis=-1), np.maximum(openings.counts[here, here].sum(axis=-1), 1.0)

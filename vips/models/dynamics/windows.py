@@ -15,6 +15,7 @@ from vips.models.dynamics.update import divided_by, raised
 
 __all__ = ["Expected", "expected", "log_likelihood", "opened", "refined"]
 
+_DOUBT = 30.0  # one over the deviation of a first covariance, relative to that of states anywhere
 _TOL = 1e-7  # of the log likelihood of a step, in one iteration
 
 
@@ -138,33 +139,30 @@ def refined(of: Dynamics, second: np.ndarray, n_iter: int, largest: float, least
     return of
 
 
-def opened(of: Dynamics, second: np.ndarray, mean: np.ndarray, n_iter: int, doubt: float, least: float) -> Dynamics:
-    """EM on windows at the beginning of a sequence: mean and covariance of the first state only.
+def opened(of: Dynamics, second: np.ndarray, mean: np.ndarray, n_iter: int, noise_std: float, least: float) -> Dynamics:
+    """EM on windows at the beginning of a sequence, for the covariance of the first state only.
 
     Parameters
     ----------
     of : Dynamics
-        With ``start_cov`` that of states anywhere, which is the prior of the covariance.
+        With ``start_cov`` that of states anywhere, to which the covariance is drawn where noise hides it.
     second, mean : ndarray of shape (wp, wp), (wp,)
         About the offset.
     n_iter : int
-    doubt : float
-        Weight of the prior, in units of that of the moments.
+    noise_std : float
+        Of the noise in ``second``.
     least : float
         Of an eigenvalue of the covariance, as a share of the mean one.
     """
-    prior, before = of.start_cov, -np.inf
-    lowest = least * np.trace(prior) / len(prior)
+    prior, before, K = of.start_cov, -np.inf, len(of.start)
+    lowest = least * np.trace(prior) / K
+    gain = _posterior(of, len(second) // len(of.offset))[1][:K]
+    doubt = np.square(_DOUBT * noise_std * np.square(gain).sum() / np.trace(prior))
     for _ in range(n_iter):
         found = expected(of, second, mean)
-        start = found.mean[0] / (1.0 + doubt)
-        cov = (
-            found.second[0, :, 0]
-            - np.outer(found.mean[0], start)
-            - np.outer(start, found.mean[0])
-            + np.outer(start, start)
-        )
-        of = replace(of, start=start, start_cov=raised((cov + doubt * prior) / (1.0 + doubt), lowest))
+        shift = np.outer(found.mean[0], of.start)
+        cov = found.second[0, :, 0] - shift - shift.T + np.outer(of.start, of.start)
+        of = replace(of, start_cov=raised((cov + doubt * prior) / (1.0 + doubt), lowest))
         now = log_likelihood(of, second, mean)
         if not abs(now - before) > _TOL:
             break
