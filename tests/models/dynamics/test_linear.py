@@ -1,0 +1,331 @@
+"""Linear dynamical systems: fits without and with privacy, and what one sequence can change."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import vips
+from tests.models.dynamics import brute_force
+from vips import LinearDynamicalSystem, PrivacyPlan
+from vips.data import Sequences
+from vips.models.dynamics.posterior import DynamicsPosterior
+
+K, P = 2, 3
+RNG = np.random.default_rng(0)
+
+
+def driven(n, rng=RNG, low=1, high=30):
+    """Sequences of a system, some with gaps."""
+    model = fitted_to(brute_force.a_system(seed=5))
+    records = model.sample_sequences(n, rng, lengths=rng.integers(low, high, n))[0]
+    records.values[rng.random(records.values.shape) < 0.03] = np.nan
+    return records
+
+
+def fitted_to(of, **arguments):
+    """A model with these parameters."""
+    model = LinearDynamicalSystem(len(of.start), **arguments)
+    model.n_features_in_, model.posterior_ = len(of.offset), DynamicsPosterior(of, 1.0, 10.0, 1)
+    return model
+
+
+DATA = driven(40)
+HOSTILE = [
+    np.empty((0, P)),
+    np.full((30, P), np.nan),
+    np.array([[0.0, np.nan, 2.0], [np.inf, -1.0, 0.5], [1e300, 1.0, 1.0], [1.7e308] * 3, [-np.inf] * 3, [1e-310] * 3]),
+    np.full((5_000, P), 3.0),
+    np.full((999, P), 1e9),
+]
+
+
+def every(n_steps, **arguments):
+    return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=n_steps, **arguments)
+
+
+def arrays(posterior):
+    return list(vars(posterior.dynamics).values())
+
+
+def at_a_posterior(stage, **arguments):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1) if stage == "private" else every(3)
+    of = brute_force.a_system()
+    model = LinearDynamicalSystem(K, privacy=plan, **({"feature_norm": 4.0} | arguments))
+    model.n_features_in_ = P
+    return model, DynamicsPosterior(of, 1.0, 10.0, 0 if stage == "moments" else 1)
+
+
+def test_the_likelihood_does_not_fall():
+    found = []
+    for n_steps in range(2, 12):
+        model = LinearDynamicalSystem(K, privacy=every(n_steps)).fit(DATA)
+        found.append(model.bound(DATA, model.posterior_))
+        np.testing.assert_allclose(model.score(DATA), found[-1], rtol=1e-9)  # in other coordinates
+        np.testing.assert_allclose(model.score_samples(DATA).sum(), found[-1], rtol=1e-9)
+    assert (np.diff(found) > 0.0).all()
+
+
+def test_em_ends_where_the_likelihood_is_level():
+    from tests.models.dynamics.test_smoothing import slopes
+
+    some = driven(12, np.random.default_rng(3), 3, 8)
+    ends = [LinearDynamicalSystem(1, privacy=every(n)).fit(some).posterior_.dynamics for n in (2, 3000)]
+    start, end = (slopes(lambda of: sum(brute_force.conditioned(of, each)[2] for each in some), of) for of in ends)
+    assert np.abs(end).max() < 1e-3 < 1.0 < np.abs(start).max()
+
+
+def test_attributes_are_one_system():
+    model = LinearDynamicalSystem(K, privacy=every(5)).fit(DATA)
+    names = (
+        "transition_matrix", "transition_covariance", "observation_matrix", "observation_offset", "observation_variance",
+        "initial_state_mean", "initial_state_covariance",
+    )  # fmt: skip
+    of = brute_force.Dynamics(*(getattr(model, f"{name}_") for name in names))
+    values = list(DATA)[3]
+    mean, cov, log_likelihood = brute_force.conditioned(of, values)
+    record = Sequences.from_list([values])
+    np.testing.assert_allclose(model.smooth(record)[0].ravel(), mean, rtol=1e-8)
+    np.testing.assert_allclose(model.transform(record), model.smooth(record)[0], rtol=1e-8)
+    np.testing.assert_allclose(model.smooth(record)[1][-1], cov[-K:, -K:], rtol=1e-8)
+    np.testing.assert_allclose(model.score(record), log_likelihood, rtol=1e-9)
+    A, Q = model.transition_matrix_, model.transition_covariance_
+    np.testing.assert_allclose(A @ A.T + Q, np.eye(K), atol=1e-9)
+    for found, value in zip(model.filter(record), model.smooth(record), strict=True):
+        np.testing.assert_allclose(found[-1], value[-1], rtol=1e-8)
+
+
+def test_forecasts_are_those_of_the_joint_gaussian():
+    model = LinearDynamicalSystem(K, privacy=every(5)).fit(DATA)
+    of, values = model.posterior_.canonical, list(DATA)[5]
+    longer = np.vstack([values, np.full((4, P), np.nan)])
+    mean, cov, _ = brute_force.conditioned(of, longer)
+    expected = mean[-4 * K :].reshape(4, K) @ of.loadings.T + of.offset
+    means, lower, upper = model.forecast([values, np.empty((0, P))], n_steps=4, level=0.9)
+    np.testing.assert_allclose(means[0], expected, rtol=1e-8)
+    for t in range(4):
+        block = cov[-(4 - t) * K :, -(4 - t) * K :][:K, :K]
+        deviation = np.sqrt(np.diag(of.loadings @ block @ of.loadings.T) + of.noise_variance)
+        np.testing.assert_allclose(upper[0, t] - means[0, t], 1.6448536269514722 * deviation, rtol=1e-8)
+    np.testing.assert_allclose(lower, 2.0 * means - upper, rtol=1e-9)
+    np.testing.assert_allclose(means[1, 0], of.loadings @ of.start + of.offset, rtol=1e-9)
+    one = model.predict(Sequences.from_list([longer[: len(values) + 1]]))[-1]
+    np.testing.assert_allclose(one, means[0, 0], rtol=1e-8)
+
+
+def test_intervals_cover_what_comes():
+    rng = np.random.default_rng(1)
+    model = LinearDynamicalSystem(K, privacy=every(20)).fit(driven(400, rng, 10, 20))
+    true = fitted_to(brute_force.a_system(seed=5))
+    new = true.sample_sequences(2_000, rng, lengths=np.full(2_000, 10))[0].values.reshape(-1, 10, P)
+    _, lower, upper = model.forecast(list(new[:, :7]), n_steps=3, level=0.8)
+    assert ((lower < new[:, 7:]) & (new[:, 7:] < upper)).mean() == pytest.approx(0.8, abs=0.02)
+
+
+@pytest.mark.parametrize("stage", ["private", "moments", "states"])
+def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
+    model, posterior = at_a_posterior(stage)
+    together = Sequences.from_list([*HOSTILE, *DATA])
+    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    norms = statistics.norms(blocks)
+    for i in range(len(together)):
+        alone = model.expected_statistics(together[i : i + 1], posterior)
+        chosen = np.zeros(len(together))
+        chosen[i] = 0.3
+        assert alone.norms(blocks)[0] == norms[i]
+        for name, value in statistics.weighted_sum(chosen).items():
+            np.testing.assert_array_equal(value, alone.weighted_sum(np.array([0.3]))[name])
+
+
+def clipped(model, posterior, records, plan):
+    statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+    totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
+    return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
+
+
+@pytest.mark.parametrize("i", range(len(HOSTILE)))
+def test_one_sequence_of_any_kind_moves_the_sum_by_at_most_the_clip(i):
+    model, posterior = at_a_posterior("private")
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, clip_norm=2.0)
+    with_it = Sequences.from_list([*DATA, HOSTILE[i]])
+    moved = clipped(model, posterior, with_it, plan) - clipped(model, posterior, with_it[: len(DATA)], plan)
+    assert np.isfinite(moved).all()
+    assert np.linalg.norm(moved) <= 2.0 + 1e-9
+
+
+@pytest.mark.parametrize("max_length", [2, 50])
+def test_no_sequence_is_longer_than_the_largest_norm(max_length):
+    model, posterior = at_a_posterior("private", max_length=max_length)
+    values = np.zeros((max_length, P))
+    values[:, 0] = 100.0
+    norm = model.expected_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
+    assert 0.7 * model.max_norm() < norm <= model.max_norm()
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("with_groups", [False, True])
+@pytest.mark.parametrize("size", [0.1, 2.0])
+def test_private_fits_take_hostile_sequences(noise, with_groups, size):
+    data = Sequences.from_list([*HOSTILE, *DATA])
+    groups = np.arange(len(data)) % 7 if with_groups else None
+    bound = {"max_rows_per_group": 10} if with_groups else {}
+    plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=3, noise=noise, **bound)
+    with np.errstate(all="raise"):
+        model = LinearDynamicalSystem(K, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
+    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+    assert np.isfinite(model.score(DATA))
+    assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
+
+
+def test_fits_without_privacy_take_gaps_and_empty_sequences():
+    gaps = [np.empty((0, P)), np.full((30, P), np.nan), *DATA]
+    model, without = (LinearDynamicalSystem(K, privacy=every(8)).fit(data) for data in (gaps, DATA))
+    np.testing.assert_allclose(model.score(DATA), without.score(DATA), rtol=1e-2)
+    empty = LinearDynamicalSystem(K, privacy=every(3)).fit([np.empty((0, P))] * 4)
+    assert all(np.isfinite(each).all() for each in arrays(empty.posterior_))
+
+
+def test_a_million_steps_count_as_the_first_ones():
+    model, posterior = at_a_posterior("private", max_length=50)
+    long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
+    found, expected = (
+        model.expected_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+    )
+    for name, value in found.items():
+        np.testing.assert_array_equal(value, expected[name])
+    assert found["second"][P:, P:].max() == pytest.approx(50 * model._constant() ** 2)
+
+
+def test_steps_longer_than_the_norm_are_scaled_down():
+    model, posterior = at_a_posterior("private")
+    long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])
+    short *= 4.0 / np.sqrt(np.nansum(short**2))
+    found, expected = (
+        model.expected_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
+        for each in (long, short)
+    )
+    for name, value in found.items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-12)
+
+
+@pytest.mark.parametrize("plan", [
+    PrivacyPlan(noise_multiplier=0.05, sampling_rate=0.5, n_steps=4, reproducible_noise=True),
+    PrivacyPlan.non_private(sampling_rate=1.0, n_steps=6), PrivacyPlan.non_private(sampling_rate=0.5, n_steps=6),
+])  # fmt: skip
+def test_executors_and_chunks_change_nothing(tmp_path, plan):
+    settings = {"privacy": plan, "feature_norm": 8.0, "random_state": 0}
+    expected = LinearDynamicalSystem(K, **settings).fit(DATA)
+    other = LinearDynamicalSystem(K, **settings)
+    other.chunk_size = 7
+    other.fit(DATA, executor="threads")
+    for found, value in zip(arrays(other.posterior_), arrays(expected.posterior_), strict=True):
+        np.testing.assert_allclose(found, value, rtol=1e-6, atol=1e-7)
+    expected.save(tmp_path / "a.vips")
+    again = vips.load(tmp_path / "a.vips")
+    assert again.score(DATA) == expected.score(DATA)
+    np.testing.assert_array_equal(again.transition_matrix_, expected.transition_matrix_)
+    fresh = clone(expected)
+    assert not hasattr(fresh, "posterior_")
+    np.testing.assert_array_equal(fresh.fit(DATA).transition_matrix_, expected.transition_matrix_)
+
+
+def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
+    plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
+    settings = {"privacy": plan, "feature_norm": 8.0, "random_state": 0}
+
+    class Stopped(LinearDynamicalSystem):
+        def to_posterior(self, average, noise_std, previous):
+            if previous is not None and previous.step == 2:
+                raise KeyboardInterrupt
+            return super().to_posterior(average, noise_std, previous)
+
+    names = ("LinearDynamicalSystem", "LinearDynamicalSystem", LinearDynamicalSystem.__module__)
+    Stopped.__name__, Stopped.__qualname__, Stopped.__module__ = names
+    path = tmp_path / "a.checkpoint"
+    with pytest.raises(KeyboardInterrupt):
+        Stopped(K, **settings).fit(DATA, checkpoint=path)
+    model = LinearDynamicalSystem(K, **settings).fit(DATA, checkpoint=path)
+    assert model.posterior_.step == 4
+    assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
+
+
+def test_saved_systems_that_do_not_fit_together_are_refused():
+    given = DynamicsPosterior(brute_force.a_system(), 3.0, 20.0, 2).to_arrays()
+    assert DynamicsPosterior.from_arrays(given).dynamics.loadings.shape == (P, K)
+    for name, value in (("moves", np.eye(3)), ("noise_variance", np.zeros(P)), ("offset", np.full(P, np.nan))):
+        with pytest.raises(ValueError, match="dynamics"):
+            DynamicsPosterior.from_arrays(given | {name: value})
+
+
+@pytest.fixture(scope="module")
+def many():
+    rng = np.random.default_rng(4)
+    true = fitted_to(brute_force.a_system(seed=5))
+    return true, *(true.sample_sequences(n, rng, lengths=rng.integers(5, 20, n))[0] for n in (6_000, 500))
+
+
+@pytest.mark.parametrize(("epsilon", "least"), [(1.0, 0.6), (4.0, 0.95)])
+def test_private_fits_learn(many, epsilon, least):
+    true, train, test = many
+    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    model = LinearDynamicalSystem(K, privacy=plan, feature_norm=15.0, typical_length=12).fit(train)
+    centred, cov = test.values - train.values.mean(axis=0), np.cov(train.values.T)
+    alone = -0.5 * (
+        (centred * np.linalg.solve(cov, centred.T).T).sum() + len(centred) * np.linalg.slogdet(2 * np.pi * cov)[1]
+    )
+    assert model.score(test) - alone > least * (true.score(test) - alone)
+    assert model.posterior_.n_sequences == pytest.approx(6_000, rel=0.1)
+
+
+def test_noise_that_hides_everything_leaves_a_valid_model():
+    plan = PrivacyPlan(noise_multiplier=50.0, sampling_rate=1.0, n_steps=1)
+    model = LinearDynamicalSystem(K, privacy=plan, feature_norm=8.0).fit(DATA)
+    drawn, states = model.sample_sequences(20, 0)
+    assert np.isfinite(drawn.values).all()
+    assert states.shape == (len(drawn.values), K)
+    assert np.isfinite(model.forecast(DATA, n_steps=3)[2]).all()
+
+
+@pytest.mark.parametrize(
+    ("data", "lengths", "arguments", "error", "message"),
+    [
+        (np.zeros((5, 1)), None, {}, ValueError, "Pass `lengths`"),
+        (np.zeros((5, 1)), [2, 2], {}, ValueError, "add up"),
+        (np.zeros((5, 1)), [2, 3], {"n_lags": 2}, ValueError, "at least 3"),
+        (np.array([["a"], ["b"]]), [1, 1], {}, TypeError, "numbers"),
+        (DATA, None, {"feature_norm": None}, ValueError, "feature_norm"),
+        (DATA, None, {"n_components": 0}, ValueError, "n_components"),
+        (DATA, None, {"schedule": 3}, (TypeError, ValueError), "schedule"),
+    ],
+)
+def test_what_cannot_work_is_refused(data, lengths, arguments, error, message):
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3)
+    with pytest.raises(error, match=message):
+        LinearDynamicalSystem(**({"n_components": K, "privacy": plan, "feature_norm": 1.0} | arguments)).fit(
+            data, lengths
+        )
+
+
+def test_samples_are_of_the_model():
+    model = LinearDynamicalSystem(K, privacy=every(3)).fit(DATA)
+    of = model.posterior_.canonical
+    drawn, states = model.sample_sequences(20_000, 0, lengths=np.full(20_000, 3))
+    _, cov, H, _, R = brute_force.joint(of, 3)
+    found = np.cov(drawn.values.reshape(20_000, -1).T)
+    expected = H @ cov @ H.T + np.diag(R)
+    np.testing.assert_allclose(found, expected, atol=0.04 * expected.max())
+    np.testing.assert_allclose(np.cov(states.reshape(20_000, -1).T), cov, atol=0.04 * cov.max())
+    of_their_own = model.sample_sequences(4_000, 1)[0]
+    assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)
+    X, states = model.sample(7, 0)
+    assert (X.shape, states.shape) == ((7, P), (7, K))
+
+
+def test_fits_can_be_compared():
+    plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
+    rng = np.random.default_rng(8)
+    train, test = driven(2_000, rng), driven(100, rng)
+    private = LinearDynamicalSystem(K, privacy=plan, feature_norm=20.0).fit(train)
+    found = vips.compare(private, LinearDynamicalSystem(K, privacy=every(5)).fit(train), test)
+    assert "log likelihood per step" in str(found)
