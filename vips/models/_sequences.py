@@ -1,5 +1,113 @@
-"""What all models of sequences share."""
+"""What all models of sequences share: what ``fit`` takes for sequences, and how they are checked."""
 
-from vips.models.markov.contract import SequenceModel
+from __future__ import annotations
+
+import os
+from typing import Self
+
+import numpy as np
+
+from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
+from vips.data._columns import is_frame
+from vips.data._dask import is_dask
+from vips.data._person_sequences import PersonSequences
+from vips.model import ConjugateExponentialModel
+from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["SequenceModel"]
+
+
+class SequenceModel(ConjugateExponentialModel):
+    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number."""
+
+    ignores_labels = True
+
+    def fit(
+        self,
+        X,
+        lengths=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Fit by (private) stochastic variational Bayes.
+
+        Parameters
+        ----------
+        X : Sequences, list of arrays, or array of shape (n_steps, n_features); or a source of sequences
+            An array holds the steps of all sequences, one sequence after the other. Sources are ``SequenceShards``,
+            ``ParquetSequences``, ``DaskSequences``, and what ``regroup`` wrote, of which all sequences of a person, or all
+            rows, are one record.
+        lengths : array of int, shape (n_sequences,), optional
+            Of the sequences in an array. None: the array is one sequence, which only a fit without privacy takes.
+        ledger, checkpoint, executor
+            As for all models.
+        groups : array, series or list of length n_sequences, optional
+            Ids of persons: all sequences with one id are then one record.
+
+        Returns
+        -------
+        self
+        """
+        if not isinstance(X, DataSource):
+            X = self._sequences(X, lengths, in_fit=True)
+        return super().fit(X, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
+
+    def valid_records(self, records: Sequences) -> np.ndarray:
+        """All of them: what is no observation is a missing one."""
+        return np.ones(len(records), dtype=bool)
+
+    def default_chunk_size(self) -> int:
+        """Steps of a chunk, or those of one longer sequence. Many sequences may have one step, and each has K² moves."""
+        return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
+
+    def _data(self, X, y) -> DataSource:
+        source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))
+        source = PersonSequences(source) if isinstance(source, GroupedRows) else source
+        in_memory = isinstance(source, InMemoryData) and isinstance(source.arrays[0], Sequences)
+        if not in_memory and not isinstance(source, SequenceSource):
+            raise TypeError(
+                f"{type(self).__name__} takes sequences, got {type(X).__name__}: pass vips.data.Sequences, a list of arrays, "
+                "X and lengths, or a source of sequences."
+            )
+        self.n_features_in_ = source.n_features
+        return source
+
+    def _sequences(self, X, lengths, in_fit: bool = False) -> Sequences:
+        """What users pass, as sequences. A private fit looks at containers and dtypes only."""
+        if isinstance(X, Sequences):
+            if lengths is not None:
+                raise TypeError("Sequences have their lengths: pass them without `lengths`.")
+            sequences = X
+        elif isinstance(X, DataSource):
+            raise TypeError(
+                f"{type(X).__name__} is read by `fit` alone: take the sequences of a source some at a time, e.g. "
+                "[model.predict(some) for some in source.chunks(100_000)], which has so many steps in memory."
+            )
+        elif is_dask(X):
+            raise TypeError(
+                "Pass parts of Dask as vips.data.DaskSequences(parts); and of a collection with a row for each step what "
+                'vips.data.regroup(X, by="patient", order="date", to="a_new_folder") returns.'
+            )
+        elif is_frame(X) or hasattr(X, "column_names"):
+            raise TypeError(
+                "A table of steps needs the columns of ids and of order: pass "
+                'vips.data.Sequences.from_frame(X, by="patient", order="date", columns=["event"]).'
+            )
+        elif lengths is not None:
+            sequences = Sequences.from_lengths(np.asarray(X), lengths)
+        elif isinstance(X, list | tuple):
+            sequences = Sequences.from_list(X)
+        elif in_fit and self.is_private:
+            raise ValueError(
+                "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "
+                "list of arrays."
+            )
+        else:
+            X = np.asarray(X)
+            sequences = Sequences(X, np.array([0, len(X)]))
+        if not in_fit and sequences.shape[1] != self.n_features_in_:
+            raise ValueError(f"X has {sequences.shape[1]} columns, but {self.n_features_in_} were fitted.")
+        return sequences

@@ -11,8 +11,8 @@ from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.models._chains import inferred
+from vips.models._sequences import SequenceModel
 from vips.models.markov import kernels
-from vips.models.markov.contract import SequenceModel
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.reading import ReadableChain
 from vips.parts import Score, average, divided
