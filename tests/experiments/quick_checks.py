@@ -74,6 +74,19 @@ def _(printed, folder):
         assert f"{row['log likelihood']:.3f}" in printed
 
 
+@check("dynamics")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in rows] == 3 * [None, None, 0.5, 1.0, 4.0, 1.0, 4.0]
+    for alone, plain, *private in (rows[:7], rows[7:14], rows[14:]):
+        assert alone["log likelihood"] + 0.5 < plain["log likelihood"] < 0.0
+        for row in private:
+            assert f"{row['log likelihood']:.3f}" in printed
+        assert private[2]["log likelihood"] < plain["log likelihood"] + 0.05
+        assert private[2]["each"][0] > 0.5  # at ε = 4
+        assert plain["moves"] < 0.1
+
+
 @check("sequences")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
