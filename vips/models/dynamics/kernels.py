@@ -15,9 +15,6 @@ import numba
 import numpy as np
 
 __all__ = [
-    "add_covariances",
-    "add_lagged",
-    "add_states",
     "filter_forward",
     "known_gains",
     "known_smoother",
@@ -270,76 +267,3 @@ def means_known(values, offsets, some, first, last, A, C, d, m0, gains, variance
                 for k in range(K):
                     value += back[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
                 mean[t, i] = value
-
-
-@_jit
-def add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares):
-    """Of sequences ``first`` to ``last``, the part of the statistics that the means of the states give (``statistics.py``)."""
-    K, p = mean.shape[1], values.shape[1]
-    for n in range(first, last):
-        a, b = offsets[n], offsets[n + 1]
-        for t in range(a, b):
-            m = mean[t]
-            for i in range(K):
-                for k in range(K):
-                    states[n, i, k] += m[i] * m[k]
-                    if t > a:
-                        cross[n, i, k] += m[i] * mean[t - 1, k]
-            for c in range(p):
-                y = values[t, c]
-                if not np.isfinite(y):
-                    continue
-                squares[n, c] += y * y
-                loadings[n, c, K] += y
-                seen[n, c, K, K] += 1.0
-                for i in range(K):
-                    loadings[n, c, i] += y * m[i]
-                    seen[n, c, i, K] += m[i]
-                    seen[n, c, K, i] += m[i]
-                    for k in range(K):
-                        seen[n, c, i, k] += m[i] * m[k]
-        if b > a:
-            for i in range(K):
-                for k in range(K):
-                    begin[n, i, k] += mean[a, i] * mean[a, k]
-                    end[n, i, k] += mean[b - 1, i] * mean[b - 1, k]
-
-
-@_jit
-def add_covariances(values, offsets, some, first, last, cov, lagged, begin, end, states, cross, seen):
-    """As ``add_states``, the part of the covariances, of the sequences ``some[first:last]``."""
-    K, p = cov.shape[1], values.shape[1]
-    for number in range(first, last):
-        n = some[number]
-        a, b = offsets[n], offsets[n + 1]
-        for t in range(a, b):
-            states[n] += cov[t]
-            cross[n] += lagged[t]
-            for c in range(p):
-                if np.isfinite(values[t, c]):
-                    for i in range(K):
-                        for k in range(K):
-                            seen[n, c, i, k] += cov[t, i, k]
-        if b > a:
-            begin[n] += cov[a]
-            end[n] += cov[b - 1]
-
-
-@_jit
-def add_lagged(rows, offsets, first, last, second, lagged):
-    """Of sequences ``first`` to ``last``: Σ_t z_t z_tᵀ, and Σ_t z_{t+k} z_tᵀ for k = 1, 2, …; shape (n, n_lags, D, D)."""
-    D, n_lags = rows.shape[1], lagged.shape[1]
-    for n in range(first, last):
-        a, b = offsets[n], offsets[n + 1]
-        for t in range(a, b):
-            now = rows[t]
-            for i in range(D):
-                x, out = now[i], second[n, i]
-                for j in range(D):
-                    out[j] += x * now[j]
-            for k in range(1, min(n_lags, b - 1 - t) + 1):
-                later = rows[t + k]
-                for i in range(D):
-                    x, out = later[i], lagged[n, k - 1, i]
-                    for j in range(D):
-                        out[j] += x * now[j]

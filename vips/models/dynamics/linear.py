@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from scipy.special import ndtri
 from sklearn.utils.validation import check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
@@ -15,6 +14,7 @@ from vips.data import Sequences
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+from vips.models.dynamics.reading import forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
 from vips.parts import Part, Score, average, indexed
 from vips.privacy import PrivacyPlan
@@ -191,19 +191,7 @@ class LinearDynamicalSystem(DynamicsModel):
         """
         check_integer("n_steps", n_steps)
         check_level(level)
-        records, of = self._read(X, lengths), self._system()
-        found, filled = filtered(records, of), records.lengths > 0
-        mean, cov = np.tile(of.start, (len(records), 1)), np.tile(of.start_cov, (len(records), 1, 1))
-        ends = records.offsets[1:][filled] - 1
-        mean[filled] = found.mean[ends] @ of.moves.T
-        cov[filled] = of.moves @ found.cov[ends] @ of.moves.T + of.moves_cov
-        means, deviations = (np.empty((len(records), n_steps, len(of.offset))) for _ in range(2))
-        for t in range(n_steps):
-            means[:, t] = mean @ of.loadings.T + of.offset
-            deviations[:, t] = np.sqrt(np.einsum("pi,nij,pj->np", of.loadings, cov, of.loadings) + of.noise_variance)
-            mean, cov = mean @ of.moves.T, of.moves @ cov @ of.moves.T + of.moves_cov
-        half = ndtri(0.5 + 0.5 * level) * deviations
-        return means, means - half, means + half
+        return forecasts(self._read(X, lengths), self._system(), n_steps, level)
 
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------
 
@@ -249,17 +237,7 @@ class LinearDynamicalSystem(DynamicsModel):
         if lengths is None:
             ended = np.clip(self.posterior_.n_sequences / max(self.posterior_.n_steps, _TINY), _TINY, 1.0)
             lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n), self.max_length)
-        lengths = np.asarray(lengths, np.int64)
-        offsets = np.concatenate([[0], np.cumsum(lengths)])
-        states = np.empty((offsets[-1], len(of.start)))
-        first, later = _root(of.start_cov), _root(of.moves_cov)
-        for t in range(int(lengths.max(initial=0))):  # all sequences at once
-            alive = np.flatnonzero(lengths > t)
-            draws = rng.standard_normal((len(alive), len(of.start)))
-            before = offsets[alive] + t - 1
-            states[before + 1] = of.start + draws @ first.T if t == 0 else states[before] @ of.moves.T + draws @ later.T
-        noise = rng.standard_normal((len(states), len(of.offset))) * np.sqrt(of.noise_variance)
-        return Sequences(states @ of.loadings.T + of.offset + noise, offsets), states
+        return samples(of, np.asarray(lengths, np.int64), rng)
 
     # -- comparisons --------------------------------------------------------------------------------------------
 
@@ -316,12 +294,6 @@ class LinearDynamicalSystem(DynamicsModel):
         """The fitted system in its canonical coordinates."""
         check_is_fitted(self, "posterior_")
         return self.posterior_.canonical
-
-
-def _root(cov: np.ndarray) -> np.ndarray:
-    """B with B Bᵀ = cov, which may be singular."""
-    values, vectors = np.linalg.eigh(cov)
-    return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _label(columns: list[str], K: int, index: tuple[int, ...]) -> str:

@@ -36,7 +36,7 @@ from vips._compute.blas import gram
 from vips._compute.rowwise import row_norms
 from vips._compute.threads import run_ranges
 from vips.data import Sequences
-from vips.models.dynamics import kernels
+from vips.models.dynamics import sums
 from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work, smoothed
 from vips.privacy import Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
@@ -88,7 +88,7 @@ class MomentStatistics(RecordStatistics):
         second, lagged = np.zeros((n, D, D)), np.zeros((n, n_lags, D, D))
 
         def some(first: int, last: int) -> None:
-            kernels.add_lagged(rows, offsets, first, last, second, lagged)
+            sums.add_lagged(rows, offsets, first, last, second, lagged)
 
         run_ranges(some, offsets, least_work=LEAST_STEPS)
         self._sums = DenseStatistics({"second": second, "lagged": lagged})
@@ -153,16 +153,16 @@ def state_statistics(records: Sequences, posterior) -> DenseStatistics:
     whole, gappy, mean = found.whole, found.gappy, found.mean
     for length in np.unique(records.lengths[whole]):
         these = whole[records.lengths[whole] == length]
-        sums = posterior.known_sums(int(length))
-        for target, value in zip((begin, end, states, cross), sums, strict=True):
+        known = posterior.known_sums(int(length))
+        for target, value in zip((begin, end, states, cross), known, strict=True):
             target[these] = value
-        seen[these, :, :K, :K] = sums[2]
+        seen[these, :, :K, :K] = known[2]
 
     def some(first: int, last: int) -> None:
-        kernels.add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares)
+        sums.add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares)
 
     def of_gaps(first: int, last: int) -> None:
-        kernels.add_covariances(
+        sums.add_covariances(
             values, offsets, gappy, first, last, found.cov, found.lagged, begin, end, states, cross, seen
         )
 
