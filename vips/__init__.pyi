@@ -33,6 +33,7 @@ from .models import (
     LinearDynamicalSystem,
     ProbabilisticPCA,
     SigmoidBeliefNetwork,
+    SwitchingLinearDynamicalSystem,
 )
 from .parts import Part, Score
 from .planning import Recommendation, plan_for
@@ -87,6 +88,7 @@ __all__ = [
     "Score",
     "SigmoidBeliefNetwork",
     "SourceError",
+    "SwitchingLinearDynamicalSystem",
     "UtilityCurve",
     "audit",
     "compare",

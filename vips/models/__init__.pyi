@@ -1,5 +1,6 @@
 from .belief_networks.sigmoid import SigmoidBeliefNetwork
 from .dynamics.linear import LinearDynamicalSystem
+from .dynamics.switching import SwitchingLinearDynamicalSystem
 from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .markov.categorical import CategoricalHMM
 from .markov.gaussian import GaussianHMM
@@ -27,4 +28,5 @@ __all__ = [
     "LinearDynamicalSystem",
     "ProbabilisticPCA",
     "SigmoidBeliefNetwork",
+    "SwitchingLinearDynamicalSystem",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-__all__ = ["add_covariances", "add_lagged", "add_states"]
+__all__ = ["add_covariances", "add_lagged", "add_regimes", "add_states"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
 
@@ -84,3 +84,23 @@ def add_lagged(rows, offsets, first, last, second, lagged):
                     x, out = later[i], lagged[n, k - 1, i]
                     for j in range(D):
                         out[j] += x * now[j]
+
+
+@_jit
+def add_regimes(offsets, first, last, shares, mean, cov, lagged, before, after, cross, regimes, begin):
+    """Of sequences ``first`` to ``last``, for each regime: sums of its share at t times the second moments of the states before,
+    at t, and of both; its share in the steps but the first, and in the first one."""
+    K, M = mean.shape[1], shares.shape[1]
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        if b > a:
+            begin[n] = shares[a]
+        for t in range(a + 1, b):
+            for m in range(M):
+                share = shares[t, m]
+                regimes[n, m] += share
+                for i in range(K):
+                    for k in range(K):
+                        before[n, m, i, k] += share * (cov[t - 1, i, k] + mean[t - 1, i] * mean[t - 1, k])
+                        after[n, m, i, k] += share * (cov[t, i, k] + mean[t, i] * mean[t, k])
+                        cross[n, m, i, k] += share * (lagged[t, i, k] + mean[t, i] * mean[t - 1, k])

@@ -1,0 +1,262 @@
+"""Switching linear dynamical system: regimes, each with moves of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._random_state import RandomStateLike, as_generator
+from vips._validation import check_integer
+from vips.data import Sequences
+from vips.models.dynamics.contract import DynamicsModel
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
+from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks
+from vips.models.dynamics.switching_posterior import (
+    Inferred,
+    SwitchingPosterior,
+    inferred,
+    next_switching,
+    switching_blocks,
+    switching_statistics,
+)
+from vips.parts import Part, Score, average
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["SwitchingLinearDynamicalSystem"]
+
+_TINY = 1e-300
+
+
+class SwitchingLinearDynamicalSystem(DynamicsModel):
+    """Series that a hidden state drives, whose moves change with a hidden regime: x' ~ N(A_s x, Q_s), y ~ N(C x + d, diag R).
+
+    One record is one whole sequence. The fit is variational EM: structured mean field between the states and the chain of the
+    regimes. **Without privacy only**: noise in the statistics of regimes hides what tells them apart (docs/dynamics.md).
+
+    Parameters
+    ----------
+    n_components : int
+        Entries of the state.
+    n_regimes : int
+    n_iter : int
+        Rounds of mean field for a sequence.
+    n_lags, feature_norm, max_length
+        See :class:`LinearDynamicalSystem`.
+    privacy : PrivacyPlan or None
+        None is 100 steps of EM with all records. Plans with noise are refused.
+    schedule : RobbinsMonro, callable or None
+        Step sizes of EM, as a function of 2, 3, …. None: see :meth:`step_size`.
+    random_state : int, Generator, RandomState or None
+        Seeds how regimes differ at first, and the sampling of records.
+
+    Attributes
+    ----------
+    transition_matrices_, transition_covariances_ : ndarray of shape (n_regimes, K, K)
+        A and Q of each regime.
+    startprob_, transmat_ : ndarray of shape (n_regimes,), (n_regimes, n_regimes)
+        Of the first regime, and of the next one.
+    observation_matrix_, observation_offset_, observation_variance_ : ndarray
+        As of :class:`LinearDynamicalSystem`.
+    posterior_ : SwitchingPosterior
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import SwitchingLinearDynamicalSystem
+    >>> series = list(np.random.default_rng(0).normal(size=(50, 20, 3)).cumsum(axis=1))
+    >>> model = SwitchingLinearDynamicalSystem(1, n_regimes=2, random_state=0).fit(series)
+    >>> model.predict(series[:1]).shape
+    (20,)
+    """
+
+    settings_of_meaning = ("n_components", "n_regimes")
+    typical_length = 25
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        n_regimes: int = 2,
+        *,
+        n_iter: int = 10,
+        n_lags: int | None = None,
+        feature_norm: float | None = None,
+        max_length: int = 1000,
+        privacy: PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_components = n_components
+        self.n_regimes = n_regimes
+        self.n_iter = n_iter
+        self.n_lags = n_lags
+        self.feature_norm = feature_norm
+        self.max_length = max_length
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- the contract -------------------------------------------------------------------------------------------
+
+    def check_parameters(self) -> None:
+        if self.is_private:
+            raise ValueError(
+                "SwitchingLinearDynamicalSystem has no private fit: noise hides what tells its regimes apart. Use "
+                "LinearDynamicalSystem, or GaussianHMM for regimes without dynamics."
+            )
+        super().check_parameters()
+        for name in ("n_regimes", "n_iter"):
+            check_integer(name, getattr(self, name))
+
+    def blocks(self) -> dict[str, Block]:
+        return self._of_moments_only() | switching_blocks(self.n_features_in_, self.n_components, self.n_regimes)
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """No records; in place of moves draws: how those of the regimes differ at first."""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
+
+    def expected_statistics(self, records: Sequences, posterior: SwitchingPosterior) -> RecordStatistics:
+        records, blocks = self._usable(records.first(self.max_length)), self.blocks()
+        if posterior.step == 0:
+            statistics = MomentStatistics(records, self._n_lags(), self._constant())
+            return WithZeros(statistics, self._of_moments_only(), blocks)
+        names = [name for name in blocks if name not in self._of_moments_only()]
+        return WithZeros(switching_statistics(records, posterior, self.n_iter), names, blocks)
+
+    def to_posterior(self, average, noise_std, previous: SwitchingPosterior | None) -> SwitchingPosterior:
+        """First regimes around the system of the moments; then the M-step."""
+        if previous is None:
+            K, p = self.n_components, self.n_features_in_
+            return SwitchingPosterior.of_system(
+                DynamicsPosterior(Dynamics.idle(K, np.zeros(p), np.ones(p))), np.array(average["cross"])
+            )
+        if previous.step == 0:
+            return SwitchingPosterior.of_system(self._of_moments(average, noise_std, 1), previous.draws)
+        return next_switching(average, previous)
+
+    def bound(self, records, posterior: SwitchingPosterior) -> float:
+        """Evidence lower bound of these records."""
+        return float(inferred(self._usable(records), posterior, self.n_iter).bound.sum())
+
+    # -- users --------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X, lengths=None) -> np.ndarray:
+        """Probabilities of the regimes at each step, shape (n_steps, n_regimes)."""
+        return self._inferred(X, lengths).shares
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """The most probable regime of each step, shape (n_steps,)."""
+        return self.predict_proba(X, lengths).argmax(axis=1)
+
+    def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
+        """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
+        found = self._inferred(X, lengths)
+        return found.mean, found.cov
+
+    def transform(self, X, lengths=None) -> np.ndarray:
+        """Means of the states given whole sequences, shape (n_steps, K)."""
+        return self._inferred(X, lengths).mean
+
+    def score(self, X, lengths=None) -> float:
+        """Lower bound of the log likelihood of all sequences, in nats."""
+        return float(self.score_samples(X, lengths).sum())
+
+    def score_samples(self, X, lengths=None) -> np.ndarray:
+        """Lower bound of the log likelihood of each sequence, shape (n_sequences,)."""
+        return self._inferred(X, lengths).bound
+
+    def sample_sequences(
+        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object
+    ) -> tuple[Sequences, np.ndarray, np.ndarray]:
+        """Synthetic sequences of these lengths, their states (n_steps, K), and their regimes (n_steps,)."""
+        check_is_fitted(self, "posterior_")
+        check_integer("n", n, 0)
+        rng, of, shared = as_generator(random_state), self.posterior_, self.posterior_.dynamics
+        lengths = np.asarray(lengths, np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        states, regimes = np.empty((offsets[-1], self.n_components)), np.empty(offsets[-1], np.int64)
+        roots, first = np.linalg.cholesky(of.moves_cov), np.linalg.cholesky(shared.start_cov)
+        for t in range(int(lengths.max(initial=0))):  # all sequences at once
+            here = offsets[:-1][lengths > t] + t
+            below = np.cumsum(of.regime_start[None] if t == 0 else of.regime_moves[regimes[here - 1]], axis=1)
+            regimes[here] = np.minimum((rng.random((len(here), 1)) >= below).sum(axis=1), self.n_regimes - 1)
+            draws, now = rng.standard_normal((len(here), self.n_components)), regimes[here]
+            if t == 0:
+                states[here] = shared.start + draws @ first.T
+            else:
+                moved = np.einsum("nij,nj->ni", of.moves[now], states[here - 1])
+                states[here] = moved + np.einsum("nij,nj->ni", roots[now], draws)
+        noise = rng.standard_normal((len(states), len(shared.offset))) * np.sqrt(shared.noise_variance)
+        return Sequences(states @ shared.loadings.T + shared.offset + noise, offsets), states, regimes
+
+    @property
+    def transition_matrices_(self) -> np.ndarray:
+        """A of each regime, shape (n_regimes, K, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.moves
+
+    @property
+    def transition_covariances_(self) -> np.ndarray:
+        """Q of each regime, shape (n_regimes, K, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.moves_cov
+
+    @property
+    def startprob_(self) -> np.ndarray:
+        """Probabilities of the first regime, shape (n_regimes,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.regime_start
+
+    @property
+    def transmat_(self) -> np.ndarray:
+        """Probabilities of the next regime, shape (n_regimes, n_regimes)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.regime_moves
+
+    @property
+    def observation_matrix_(self) -> np.ndarray:
+        """C, shape (n_features, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.dynamics.loadings
+
+    @property
+    def observation_offset_(self) -> np.ndarray:
+        """d, shape (n_features,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.dynamics.offset
+
+    @property
+    def observation_variance_(self) -> np.ndarray:
+        """Diagonal of R, shape (n_features,)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.dynamics.noise_variance
+
+    # -- comparisons and helpers ----------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """None: parameters are point estimates."""
+        return []
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Lower bound of the log likelihood per step."""
+        records = self._sequences(X, None)
+        scores, lengths = self.score_samples(records), records.lengths
+        return [
+            Score(
+                "bound of the log likelihood per step (higher is better)",
+                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _TINY),
+            )
+        ]
+
+    def _of_moments_only(self) -> dict[str, Block]:
+        return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
+
+    def _inferred(self, X, lengths=None) -> Inferred:
+        check_is_fitted(self, "posterior_")
+        records = self._sequences(X, lengths)
+        values = np.array(records.values, dtype=np.float64, order="C")
+        values[~np.isfinite(values)] = np.nan
+        return inferred(Sequences(values, records.offsets), self.posterior_, self.n_iter)

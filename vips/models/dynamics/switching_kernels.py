@@ -1,0 +1,182 @@
+"""Numba kernel of switching linear dynamical systems: structured mean field, each sequence by itself.
+
+The states of a sequence are Gaussian given the shares of the regimes, and the regimes a chain given the states (Ghahramani and
+Hinton, 2000). With h_t the shares at step t, states have the precision of blocks
+
+    J_tt = Cᵀ R⁻¹ C + Σ_m h_t Q_m⁻¹ + Σ_m h_{t+1} A_mᵀ Q_m⁻¹ A_m,    J_{t,t-1} = -Σ_m h_t Q_m⁻¹ A_m
+
+Regimes govern the moves from the second step on. Shares begin at those of the chain, whatever is seen.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+__all__ = ["infer"]
+
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+_LOG_TWO_PI = float(np.log(2.0 * np.pi))
+
+
+@_jit
+def _inverse(S, L, out):
+    """Inverse of a positive definite S, and log|S|; ``L`` is room for its factor."""
+    K = len(S)
+    log_det = 0.0
+    for j in range(K):
+        for i in range(j, K):
+            value = S[i, j]
+            for k in range(j):
+                value -= L[i, k] * L[j, k]
+            if i == j:
+                L[j, j] = np.sqrt(value)
+                log_det += 2.0 * np.log(L[j, j])
+            else:
+                L[i, j] = value / L[j, j]
+    for row in range(K):
+        for i in range(K):
+            value = 1.0 if i == row else 0.0
+            for k in range(i):
+                value -= L[i, k] * out[row, k]
+            out[row, i] = value / L[i, i]
+        for i in range(K - 1, -1, -1):
+            value = out[row, i]
+            for k in range(i + 1, K):
+                value -= L[k, i] * out[row, k]
+            out[row, i] = value / L[i, i]
+    return log_det
+
+
+@_jit
+def _states(
+    values, a, b, C, d, R, m0, inverse_P0, after, across, before, shares, J, lower, inverse, eta, mean, cov, lagged
+):
+    """Means, covariances and lagged covariances of the states given the shares; returns log|J|."""
+    p, K = C.shape
+    M, log_det = len(after), 0.0
+    factor, product = np.empty((K, K)), np.empty((K, K))
+    for t in range(a, b):
+        S, low, e = J[t - a], lower[t - a], eta[t - a]
+        S[:] = 0.0
+        low[:] = 0.0
+        e[:] = 0.0
+        if t == a:
+            S += inverse_P0
+            e += inverse_P0 @ m0
+        for m in range(M):
+            if t > a:
+                S += shares[t, m] * after[m]
+                low -= shares[t, m] * across[m]
+            if t < b - 1:
+                S += shares[t + 1, m] * before[m]
+        for i in range(p):
+            y = values[t, i]
+            if np.isfinite(y):
+                for k in range(K):
+                    weight = C[i, k] / R[i]
+                    e[k] += weight * (y - d[i])
+                    for j in range(K):
+                        S[k, j] += weight * C[i, j]
+        if t > a:
+            product[:] = low @ inverse[t - a - 1]
+            S -= product @ low.T
+            e -= product @ eta[t - a - 1]
+        for i in range(K):
+            for j in range(i):
+                S[i, j] = S[j, i] = 0.5 * (S[i, j] + S[j, i])
+        log_det += _inverse(S, factor, inverse[t - a])
+    for t in range(b - 1, a - 1, -1):
+        V = inverse[t - a]
+        lagged[t] = 0.0
+        if t == b - 1:
+            mean[t] = V @ eta[t - a]
+            cov[t] = V
+            continue
+        low = lower[t - a + 1]
+        mean[t] = V @ (eta[t - a] - low.T @ mean[t + 1])
+        back = -(V @ low.T)
+        lagged[t + 1] = cov[t + 1] @ back.T
+        cov[t] = V + back @ lagged[t + 1]
+        for i in range(K):
+            for j in range(i):
+                cov[t, i, j] = cov[t, j, i] = 0.5 * (cov[t, i, j] + cov[t, j, i])
+    return log_det
+
+
+@_jit
+def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
+    """Shares of the regimes and Σ_t of those at t - 1 and t, for densities exp(scale) likely; returns the log normaliser."""
+    M, total, log_total = len(start), 0.0, 0.0
+    back, ahead = np.ones(M), np.empty(M)
+    pair[:] = 0.0
+    for t in range(a, b):
+        now = forward[t - a]
+        now[:] = start if t == a else forward[t - a - 1] @ moves
+        now *= likely[t - a]
+        total = now.sum()
+        now /= total
+        log_total += np.log(total) + scale[t - a]
+        scale[t - a] = total
+    for t in range(b - 1, a - 1, -1):
+        for m in range(M):
+            shares[t, m] = forward[t - a, m] * back[m]
+        if t > a:
+            for m in range(M):
+                ahead[m] = back[m] * likely[t - a, m] / scale[t - a]
+            for i in range(M):
+                for m in range(M):
+                    pair[i, m] += forward[t - a - 1, i] * moves[i, m] * ahead[m]
+            back[:] = moves @ ahead
+    return log_total
+
+
+@_jit
+def infer(
+    values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, n_iter,
+    shares, pairs, mean, cov, lagged, bound,
+):  # fmt: skip
+    """Of sequences ``first`` to ``last``: shares of the regimes, their pairs, states, and the evidence lower bound."""
+    p, K = C.shape
+    M = len(A)
+    across, before = np.empty((M, K, K)), np.empty((M, K, K))
+    for m in range(M):
+        across[m] = inverse_Q[m] @ A[m]
+        before[m] = A[m].T @ across[m]
+    for n in range(first, last):
+        a, b = offsets[n], offsets[n + 1]
+        T = b - a
+        pairs[n] = 0.0
+        bound[n] = 0.0
+        if T == 0:
+            continue
+        J, lower, inverse, eta = np.empty((T, K, K)), np.empty((T, K, K)), np.empty((T, K, K)), np.empty((T, K))
+        likely, scale, forward = np.empty((T, M)), np.empty(T), np.empty((T, M))
+        for t in range(a, b):
+            shares[t] = start if t == a else shares[t - 1] @ moves
+        for _ in range(n_iter):
+            log_det = _states(
+                values, a, b, C, d, R, m0, inverse_P0, inverse_Q, across, before, shares, J, lower, inverse, eta, mean, cov,
+                lagged,
+            )  # fmt: skip
+            likely[0] = 1.0
+            scale[0] = 0.0
+            for t in range(a + 1, b):
+                now, then = cov[t] + np.outer(mean[t], mean[t]), cov[t - 1] + np.outer(mean[t - 1], mean[t - 1])
+                both = lagged[t] + np.outer(mean[t], mean[t - 1])
+                for m in range(M):
+                    square = (inverse_Q[m] * now).sum() - 2.0 * (across[m] * both).sum() + (before[m] * then).sum()
+                    likely[t - a, m] = -0.5 * (square + log_det_Q[m] + K * _LOG_TWO_PI)
+                scale[t - a] = likely[t - a].max()
+                likely[t - a] = np.exp(likely[t - a] - scale[t - a])
+            log_total = _regimes(a, b, start, moves, likely, scale, shares, pairs[n], forward)
+        error = mean[a] - m0
+        value = log_total + 0.5 * (T * K * (_LOG_TWO_PI + 1.0) - log_det)
+        value -= 0.5 * (K * _LOG_TWO_PI + log_det_P0 + (inverse_P0 * (cov[a] + np.outer(error, error))).sum())
+        for t in range(a, b):
+            for i in range(p):
+                y = values[t, i]
+                if np.isfinite(y):
+                    rest = y - d[i] - C[i] @ mean[t]
+                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (rest * rest + C[i] @ cov[t] @ C[i]) / R[i])
+        bound[n] = value

@@ -1,0 +1,195 @@
+"""Posterior of a switching linear dynamical system, its E-step and its M-step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+
+from vips._compute.threads import run_ranges
+from vips.data import Sequences
+from vips.models.dynamics import sums, switching_kernels
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior, stable
+from vips.models.dynamics.smoothing import LEAST_STEPS
+from vips.models.dynamics.update import divided_by, next_dynamics, raised
+from vips.statistics import Block, DenseStatistics
+
+__all__ = ["Inferred", "SwitchingPosterior", "inferred", "next_switching", "switching_blocks", "switching_statistics"]
+
+_APART = 0.4  # of the first moves of a regime from those of all, for states of variance 1
+_STAYS = 0.9  # share of steps in which a regime stays, at first
+_LEAST = 1e-6  # of an eigenvalue of a covariance, as a share of the states' mean one
+_PRIOR = 1e-3  # of a count of regimes
+
+
+@dataclass(frozen=True, repr=False)
+class SwitchingPosterior:
+    """Parameters at which a fit is.
+
+    Parameters
+    ----------
+    dynamics : Dynamics
+        What regimes share; its ``moves`` and ``moves_cov`` are those of the start.
+    moves, moves_cov : ndarray of shape (M, K, K)
+        Of each regime.
+    regime_start, regime_moves : ndarray of shape (M,), (M, M)
+        Probabilities of the first regime, and of the next one.
+    draws : ndarray of shape (M, K, K)
+        Public: how regimes differ at first.
+    n_sequences, n_steps : float
+    step : int
+        Steps that this posterior has seen; at 0 the next step takes moments of what is seen.
+    """
+
+    dynamics: Dynamics
+    moves: np.ndarray
+    moves_cov: np.ndarray
+    regime_start: np.ndarray
+    regime_moves: np.ndarray
+    draws: np.ndarray
+    n_sequences: float = 0.0
+    n_steps: float = 0.0
+    step: int = 0
+
+    def __repr__(self) -> str:
+        M, K = self.moves.shape[:2]
+        return f"<SwitchingPosterior of {M} regimes, {K} states, {len(self.dynamics.offset)} columns>"
+
+    @classmethod
+    def of_system(cls, found: DynamicsPosterior, draws: np.ndarray) -> SwitchingPosterior:
+        """Regimes around the moves of one system."""
+        of, (M, K) = found.dynamics.canonical(), draws.shape[:2]
+        moves = np.array([stable(of.moves + _APART * each / np.sqrt(K), 0.98) for each in draws])
+        if M == 1:
+            moves = of.moves[None]
+        stays = np.full((M, M), (1.0 - _STAYS) / max(M - 1, 1)) + (_STAYS - (1.0 - _STAYS) / max(M - 1, 1)) * np.eye(M)
+        start, stays = np.full(M, 1.0 / M), stays if M > 1 else np.ones((1, 1))
+        cov = np.repeat(of.moves_cov[None], M, axis=0)
+        return cls(of, moves, cov, start, stays, draws, found.n_sequences, found.n_steps, found.step)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        own = {each.name: np.asarray(getattr(self, each.name)) for each in fields(self) if each.name != "dynamics"}
+        return own | {f"shared_{name}": value for name, value in vars(self.dynamics).items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SwitchingPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or are not finite.
+        """
+        shared = {name.removeprefix("shared_"): value for name, value in arrays.items() if name.startswith("shared_")}
+        of = DynamicsPosterior.from_arrays(shared | {"n_sequences": 0.0, "n_steps": 0.0, "step": 0}).dynamics
+        own = [
+            np.asarray(arrays[name], np.float64)
+            for name in ("moves", "moves_cov", "regime_start", "regime_moves", "draws")
+        ]
+        M, K = len(own[2]), len(of.start)
+        if [each.shape for each in own] != [(M, K, K), (M, K, K), (M,), (M, M), (M, K, K)]:
+            raise ValueError("the regimes do not fit to the dynamics")
+        if not all(np.isfinite(each).all() for each in own):
+            raise ValueError("the regimes are not finite")
+        return cls(of, *own, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
+
+
+@dataclass(frozen=True, repr=False)
+class Inferred:
+    """Shares of the regimes (n_steps, M), sums of those at neighbouring steps (n, M, M), moments of the states, and bounds of
+    the log likelihood of each sequence."""
+
+    shares: np.ndarray
+    pairs: np.ndarray
+    mean: np.ndarray
+    cov: np.ndarray
+    lagged: np.ndarray
+    bound: np.ndarray
+
+
+def inferred(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> Inferred:
+    """Structured mean field of each sequence, after ``n_iter`` rounds."""
+    of, (M, K), n_steps = posterior.dynamics, posterior.moves.shape[:2], len(records.values)
+    found = Inferred(
+        np.empty((n_steps, M)), np.empty((len(records), M, M)), np.empty((n_steps, K)), np.empty((n_steps, K, K)),
+        np.empty((n_steps, K, K)), np.empty(len(records)),
+    )  # fmt: skip
+    shared = (of.loadings, of.offset, of.noise_variance, of.start, np.linalg.inv(of.start_cov))
+    regimes = (posterior.moves, np.linalg.inv(posterior.moves_cov), np.linalg.slogdet(posterior.moves_cov)[1])
+    arrays = [np.ascontiguousarray(each) for each in (*regimes, posterior.regime_start, posterior.regime_moves)]
+    log_det = float(np.linalg.slogdet(of.start_cov)[1])
+
+    def run(first: int, last: int) -> None:
+        switching_kernels.infer(
+            records.values, records.offsets, first, last, *map(np.ascontiguousarray, shared), log_det, *arrays, n_iter,
+            *vars(found).values(),
+        )  # fmt: skip
+
+    run_ranges(run, records.offsets, least_work=LEAST_STEPS)
+    return found
+
+
+def switching_blocks(p: int, K: int, M: int) -> dict[str, Block]:
+    """Blocks of EM."""
+    square, squares = Block((K, K), symmetric=True), Block((M, K, K), symmetric=True)
+    return {
+        "start": Block((K,)), "begin": square, "before": squares, "after": squares, "cross": Block((M, K, K)),
+        "regimes": Block((M,)), "first_regime": Block((M,)), "pairs": Block((M, M)),
+        "seen": Block((p, K + 1, K + 1), symmetric=True), "loadings": Block((p, K + 1)), "squares": Block((p,)),
+        "counts": Block((2,)),
+    }  # fmt: skip
+
+
+def switching_statistics(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> DenseStatistics:
+    """Expected statistics of each sequence: as those of one system (``statistics.py``), and sums over the steps of a regime."""
+    n, (M, K), p = len(records), posterior.moves.shape[:2], len(posterior.dynamics.offset)
+    values, offsets, every = records.values, records.offsets, np.arange(n)
+    found = inferred(records, posterior, n_iter)
+    begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
+    seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
+    before, after, both = (np.zeros((n, M, K, K)) for _ in range(3))
+    regimes, first_regime = np.zeros((n, M)), np.zeros((n, M))
+
+    def some(first: int, last: int) -> None:
+        sums.add_states(values, offsets, first, last, found.mean, begin, end, states, cross, seen, loadings, squares)
+        sums.add_covariances(
+            values, offsets, every, first, last, found.cov, found.lagged, begin, end, states, cross, seen
+        )
+        sums.add_regimes(
+            offsets, first, last, found.shares, found.mean, found.cov, found.lagged, before, after, both, regimes,
+            first_regime,
+        )  # fmt: skip
+
+    run_ranges(some, offsets, least_work=LEAST_STEPS)
+    start, filled = np.zeros((n, K)), records.lengths > 0
+    start[filled] = found.mean[offsets[:-1][filled]]
+    counts = np.stack([filled, records.lengths], axis=1).astype(np.float64)
+    return DenseStatistics({
+        "start": start, "begin": begin, "before": before, "after": after, "cross": both, "regimes": regimes,
+        "first_regime": first_regime, "pairs": found.pairs, "seen": seen, "loadings": loadings, "squares": squares,
+        "counts": counts,
+    })  # fmt: skip
+
+
+def next_switching(totals: Mapping[str, np.ndarray], previous: SwitchingPosterior) -> SwitchingPosterior:
+    """The parameters that maximise the expected log density; those of ``previous`` where the totals say nothing."""
+    n, n_steps = totals["counts"]
+    # the moves of the shared system stand still: its totals of moves are empty
+    K, empty = len(previous.dynamics.start), {}
+    empty = {name: np.zeros((K, K)) for name in ("end", "states", "cross")}
+    dynamics = next_dynamics({**totals, **empty, "counts": np.array([n, n])}, previous.dynamics)
+    moves, moves_cov = previous.moves.copy(), previous.moves_cov.copy()
+    for m, count in enumerate(totals["regimes"]):
+        if count > K:
+            cross, before = totals["cross"][m], totals["before"][m]
+            moves[m] = divided_by(before, cross)
+            residual = totals["after"][m] - moves[m] @ cross.T - cross @ moves[m].T + moves[m] @ before @ moves[m].T
+            moves_cov[m] = raised(residual / count, _LEAST * np.trace(totals["after"][m]) / (K * count))
+    start, pairs = totals["first_regime"] + _PRIOR, totals["pairs"] + _PRIOR
+    return replace(
+        previous, dynamics=dynamics, moves=moves, moves_cov=moves_cov, regime_start=start / start.sum(),
+        regime_moves=pairs / pairs.sum(axis=1, keepdims=True), n_sequences=float(n), n_steps=float(n_steps),
+        step=previous.step + 1,
+    )  # fmt: skip
