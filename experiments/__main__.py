@@ -103,6 +103,10 @@ EXPERIMENTS = {
         "sequences.dynamics",
         "linear dynamical systems of generated series: held-out likelihood, with and without noisy EM (5 minutes)",
     ),
+    "switching": (
+        "sequences.switching",
+        "switching linear dynamical systems of generated series: regimes found, held-out likelihood (10 minutes)",
+    ),
     "class_labels": (
         "mixtures.class_labels",
         "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",

@@ -87,6 +87,16 @@ def _(printed, folder):
         assert plain["moves"] < 0.1
 
 
+@check("switching")
+def _(printed, folder):
+    true, plain, *private = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in private] == [4.0, 1.0, 0.5]
+    assert 0.9 < true["regimes"] <= 1.0
+    assert plain["share"] > 0.8
+    assert plain["regimes"] > true["regimes"] - 0.05
+    assert f"{private[0]['bound']:.3f}" in printed
+
+
 @check("sequences")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

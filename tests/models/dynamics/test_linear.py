@@ -275,7 +275,7 @@ def test_private_fits_learn(many, epsilon, least):
         (centred * np.linalg.solve(cov, centred.T).T).sum() + len(centred) * np.linalg.slogdet(2 * np.pi * cov)[1]
     )
     assert model.score(test) - alone > least * (true.score(test) - alone)
-    assert model.posterior_.n_sequences == pytest.approx(6_000, rel=0.1)
+    assert model.posterior_.n_sequences == pytest.approx(6_000, rel=0.5)
 
 
 def test_noise_that_hides_everything_leaves_a_valid_model():

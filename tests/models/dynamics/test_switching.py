@@ -178,7 +178,46 @@ def test_hostile_sequences_executors_and_files(tmp_path):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
 
 
-def test_private_plans_are_refused():
-    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3)
-    with pytest.raises(ValueError, match="no private fit"):
-        SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=1.0).fit(DATA)
+@pytest.mark.parametrize("stage", ["moments", "regimes"])
+def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stage):
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, clip_norm=0.7)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=4.0)
+    model.n_features_in_ = P
+    posterior = replace(a_posterior(), step=0 if stage == "moments" else 1)
+    together = Sequences.from_list([*HOSTILE, *DATA])
+    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    norms = statistics.norms(blocks)
+    clip = plan.clip_weights(norms)
+    for i in range(len(together)):
+        alone = model.expected_statistics(together[i : i + 1], posterior)
+        chosen = np.zeros(len(together))
+        chosen[i] = clip[i]
+        np.testing.assert_array_equal(alone.norms(blocks)[0], norms[i])
+        share = statistics.weighted_sum(chosen)
+        for name, value in share.items():
+            np.testing.assert_array_equal(value, alone.weighted_sum(clip[i : i + 1])[name])
+        norm = np.sqrt(sum((value**2).sum() / blocks[name].scale ** 2 for name, value in share.items()))
+        assert norm <= 0.7 * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+@pytest.mark.parametrize("with_groups", [False, True])
+@pytest.mark.parametrize("size", [0.1, 20.0])
+def test_private_fits_take_hostile_sequences(noise, with_groups, size):
+    data = Sequences.from_list([*HOSTILE, *DATA])
+    groups = np.arange(len(data)) % 7 if with_groups else None
+    bound = {"max_rows_per_group": 10} if with_groups else {}
+    plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
+    model = SwitchingLinearDynamicalSystem(K, M, n_iter=3, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
+    assert all(np.isfinite(each).all() for each in model.posterior_.to_arrays().values())
+    assert np.isfinite(model.score(DATA))
+
+
+def test_little_noise_changes_little(learnt):
+    _, train, test, regimes, model = learnt
+    plan = PrivacyPlan(noise_multiplier=0.02, sampling_rate=1.0, n_steps=40)
+    private = SwitchingLinearDynamicalSystem(2, 2, privacy=plan, feature_norm=12.0, random_state=0).fit(train)
+    agreed = np.mean(private.predict(test) == regimes)
+    assert max(agreed, 1.0 - agreed) > 0.85
+    one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score(test)
+    assert private.score(test) - one > 0.7 * (model.score(test) - one)

@@ -19,6 +19,8 @@ __all__ = [
     "known_gains",
     "known_smoother",
     "means_known",
+    "multiply",
+    "multiply_back",
     "smooth_backward",
 ]
 
@@ -53,7 +55,7 @@ def _divide_symmetric(S, B, L, out):
 
 
 @_jit
-def _multiply(X, Y, out):
+def multiply(X, Y, out):
     """``out`` = X Y."""
     for i in range(X.shape[0]):
         for j in range(Y.shape[1]):
@@ -64,7 +66,7 @@ def _multiply(X, Y, out):
 
 
 @_jit
-def _multiply_back(X, Y, out):
+def multiply_back(X, Y, out):
     """``out`` = X Yᵀ."""
     for i in range(X.shape[0]):
         for j in range(Y.shape[0]):
@@ -77,8 +79,8 @@ def _multiply_back(X, Y, out):
 @_jit
 def _move_covariance(A, Q, V, product, out):
     """``out`` = A V Aᵀ + Q, exactly symmetric."""
-    _multiply(A, V, product)
-    _multiply_back(product, A, out)
+    multiply(A, V, product)
+    multiply_back(product, A, out)
     for i in range(len(A)):
         for j in range(i + 1):
             value = 0.5 * (out[i, j] + out[j, i]) + Q[i, j]
@@ -174,14 +176,14 @@ def smooth_backward(offsets, some, first, last, A, ahead, ahead_cov, mean, cov, 
             continue
         lagged[a] = 0.0
         for t in range(b - 2, a - 1, -1):
-            _multiply_back(cov[t], A, product)
+            multiply_back(cov[t], A, product)
             _divide_symmetric(ahead_cov[t + 1], product, factor, backward)
             for i in range(K):
                 value = mean[t, i]
                 for k in range(K):
                     value += backward[i, k] * (mean[t + 1, k] - ahead[t + 1, k])
                 mean[t, i] = value
-            _multiply_back(cov[t + 1], backward, lagged[t + 1])
+            multiply_back(cov[t + 1], backward, lagged[t + 1])
             now[:] = cov[t + 1]
             _step_back(backward, ahead_cov[t + 1], cov[t], product, now)
             cov[t] = now
@@ -224,9 +226,9 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
     total[:] = now
     lagged[:] = 0.0
     for t in range(n_steps - 2, -1, -1):
-        _multiply_back(cov[t], A, product)
+        multiply_back(cov[t], A, product)
         _divide_symmetric(ahead_cov[t + 1], product, factor, backs[t])
-        _multiply_back(now, backs[t], product)
+        multiply_back(now, backs[t], product)
         lagged += product
         _step_back(backs[t], ahead_cov[t + 1], cov[t], product, now)
         total += now

@@ -14,7 +14,7 @@ import numpy as np
 
 from vips.models._definite import floored
 
-__all__ = ["LaggedMoments", "Pairs", "of_totals", "window"]
+__all__ = ["LaggedMoments", "Pairs", "of_totals", "shared", "window"]
 
 _LEAST_SHARE = 0.1  # of all steps: pairs of steps at the largest lag that counts
 _FEW = 0.02  # of the largest number of pairs: below it there are none
@@ -47,9 +47,9 @@ class Pairs:
         products, later = second[..., :p, :p], second[..., :p, p:] / constant
         earlier, counts = second[..., p:, :p] / constant, second[..., p:, p:] / constant**2
         if noise_std > 0.0:
-            counts = _shared(counts, noise_std / constant**2, (-2, -1))
+            counts = shared(counts, noise_std / constant**2, (-2, -1))
             later, earlier = (
-                _shared(each, noise_std / constant, (axis,)) for each, axis in ((later, -1), (earlier, -2))
+                shared(each, noise_std / constant, (axis,)) for each, axis in ((later, -1), (earlier, -2))
             )
         return cls(products, later, earlier, counts, noise_std, noise_std / constant)
 
@@ -126,7 +126,7 @@ def window(products: np.ndarray, noise_std: float, least: np.ndarray) -> np.ndar
     return matrix * np.outer(unit, unit)
 
 
-def _shared(values: np.ndarray, noise_std: float, axes: tuple[int, ...]) -> np.ndarray:
+def shared(values: np.ndarray, noise_std: float, axes: tuple[int, ...]) -> np.ndarray:
     """Posterior means of values with noise that lie around their average along ``axes``."""
     average = values.mean(axis=axes, keepdims=True)
     spread = np.square(values - average).mean(axis=axes, keepdims=True)

@@ -142,6 +142,11 @@ class WithZeros(RecordStatistics):
         zeros = {name: np.zeros(block.shape) for name, block in self._blocks.items() if name not in self._names}
         return zeros | self._some.weighted_sum(weights)
 
+    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
+        zeros = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items() if name not in self._names}
+        own = {name: blocks[name] for name in self._names}
+        return zeros | self._some.rounded_sum(weights, own, lattice)
+
 
 def state_statistics(records: Sequences, posterior) -> DenseStatistics:
     """Statistics of EM. Sequences without gaps need no covariance of their own."""

@@ -88,8 +88,8 @@ def add_lagged(rows, offsets, first, last, second, lagged):
 
 @_jit
 def add_regimes(offsets, first, last, shares, mean, cov, lagged, before, after, cross, regimes, begin):
-    """Of sequences ``first`` to ``last``, for each regime: sums of its share at t times the second moments of the states before,
-    at t, and of both; its share in the steps but the first, and in the first one."""
+    """Of sequences ``first`` to ``last``, for each regime: sums of its share at t times the second moments of the states at
+    t - 1, at t, and of both; its share in the steps but the first, and in the first one."""
     K, M = mean.shape[1], shares.shape[1]
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -13,6 +14,7 @@ from vips.data import Sequences
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks
+from vips.models.dynamics.switching_denoising import repaired, view
 from vips.models.dynamics.switching_posterior import (
     Inferred,
     SwitchingPosterior,
@@ -24,17 +26,21 @@ from vips.models.dynamics.switching_posterior import (
 from vips.parts import Part, Score, average
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
+from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["SwitchingLinearDynamicalSystem"]
 
 _TINY = 1e-300
+_SCALE = 0.9  # norm of the statistics of the states in a step of a sequence, in units of that of its moments
+_AVERAGING = PolynomialAveraging(power=2.0)
 
 
 class SwitchingLinearDynamicalSystem(DynamicsModel):
     """Series that a hidden state drives, whose moves change with a hidden regime: x' ~ N(A_s x, Q_s), y ~ N(C x + d, diag R).
 
     One record is one whole sequence. The fit is variational EM: structured mean field between the states and the chain of the
-    regimes. **Without privacy only**: noise in the statistics of regimes hides what tells them apart (docs/dynamics.md).
+    regimes. The first steps release moments of pairs of steps, as those of :class:`LinearDynamicalSystem`, and regimes begin
+    near the system that these give. A private fit needs tens of thousands of sequences: see docs/dynamics.md.
 
     Parameters
     ----------
@@ -43,10 +49,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     n_regimes : int
     n_iter : int
         Rounds of mean field for a sequence.
-    n_lags, feature_norm, max_length
+    n_lags, feature_norm, max_length, typical_length
         See :class:`LinearDynamicalSystem`.
     privacy : PrivacyPlan or None
-        None is 100 steps of EM with all records. Plans with noise are refused.
+        None is 100 steps of EM with all records. The first sixth of a private plan's steps releases moments: write about 30.
     schedule : RobbinsMonro, callable or None
         Step sizes of EM, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None
@@ -61,6 +67,13 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     observation_matrix_, observation_offset_, observation_variance_ : ndarray
         As of :class:`LinearDynamicalSystem`.
     posterior_ : SwitchingPosterior
+    privacy_ : PrivacyReport
+
+    Privacy
+    -------
+    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
+    noisy totals of every step, hence the system and the sequences that ``sample_sequences`` draws. Public by declaration: all
+    constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
 
     Examples
     --------
@@ -73,7 +86,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     """
 
     settings_of_meaning = ("n_components", "n_regimes")
-    typical_length = 25
+    planned_steps = 30
+    exact_rows = True
 
     def __init__(
         self,
@@ -84,6 +98,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         n_lags: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
+        typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
@@ -94,6 +109,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         self.n_lags = n_lags
         self.feature_norm = feature_norm
         self.max_length = max_length
+        self.typical_length = typical_length
         self.privacy = privacy
         self.schedule = schedule
         self.random_state = random_state
@@ -101,17 +117,15 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     # -- the contract -------------------------------------------------------------------------------------------
 
     def check_parameters(self) -> None:
-        if self.is_private:
-            raise ValueError(
-                "SwitchingLinearDynamicalSystem has no private fit: noise hides what tells its regimes apart. Use "
-                "LinearDynamicalSystem, or GaussianHMM for regimes without dynamics."
-            )
         super().check_parameters()
         for name in ("n_regimes", "n_iter"):
             check_integer(name, getattr(self, name))
 
     def blocks(self) -> dict[str, Block]:
-        return self._of_moments_only() | switching_blocks(self.n_features_in_, self.n_components, self.n_regimes)
+        # a typical sequence then has about the same norm in both kinds of steps
+        scale = _SCALE * self.typical_length if self.is_private else 1.0
+        own = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
+        return self._of_moments_only() | own
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """No records; in place of moves draws: how those of the regimes differ at first."""
@@ -120,22 +134,50 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def expected_statistics(self, records: Sequences, posterior: SwitchingPosterior) -> RecordStatistics:
         records, blocks = self._usable(records.first(self.max_length)), self.blocks()
-        if posterior.step == 0:
+        if posterior.step < self._n_of_moments():
             statistics = MomentStatistics(records, self._n_lags(), self._constant())
             return WithZeros(statistics, self._of_moments_only(), blocks)
         names = [name for name in blocks if name not in self._of_moments_only()]
         return WithZeros(switching_statistics(records, posterior, self.n_iter), names, blocks)
 
     def to_posterior(self, average, noise_std, previous: SwitchingPosterior | None) -> SwitchingPosterior:
-        """First regimes around the system of the moments; then the M-step."""
+        """First regimes around the system of the moments; then the M-step, after which noisy parameters are repaired."""
         if previous is None:
             K, p = self.n_components, self.n_features_in_
             return SwitchingPosterior.of_system(
                 DynamicsPosterior(Dynamics.idle(K, np.zeros(p), np.ones(p))), np.array(average["cross"])
             )
-        if previous.step == 0:
-            return SwitchingPosterior.of_system(self._of_moments(average, noise_std, 1), previous.draws)
-        return next_switching(average, previous)
+        step, n = previous.step + 1, self._n_of_moments()
+        if step < n:
+            return replace(previous, step=step)
+        if step == n:
+            return SwitchingPosterior.of_system(self._of_moments(average, noise_std, n), previous.draws)
+        if not self.is_private:
+            return next_switching(average, previous)
+        return repaired(next_switching(view(average, noise_std), previous))
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1/t while moments are taken, in a sixth of the steps of a private fit, and in one of others.
+
+        Then s = 1, 2, … counts steps of EM: 1 in the first, ``schedule(s)`` if there is one, 3/(s + 2) in a private fit,
+        (1 + s)^(-0.6) with sampled records, and 1 with all of them."""
+        s = t - self._n_of_moments()
+        if s <= 1:
+            return 1.0 if s == 1 else 1.0 / t
+        if self.schedule is not None:
+            return self.schedule(s)
+        if self.is_private:
+            return _AVERAGING(s)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
+
+    def max_norm(self) -> float:
+        """``inf``: states have no bound."""
+        return np.inf
+
+    def describe(self) -> dict:
+        found = super().describe()
+        steps = "noisy totals of states, regimes and columns, in every other step"
+        return found | {"released": (*found["released"][:2], steps, found["released"][2])}
 
     def bound(self, records, posterior: SwitchingPosterior) -> float:
         """Evidence lower bound of these records."""
@@ -253,6 +295,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def _of_moments_only(self) -> dict[str, Block]:
         return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
+
+    def _n_of_moments(self) -> int:
+        """Steps that take moments."""
+        return max(1, self._plan().n_steps // 6) if self.is_private else 1
 
     def _inferred(self, X, lengths=None) -> Inferred:
         check_is_fitted(self, "posterior_")

@@ -13,6 +13,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from vips.models.dynamics.kernels import multiply, multiply_back
+
 __all__ = ["infer"]
 
 _jit = numba.njit(nogil=True, cache=True, error_model="numpy")
@@ -49,13 +51,33 @@ def _inverse(S, L, out):
 
 
 @_jit
+def _add_product(X, y, sign, out):
+    """``out`` += sign X y."""
+    for i in range(X.shape[0]):
+        value = 0.0
+        for k in range(X.shape[1]):
+            value += X[i, k] * y[k]
+        out[i] += sign * value
+
+
+@_jit
+def _next_shares(shares, start, moves, is_first, out):
+    """Shares one step later, before anything is seen."""
+    for m in range(len(start)):
+        out[m] = start[m] if is_first else 0.0
+        if not is_first:
+            for i in range(len(start)):
+                out[m] += shares[i] * moves[i, m]
+
+
+@_jit
 def _states(
     values, a, b, C, d, R, m0, inverse_P0, after, across, before, shares, J, lower, inverse, eta, mean, cov, lagged
 ):
     """Means, covariances and lagged covariances of the states given the shares; returns log|J|."""
     p, K = C.shape
     M, log_det = len(after), 0.0
-    factor, product = np.empty((K, K)), np.empty((K, K))
+    factor, product, other, row = np.empty((K, K)), np.empty((K, K)), np.empty((K, K)), np.empty(K)
     for t in range(a, b):
         S, low, e = J[t - a], lower[t - a], eta[t - a]
         S[:] = 0.0
@@ -63,7 +85,7 @@ def _states(
         e[:] = 0.0
         if t == a:
             S += inverse_P0
-            e += inverse_P0 @ m0
+            _add_product(inverse_P0, m0, 1.0, e)
         for m in range(M):
             if t > a:
                 S += shares[t, m] * after[m]
@@ -79,9 +101,10 @@ def _states(
                     for j in range(K):
                         S[k, j] += weight * C[i, j]
         if t > a:
-            product[:] = low @ inverse[t - a - 1]
-            S -= product @ low.T
-            e -= product @ eta[t - a - 1]
+            multiply(low, inverse[t - a - 1], product)
+            multiply_back(product, low, other)
+            S -= other
+            _add_product(product, eta[t - a - 1], -1.0, e)
         for i in range(K):
             for j in range(i):
                 S[i, j] = S[j, i] = 0.5 * (S[i, j] + S[j, i])
@@ -89,15 +112,22 @@ def _states(
     for t in range(b - 1, a - 1, -1):
         V = inverse[t - a]
         lagged[t] = 0.0
+        mean[t] = 0.0
+        cov[t] = V
         if t == b - 1:
-            mean[t] = V @ eta[t - a]
-            cov[t] = V
+            _add_product(V, eta[t - a], 1.0, mean[t])
             continue
         low = lower[t - a + 1]
-        mean[t] = V @ (eta[t - a] - low.T @ mean[t + 1])
-        back = -(V @ low.T)
-        lagged[t + 1] = cov[t + 1] @ back.T
-        cov[t] = V + back @ lagged[t + 1]
+        for k in range(K):
+            row[k] = eta[t - a, k]
+            for i in range(K):
+                row[k] -= low[i, k] * mean[t + 1, i]
+        _add_product(V, row, 1.0, mean[t])
+        multiply_back(V, low, product)
+        product *= -1.0
+        multiply_back(cov[t + 1], product, lagged[t + 1])
+        multiply(product, lagged[t + 1], other)
+        cov[t] += other
         for i in range(K):
             for j in range(i):
                 cov[t, i, j] = cov[t, j, i] = 0.5 * (cov[t, i, j] + cov[t, j, i])
@@ -112,7 +142,7 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
     pair[:] = 0.0
     for t in range(a, b):
         now = forward[t - a]
-        now[:] = start if t == a else forward[t - a - 1] @ moves
+        _next_shares(forward[t - a - 1], start, moves, t == a, now)
         now *= likely[t - a]
         total = now.sum()
         now /= total
@@ -127,7 +157,8 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
             for i in range(M):
                 for m in range(M):
                     pair[i, m] += forward[t - a - 1, i] * moves[i, m] * ahead[m]
-            back[:] = moves @ ahead
+            back[:] = 0.0
+            _add_product(moves, ahead, 1.0, back)
     return log_total
 
 
@@ -141,8 +172,8 @@ def infer(
     M = len(A)
     across, before = np.empty((M, K, K)), np.empty((M, K, K))
     for m in range(M):
-        across[m] = inverse_Q[m] @ A[m]
-        before[m] = A[m].T @ across[m]
+        multiply(inverse_Q[m], A[m], across[m])
+        multiply(A[m].T, across[m], before[m])
     for n in range(first, last):
         a, b = offsets[n], offsets[n + 1]
         T = b - a
@@ -153,7 +184,7 @@ def infer(
         J, lower, inverse, eta = np.empty((T, K, K)), np.empty((T, K, K)), np.empty((T, K, K)), np.empty((T, K))
         likely, scale, forward = np.empty((T, M)), np.empty(T), np.empty((T, M))
         for t in range(a, b):
-            shares[t] = start if t == a else shares[t - 1] @ moves
+            _next_shares(shares[t - 1], start, moves, t == a, shares[t])
         for _ in range(n_iter):
             log_det = _states(
                 values, a, b, C, d, R, m0, inverse_P0, inverse_Q, across, before, shares, J, lower, inverse, eta, mean, cov,
@@ -177,6 +208,10 @@ def infer(
             for i in range(p):
                 y = values[t, i]
                 if np.isfinite(y):
-                    rest = y - d[i] - C[i] @ mean[t]
-                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (rest * rest + C[i] @ cov[t] @ C[i]) / R[i])
+                    rest, spread = y - d[i], 0.0
+                    for k in range(K):
+                        rest -= C[i, k] * mean[t, k]
+                        for j in range(K):
+                            spread += C[i, k] * cov[t, k, j] * C[i, j]
+                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (rest * rest + spread) / R[i])
         bound[n] = value

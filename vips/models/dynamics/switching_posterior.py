@@ -131,15 +131,16 @@ def inferred(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> 
     return found
 
 
-def switching_blocks(p: int, K: int, M: int) -> dict[str, Block]:
+def switching_blocks(p: int, K: int, M: int, scale: float = 1.0) -> dict[str, Block]:
     """Blocks of EM."""
     square, squares = Block((K, K), symmetric=True), Block((M, K, K), symmetric=True)
-    return {
+    blocks = {
         "start": Block((K,)), "begin": square, "before": squares, "after": squares, "cross": Block((M, K, K)),
         "regimes": Block((M,)), "first_regime": Block((M,)), "pairs": Block((M, M)),
         "seen": Block((p, K + 1, K + 1), symmetric=True), "loadings": Block((p, K + 1)), "squares": Block((p,)),
         "counts": Block((2,)),
     }  # fmt: skip
+    return {name: replace(block, scale=scale) for name, block in blocks.items()}
 
 
 def switching_statistics(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> DenseStatistics:
