@@ -1,8 +1,8 @@
 """``python -m experiments switching``: two regimes of a rotation, private and not.
 
 20,000 series of 25 to 39 steps and five columns; a state of two numbers turns by 0.9 or by -0.15 radian a step, and the regime
-changes in a twentieth of the steps. Bound of the log likelihood per step of series that were not fitted, and the share of the way
-from one linear dynamical system to the true parameters; steps whose regime is found (with the true parameters: first row).
+changes in a twentieth of the steps. Bound of the log likelihood per step of series that were not fitted, and the share of the
+way from one linear dynamical system to the true parameters; steps whose regime is found (with the true parameters: first row).
 """
 
 from __future__ import annotations

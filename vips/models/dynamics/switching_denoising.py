@@ -17,6 +17,7 @@ from vips.models.dynamics.switching_posterior import SwitchingPosterior
 
 __all__ = ["repaired", "view"]
 
+_VISIBLE = 10.0  # deviations of the noise in a count below which nothing is seen
 _LARGEST = 0.995  # modulus of an eigenvalue of the moves
 _LEAST, _LEAST_START, _LEAST_NOISE = (
     0.02,
@@ -27,7 +28,7 @@ _LEAST, _LEAST_START, _LEAST_NOISE = (
 
 def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> dict[str, np.ndarray]:
     """Totals without negative counts or moments. Where noise is larger than the differences between the columns' moments of the
-    states, columns share their average."""
+    states, columns share their average. What noise hides counts as not seen, so that its parameters stay as they are."""
     found = dict(totals)
     for name in ("regimes", "pairs", "first_regime"):
         found[name] = np.maximum(totals[name], 0.0)
@@ -39,6 +40,11 @@ def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> di
         floored(each, max(noise_std["before"], _LEAST * count))
         for each, count in zip(totals["before"], found["regimes"], strict=True)
     ])  # fmt: skip
+    found["regimes"] = np.where(found["regimes"] > _VISIBLE * noise_std["before"], found["regimes"], 0.0)
+    if not found["counts"][1] > _VISIBLE * noise_std["seen"]:
+        found["seen"] = np.zeros(found["seen"].shape)
+    if not found["counts"][0] > _VISIBLE * noise_std["begin"]:
+        found["counts"] = np.array([0.0, found["counts"][1]])
     return found
 
 

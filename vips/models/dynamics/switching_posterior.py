@@ -178,7 +178,7 @@ def next_switching(totals: Mapping[str, np.ndarray], previous: SwitchingPosterio
     """The parameters that maximise the expected log density; those of ``previous`` where the totals say nothing."""
     n, n_steps = totals["counts"]
     # the moves of the shared system stand still: its totals of moves are empty
-    K, empty = len(previous.dynamics.start), {}
+    K = len(previous.dynamics.start)
     empty = {name: np.zeros((K, K)) for name in ("end", "states", "cross")}
     dynamics = next_dynamics({**totals, **empty, "counts": np.array([n, n])}, previous.dynamics)
     moves, moves_cov = previous.moves.copy(), previous.moves_cov.copy()
