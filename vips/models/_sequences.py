@@ -21,6 +21,7 @@ class SequenceModel(ConjugateExponentialModel):
     """A model whose record is a whole sequence. A subclass has ``max_length``, a public number."""
 
     ignores_labels = True
+    n_columns: int | None = None  # of every sequence, where the model knows it
 
     def fit(
         self,
@@ -99,7 +100,7 @@ class SequenceModel(ConjugateExponentialModel):
         elif lengths is not None:
             sequences = Sequences.from_lengths(np.asarray(X), lengths)
         elif isinstance(X, list | tuple):
-            sequences = Sequences.from_list(X)
+            sequences = Sequences.from_list(X, self.n_columns if in_fit else self.n_features_in_)
         elif in_fit and self.is_private:
             raise ValueError(
                 "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "

@@ -339,3 +339,10 @@ def test_samples_are_of_the_model():
     np.testing.assert_allclose(found / found.sum(axis=1, keepdims=True), model.emissionprob_, atol=0.03)
     of_their_own = model.sample_sequences(4_000, 1)[0]
     assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)
+
+
+def test_a_sequence_of_another_width_is_a_missing_step_wherever_it_stands():
+    """The first one, too: no sequence decides how many columns there are."""
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3)
+    model = CategoricalHMM(K, n_symbols=V, privacy=plan).fit([np.zeros((4, 3)), *DATA])
+    assert model.n_features_in_ == 1

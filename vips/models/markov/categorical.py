@@ -98,6 +98,7 @@ class CategoricalHMM(HiddenMarkovModel):
     """
 
     exact_rows = True
+    n_columns = 1
 
     def __init__(
         self,
