@@ -99,6 +99,7 @@ EXPERIMENTS = {
     "vectors": (
         "sequences.vectors",
         "Gaussian hidden Markov models of generated vectors: held-out likelihood, moves (10 minutes)",
+    ),
     "dynamics": (
         "sequences.dynamics",
         "linear dynamical systems of generated series: held-out likelihood, with and without noisy EM (5 minutes)",
