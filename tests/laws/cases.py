@@ -23,6 +23,7 @@ from vips import (
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
+    LinearDynamicalSystem,
     ProbabilisticPCA,
     Records,
     RobbinsMonro,
@@ -147,6 +148,26 @@ def _sequences_of_vectors(n, rng):
     """As ``_sequences``, of vectors."""
     codes = _sequences(n, rng)
     return Sequences(codes.values + rng.normal(size=(len(codes.values), 3)), codes.offsets)
+
+
+def _series(n, rng):
+    """Vectors, some entries missing; the first sequence is empty."""
+    lengths = np.resize([0, 5, 1, 8, 2], n)
+    values = rng.normal(size=(lengths.sum(), 2))
+    values[rng.random(values.shape) < 0.1] = np.nan
+    return Sequences.from_lengths(values, lengths)
+
+
+def _hostile_series():
+    """Each hostile row as the steps of one column beside another, no step at all, and more than the longest."""
+    rows = {name: np.column_stack([row, np.resize([1.0, -1.0, 0.5], len(row))]) for name, row in _hostile(9).items()}
+    return rows | {
+        "no": np.zeros((0, 2)),
+        "missing": np.full((30, 2), np.nan),
+        "middle nan": np.array([[1.0, 1.0], [np.nan, np.nan], [1.0, -1.0]]),
+        "long": np.full((5_000, 2), 3.0),
+        "alternating": np.resize([1.0, 1.0, -1.0, 2.0], (MAX_LENGTH - 1, 2)),
+    }
 
 
 def _hostile_sequences():
@@ -432,6 +453,15 @@ CASES = [
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
     _gaussian_chain_case("gaussian chain", "full"),
     _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
+    Case(
+        "dynamics",
+        lambda **arguments: LinearDynamicalSystem(2, max_length=MAX_LENGTH, **({"feature_norm": 3.0} | arguments)),
+        _series,
+        _hostile_series(),
+        np.full((MAX_LENGTH, 2), 1e4),
+        0.6,
+        has_missing=True,
+    ),
     _network_case("network"),
     _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
     _network_case("network full", covariance="full"),

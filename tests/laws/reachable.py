@@ -40,6 +40,9 @@ WRITTEN = {
     "ClassPosterior": {"weights", "concentration", "levels", "start", "step", "plug_in"},
     "CoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
     "DiagonalCoefficientPosterior": {"mean", "precision", "alpha_shape", "alpha_rate", "totals", "path", "step", "public"},
+    "DynamicsPosterior": {
+        "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov", "n_sequences", "n_steps", "step",
+    },
     "FactorPosterior": {"mean", "precision", "count", "total_variance", "log_likelihoods"},
     "LinearPosterior": {
         "mean", "precision", "linear", "information", "noise_precision", "prior_precision", "n_iter",
@@ -71,6 +74,7 @@ HELD = {
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
+    "DynamicsPosterior": {"dynamics", "_known", "canonical"},
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "MixturePosterior": {"inverse_factors", "tables"},

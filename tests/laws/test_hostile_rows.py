@@ -53,11 +53,14 @@ def test_no_record_moves_the_sum_further_than_the_sensitivity(case):
     labelled = hasattr(records, "y")
     as_rows = sp.csr_array if sp.issparse(records.X if labelled else records) else np.asarray
     are_sequences = isinstance(records, Sequences)
-    width = 6 if are_sequences else records.shape[1] + labelled
+    columns = records.shape[1]
+    width = 6 * columns if are_sequences else columns + labelled
 
     def container(rows):
         if are_sequences:  # a sequence ends before its first 2⁵³
-            return Sequences.from_list([row[: np.append(row == 2.0**53, True).argmax()] for row in rows])
+            ends = np.append(rows == 2.0**53, np.full((len(rows), 1), True), axis=1).argmax(axis=1) // columns
+            steps = [row.reshape(-1, columns)[:end] for row, end in zip(rows, ends, strict=True)]
+            return Sequences.from_lengths(np.concatenate([np.empty((0, columns)), *steps]), ends)
         return replace(records, X=as_rows(rows[:, :-1]), y=rows[:, -1]) if labelled else as_rows(rows)
 
     def total(rows, plan):
