@@ -1,15 +1,33 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pictures
+
 import vips
 
 project = "vips"
 author = "the vips developers"
 copyright = "2026, the vips developers"
 release = vips.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_design"]
 html_theme = "furo"
+html_title = "vips"
+html_static_path = ["_static"]
+html_extra_path = ["pictures/extra"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
 autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Privacy", "Guarantees"]
 autodoc_typehints = "none"
-exclude_patterns = ["_build"]
-suppress_warnings = ["myst.header", "myst.xref_missing"]
+exclude_patterns = ["_build", "results/*", "pictures"]  # results are parts of other pages
+suppress_warnings = ["myst.header"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+
+
+def setup(app):
+    app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
+    app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.in_light_and_dark(source[0])))
