@@ -13,6 +13,7 @@ copyright = "2026, the vips developers"
 release = vips.__version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_design"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"
 html_title = "vips"
 html_static_path = ["_static"]
 html_extra_path = ["pictures/extra"]
@@ -30,4 +31,4 @@ myst_heading_anchors = 3
 
 def setup(app):
     app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
-    app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.in_light_and_dark(source[0])))
+    app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.as_shown(source[0])))

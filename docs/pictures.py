@@ -1,9 +1,9 @@
 """Draws the pictures of the documentation, with the code that stands above each of them on its page.
 
-A picture is written as ``![words](pictures/name.svg)`` below a block of Python. The blocks of its page run in their order; the one
-directly above a picture runs twice, for light and for dark screens, so that nothing but the drawing belongs there. The same blocks
-run as tests. A page without Python shows a picture of another page. A link to ``examples/name.html`` shows the file of that name in
-the folder that the page's code calls ``folder``.
+A picture is written as ``![words](pictures/name.svg)`` below a block of Python. The blocks of its page run in their order; the
+one directly above a picture runs twice, for light and for dark screens, so that nothing but the drawing belongs there. The same
+blocks run as tests. A page without Python shows a picture of another page. A link to ``examples/name.html`` shows the file of
+that name in the folder that the page's code calls ``folder``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _STYLES = {
 }
 
 
-def in_light_and_dark(text: str) -> str:
-    """A page whose pictures come in two versions, of which the theme shows one."""
+def as_shown(text: str) -> str:
+    """A page whose pictures come in two versions, of which the theme shows one, and whose code has no empty last lines."""
 
     def both(found):
         words, name = " ".join(found[1].split()), found[2]
@@ -36,7 +36,7 @@ def in_light_and_dark(text: str) -> str:
             f"```{{image}} pictures/{name}-{style}.svg\n:class: only-{style}\n:alt: {words}\n```" for style in _STYLES
         )
 
-    return PICTURE.sub(both, text)
+    return re.sub(r"\n\n```$", "\n```", PICTURE.sub(both, text), flags=re.MULTILINE)
 
 
 def steps(text: str) -> list[tuple[str, tuple[str, ...]]]:
