@@ -19,7 +19,11 @@ html_static_path = ["_static"]
 html_extra_path = ["pictures/extra"]
 html_css_files = ["site.css"]
 html_show_sphinx = False
+templates_path = ["_templates"]
 autosummary_generate = True
+napoleon_use_ivar = True
+napoleon_use_param = False
+napoleon_use_rtype = False
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Privacy", "Guarantees"]
 autodoc_typehints = "none"
@@ -29,6 +33,13 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 
 
+def is_of_others(app, what, name, member, skip, options):
+    """What models inherit from scikit-learn is documented there."""
+    module = getattr(member, "__module__", None) or ""
+    return skip or module.startswith("sklearn.") or (name.startswith("set_") and name.endswith("_request")) or None
+
+
 def setup(app):
+    app.connect("autodoc-skip-member", is_of_others)
     app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.as_shown(source[0])))
