@@ -3,6 +3,8 @@
 import importlib.util
 import subprocess
 import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -65,3 +67,32 @@ def test_pages_ask_nothing_of_other_hosts(site):
         for name in ("index", "gallery", "api"):
             page.goto((site / f"{name}.html").as_uri(), wait_until="load")
         assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+class Links(HTMLParser):
+    """Where a page leads to, and the places in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.targets, self.places = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.places |= {attrs[name] for name in ("id", "name") if attrs.get(name)}
+        self.targets += [attrs[name] for name in ("href", "src") if attrs.get(name)]
+
+
+def test_every_link_within_the_site_leads_somewhere(site):
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    lost = []
+    for path, page in pages.items():
+        for target in page.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = unquote(parts.fragment)
+            if not file.exists() or (place and file in pages and place not in pages[file].places):
+                lost.append((path.name, target))
+    assert lost == []
