@@ -46,5 +46,5 @@ $(VENV)/%.stamp: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) docs/_build .pytest_cache .ruff_cache
+	rm -rf $(VENV) docs/_build docs/generated docs/pictures .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,15 +1,45 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pictures
+
 import vips
 
 project = "vips"
 author = "the vips developers"
 copyright = "2026, the vips developers"
 release = vips.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx_design"]
 html_theme = "furo"
+pygments_dark_style = "github-dark"
+html_title = "vips"
+html_static_path = ["_static"]
+html_extra_path = ["pictures/extra"]
+html_css_files = ["site.css"]
+html_show_sphinx = False
+templates_path = ["_templates"]
 autosummary_generate = True
+napoleon_use_ivar = True
+napoleon_use_param = False
+napoleon_use_rtype = False
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Privacy", "Guarantees"]
 autodoc_typehints = "none"
-exclude_patterns = ["_build"]
-suppress_warnings = ["myst.header", "myst.xref_missing"]
+exclude_patterns = ["_build", "results/*", "pictures"]  # results are parts of other pages
+suppress_warnings = ["myst.header"]
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
+
+
+def is_of_others(app, what, name, member, skip, options):
+    """What models inherit from scikit-learn is documented there."""
+    module = getattr(member, "__module__", None) or ""
+    return skip or module.startswith("sklearn.") or (name.startswith("set_") and name.endswith("_request")) or None
+
+
+def setup(app):
+    app.connect("autodoc-skip-member", is_of_others)
+    app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
+    app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.as_shown(source[0])))

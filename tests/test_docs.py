@@ -1,10 +1,13 @@
 """The documents refer to code and tests that exist."""
 
 import ast
+import importlib.util
 import re
+from types import ModuleType
 
 import pytest
 
+from experiments.__main__ import EXPERIMENTS
 from tests import ROOT
 
 REFERENCE = re.compile(r"`((?:vips|tests|experiments)/[\w/]+\.py)(?:::(\w+))?`")
@@ -76,3 +79,47 @@ def test_the_privacy_of_one_model_is_read_in_fewer_than_300_lines():
         assert nodes
         total += sum(len(lines_of_code(each)) for each in nodes)
     assert 100 < total < 300
+
+
+# Where public names are documented; those of `vips.models` are names of `vips`.
+PUBLIC = "", ".data", ".datasets", ".preprocessing", ".comparison", ".expfam", ".reference", ".exceptions"
+PUBLIC += ".privacy", ".privacy.meaning", ".privacy.accounting", ".privacy.ledger", ".models"
+
+
+def test_every_public_name_is_in_the_reference():
+    text = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^   (\w[\w.]*)$", text, flags=re.MULTILINE)
+    assert len(set(listed)) == len(listed), "a name is listed twice"
+    wanted = {}
+    for place in PUBLIC:
+        module = importlib.import_module(f"vips{place}")
+        for name in module.__all__:
+            wanted[f"{place[1:]}.{name}".lstrip(".")] = getattr(module, name)
+    shown = [wanted[name] for name in listed if name in wanted]
+    missing = [
+        name
+        for name, thing in wanted.items()
+        if name not in listed
+        and f"`{name}`" not in text
+        and not isinstance(thing, ModuleType)
+        and not any(thing is other for other in shown)
+    ]
+    assert missing == []
+    assert [name for name in listed if name not in wanted] == []
+
+
+def test_every_experiment_is_on_the_page_of_results():
+    text = (ROOT / "docs/reproduce.md").read_text(encoding="utf-8")
+    assert [name for name in EXPERIMENTS if f"`{name}`" not in text] == []
+    assert [name for name in re.findall(r"experiments (\w+) ", text) if name not in EXPERIMENTS] == []
+
+
+def test_every_picture_is_drawn_once():
+    spec = importlib.util.spec_from_file_location("pictures", ROOT / "docs/pictures.py")
+    pictures = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(pictures)
+    texts = [path.read_text(encoding="utf-8") for path in ROOT.glob("docs/*.md")]
+    drawn = [name for text in texts for _, names in pictures.steps(text) for name in names]
+    assert len(drawn) > 10
+    assert len(set(drawn)) == len(drawn)
+    assert {name for text in texts for _, name in pictures.PICTURE.findall(text)} == set(drawn)

@@ -87,7 +87,7 @@ class UtilityCurve:
         spread = np.abs(np.stack([self.scores.min(axis=1), self.scores.max(axis=1)]) - mean)
         axes.errorbar(self.epsilons, mean, spread, marker="o", capsize=3, label="private, mean and range")
         if self.baseline is not None:
-            axes.axhline(self.baseline.mean(), color="black", linestyle=":", label="not private")
+            axes.axhline(self.baseline.mean(), color=plt.rcParams["text.color"], linestyle=":", label="not private")
         axes.set(xscale="log", xlabel=f"ε (δ = {self.delta:g})", ylabel="score")
         axes.set_title(self.source, **PLAIN_TEXT)
         axes.legend()

@@ -46,7 +46,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     A random, secret number of trials. Each fits a candidate drawn at random to the records that are not held out, and scores it
     on those that are, both privately. Only the best trial is released: its model, its settings and its noisy score. Whether
-    that pays is another question: docs/search.md.
+    that pays is another question: docs/private_search.md.
 
     Parameters
     ----------

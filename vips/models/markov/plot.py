@@ -39,12 +39,13 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
             ha="center",
             va="center",
             fontsize="x-small",
+            color="black",  # on a pale circle, whatever the style of the figure
             zorder=4,
         )
         if start[k] >= _LEAST:
             side = "left" if x > 0.1 else "right" if x < -0.1 else "center"
             outside = (x * (1.0 + radius + 0.05), y * (1.0 + radius + 0.05))
-            style = {"ha": side, "va": "center", "fontsize": "xx-small", "color": "0.35"}
+            style = {"ha": side, "va": "center", "fontsize": "xx-small", "alpha": 0.8}
             ax.annotate(f"first: {100.0 * start[k]:.0f} %", outside, **style)
     ax.set_xlim(-1.6, 1.6)
     ax.set_ylim(-1.4, 1.4)
@@ -110,13 +111,19 @@ def _arrow(ax, origin, target, radius, other, probability: float) -> None:
         xy=target - direction * (other + 0.02),
         xytext=origin + direction * (radius + 0.02),
         arrowprops={
-            "arrowstyle": "-|>", "color": "0.3", "alpha": float(0.25 + 0.75 * np.sqrt(probability)),
+            "arrowstyle": "-|>", "color": _ink(), "alpha": float(0.25 + 0.75 * np.sqrt(probability)),
             "linewidth": 0.5 + 6.0 * probability, "connectionstyle": f"arc3,rad={_BENT}",
         },
     )  # fmt: skip
     normal = np.array([direction[1], -direction[0]])
     x, y = 0.5 * (origin + target) + normal * _BENT * 0.5 * np.linalg.norm(target - origin)
-    ax.annotate(f"{100.0 * probability:.0f}", (x, y), fontsize="xx-small", color="0.3", ha="center", va="center")
+    ax.annotate(f"{100.0 * probability:.0f}", (x, y), fontsize="xx-small", alpha=0.85, ha="center", va="center")
+
+
+def _ink() -> str:
+    import matplotlib
+
+    return matplotlib.rcParams["text.color"]
 
 
 def _colour(k: int) -> tuple[float, float, float]:

@@ -306,7 +306,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
 
         Returns
         -------
-        data frame or ndarray of shape (n, n_features_in_)
+        data frame, or ndarray with ``n_features_in_`` columns
             What was fitted: a data frame of pandas with the same names, dtypes and categories, or codes. No answer is missing.
         """
         check_is_fitted(self)

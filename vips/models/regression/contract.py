@@ -322,7 +322,7 @@ class AugmentedRegression(InformedRegression):
         """Norm of a row of norm ``feature_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
         ``feature_norm``.
 
-        At c, |ω ψ| ≤ ω c = b tanh(c/2) / 2, so |r| ≤ |κ| + b tanh(c/2) / 2: the largest joint norm over c.
+        At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
         """
         if self.feature_norm is None:
             return np.inf

@@ -55,7 +55,7 @@ class Lattice:
         return cls(noise_multiplier * clip_norm / 2**exponent, 2**exponent)
 
     def rounded(self, array: np.ndarray, block) -> np.ndarray:
-        """Records' statistics of one block, shape (..., *block.shape), in whole units of isometric coordinates (int64).
+        """Records' statistics of one block, shape ``(..., *block.shape)``, in whole units of isometric coordinates (int64).
 
         A symmetric block is symmetrised first; both triangles hold the same coordinate, √2 times the entry.
         """

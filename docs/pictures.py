@@ -1,0 +1,94 @@
+"""Draws the pictures of the documentation, with the code that stands above each of them on its page.
+
+A picture is written as ``![words](pictures/name.svg)`` below a block of Python. The blocks of its page run in their order; the
+one directly above a picture runs twice, for light and for dark screens, so that nothing but the drawing belongs there. The same
+blocks run as tests. A page without Python shows a picture of another page. A link to ``examples/name.html`` shows the file of
+that name in the folder that the page's code calls ``folder``.
+"""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shutil
+import warnings
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+PICTURE = re.compile(r"!\[([^\]]*)\]\(pictures/(\w+)\.svg\)")
+_EXAMPLE = re.compile(r'href="examples/(\w+\.html)"')
+_PARTS = re.compile(r"^```python\n(.*?)^```$|" + PICTURE.pattern, flags=re.MULTILINE | re.DOTALL)
+_PALE = "#cfd0d0"
+_STYLES = {
+    "light": {},
+    "dark": dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _PALE)
+    | {"axes.facecolor": "none", "legend.facecolor": "none", "hatch.color": _PALE},
+}
+
+
+def as_shown(text: str) -> str:
+    """A page whose pictures come in two versions, of which the theme shows one, and whose code has no empty last lines."""
+
+    def both(found):
+        words, name = " ".join(found[1].split()), found[2]
+        return "\n\n".join(
+            f"```{{image}} pictures/{name}-{style}.svg\n:class: only-{style}\n:alt: {words}\n```" for style in _STYLES
+        )
+
+    return re.sub(r"\n\n```$", "\n```", PICTURE.sub(both, text), flags=re.MULTILINE)
+
+
+def steps(text: str) -> list[tuple[str, tuple[str, ...]]]:
+    """The blocks of Python of a page, each with the names of the pictures below it."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for part in _PARTS.finditer(text):
+        if part[1] is not None:
+            found.append((part[1], ()))
+        elif found:
+            found[-1] = (found[-1][0], (*found[-1][1], part[3]))
+    return found
+
+
+def draw(page: Path, folder: Path) -> None:
+    """Run the code of a page, and write its pictures, and the files that it shows, to ``folder``."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    text = page.read_text(encoding="utf-8")
+    space: dict = {}
+    for source, names in steps(text):
+        code = "".join(example.source for example in doctest.DocTestParser().get_examples(source))
+        code = compile(code, str(page), "exec")
+        for style in _STYLES if names else ("light",):
+            plt.close("all")
+            with (
+                plt.rc_context(_STYLES[style] | {"svg.hashsalt": "vips"}),
+                redirect_stdout(StringIO()),
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore")
+                exec(code, space)
+                for name in names:
+                    figure = plt.gcf() if plt.get_fignums() else space["axes"].figure
+                    figure.savefig(
+                        folder / f"{name}-{style}.svg", transparent=True, bbox_inches="tight", metadata={"Date": None}
+                    )
+    plt.close("all")
+    for name in _EXAMPLE.findall(text):
+        shutil.copy(space["folder"] / name, folder / "extra/examples" / name)
+
+
+def draw_all(docs: Path) -> None:
+    """Draw the pictures of all pages that are older than their page, or than this file."""
+    folder = docs / "pictures"
+    (folder / "extra/examples").mkdir(parents=True, exist_ok=True)
+    for page in sorted(docs.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        files = [folder / f"{name}-{style}.svg" for _, names in steps(text) for name in names for style in _STYLES]
+        files += [folder / "extra/examples" / name for name in _EXAMPLE.findall(text)]
+        newest = max(page.stat().st_mtime, Path(__file__).stat().st_mtime)
+        if not all(file.exists() and file.stat().st_mtime >= newest for file in files):
+            draw(page, folder)

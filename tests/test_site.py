@@ -1,0 +1,98 @@
+"""The documentation builds without a warning, and every page can be read on a narrow screen."""
+
+import importlib.util
+import subprocess
+import sys
+from html.parser import HTMLParser
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from tests import ROOT
+from tests.browsing import chromium
+
+pytestmark = pytest.mark.slow
+
+# Parts of a page beyond its edges which no box around them scrolls into sight.
+CUT_OFF = """() => [...document.querySelectorAll("article *")].filter(element => {
+  const box = element.getBoundingClientRect();
+  if (!box.width || (box.right <= innerWidth + 1 && box.left >= -1)) return false;
+  for (let around = element.parentElement; around; around = around.parentElement)
+    if (["auto", "scroll"].includes(getComputedStyle(around).overflowX)) return false;
+  return true;
+}).map(element => element.outerHTML.slice(0, 200))"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for needed in ("sphinx", "furo", "myst_parser", "sphinx_design"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip("needs the extra docs: pip install 'vips[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "docs", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_no_page_scrolls_sideways(site):
+    pages = [path for path in sorted(site.rglob("*.html")) if not {"_static", "examples"} & set(path.parts)]
+    assert len(pages) > 100
+    with chromium() as browser:
+        for width in (390, 1280, 1330):  # a telephone, a laptop, and a little more than three columns need
+            page = browser.new_page(viewport={"width": width, "height": 800})
+            for path in pages:
+                page.goto(path.as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, (path.name, width)
+                assert page.evaluate(CUT_OFF) == [], (path.name, width)
+            page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_one_picture_of_two_is_shown(site, scheme):
+    with chromium() as browser:
+        page = browser.new_page(color_scheme=scheme)
+        for path in (site / "index.html", site / "gallery.html"):
+            page.goto(path.as_uri())
+            images = page.locator("img[class*=only-]")
+            shown = [images.nth(k).get_attribute("src") for k in range(images.count()) if images.nth(k).is_visible()]
+            assert len(shown) == images.count() / 2
+            assert all(f"-{scheme}" in source for source in shown)
+
+
+def test_pages_ask_nothing_of_other_hosts(site):
+    with chromium() as browser:
+        page, asked = browser.new_page(), []
+        page.on("request", lambda request: asked.append(request.url))
+        for name in ("index", "gallery", "api"):
+            page.goto((site / f"{name}.html").as_uri(), wait_until="load")
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+
+
+class Links(HTMLParser):
+    """Where a page leads to, and the places in it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.targets, self.places = [], set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.places |= {attrs[name] for name in ("id", "name") if attrs.get(name)}
+        self.targets += [attrs[name] for name in ("href", "src") if attrs.get(name)]
+
+
+def test_every_link_within_the_site_leads_somewhere(site):
+    pages = {path: Links(path.read_text(encoding="utf-8")) for path in site.rglob("*.html")}
+    lost = []
+    for path, page in pages.items():
+        for target in page.targets:
+            parts = urlsplit(target)
+            if parts.scheme or parts.netloc:
+                continue
+            file = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            place = unquote(parts.fragment)
+            if not file.exists() or (place and file in pages and place not in pages[file].places):
+                lost.append((path.name, target))
+    assert lost == []
