@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
 from vips.data import Sequences
+from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks
@@ -279,8 +281,14 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     # -- comparisons and helpers ----------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """None: parameters are point estimates."""
-        return []
+        """d and log R: Gaussian, with the variances that they have for known states. They do not depend on the coordinates of
+        states, nor on the order of regimes."""
+        if not isinstance(posterior, SwitchingPosterior):
+            return super().posterior_parts(posterior)
+        of, n, columns = posterior.dynamics, max(posterior.n_steps, 1.0), self.column_names()
+        seen = np.vstack([of.offset, np.log(of.noise_variance)])
+        variances = np.vstack([of.noise_variance, np.full(len(columns), 2.0)]) / n
+        return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns), columns)]
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
         """Lower bound of the log likelihood per step."""
@@ -306,3 +314,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         values = np.array(records.values, dtype=np.float64, order="C")
         values[~np.isfinite(values)] = np.nan
         return inferred(Sequences(values, records.offsets), self.posterior_, self.n_iter)
+
+
+def _label(columns: list[str], index: tuple[int, ...]) -> str:
+    row, column = index
+    return f"{('offset', 'log noise variance')[row]}: {columns[column]}"
