@@ -90,3 +90,37 @@ def test_values_of_a_frame_do_not_decide_whether_it_is_taken():
         frame["words"] = pd.Series(values, dtype=object)
         with pytest.raises(TypeError, match="would depend on the records"):
             Sequences.from_frame(frame, by="who", columns="words")
+
+
+@pytest.mark.parametrize("odd", [[], np.zeros((2, 7)), np.zeros(4), np.zeros((3, 0)), "abc", None, [[1, 2], [1]]])
+def test_one_array_does_not_decide_how_many_columns_there_are(odd):
+    others = [np.ones((2, 3)), np.full((1, 3), 2.0)]
+    first, last = Sequences.from_list([odd, *others]), Sequences.from_list([*others, odd])
+    assert first.shape == last.shape == (3, 3)
+    assert [steps.tolist() for steps in first][1:] == [steps.tolist() for steps in last][:2]
+
+
+def test_an_empty_list_is_an_empty_sequence():
+    assert list(Sequences.from_list([[], np.ones((2, 3)), np.zeros((0, 2))]).lengths) == [0, 2, 0]
+    assert Sequences.from_list([np.zeros((0, 3))]).shape == (1, 3)
+    assert Sequences.from_list([]).shape == (0, 1)
+
+
+@pytest.mark.parametrize("kind", ["Int64", "boolean", "int64", "date32", "decimal"])
+def test_a_missing_value_of_the_order_changes_no_other_sequence(kind):
+    pa = pytest.importorskip("pyarrow")
+    types = {"int64": pa.int64(), "date32": pa.date32(), "decimal": pa.decimal128(20, 1)}
+    values = pd.Series([3, 2, 1, 0])
+    if kind.lower() == "int64":
+        values += 2**60  # too large for floats
+    if kind in types:
+        values = pa.array(values, pa.int32() if kind == "date32" else pa.int64()).cast(types[kind])
+        values = pd.Series(pd.arrays.ArrowExtensionArray(values))
+    else:
+        values = (values > 1).astype(kind) if kind == "boolean" else values.astype(kind)
+    frame = pd.DataFrame({"who": [1, 1, 1, 2], "when": values, "code": [0, 1, 2, 3]})
+    changed = frame.copy()
+    changed.loc[3, "when"] = None
+    for each in (frame, changed):
+        found = as_lists(Sequences.from_frame(each, by="who", order="when", columns="code"))
+        assert ([2, 0, 1] if kind == "boolean" else [2, 1, 0]) in found

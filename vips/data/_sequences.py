@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
@@ -12,7 +13,7 @@ from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
 from vips.data._tables import from_arrow
 
-__all__ = ["Sequences", "sequences_of"]
+__all__ = ["Sequences", "in_order", "sequences_of"]
 
 
 class Sequences:
@@ -145,17 +146,21 @@ class Sequences:
     def from_list(cls, sequences: Sequence[np.ndarray], n_features: int | None = None) -> Sequences:
         """A list of arrays, each of shape (length,) or (length, n_features).
 
-        Without ``n_features`` the first array with numbers says how many columns there are. An array of another width, or of
-        something else than numbers, becomes a sequence of one missing step.
+        Without ``n_features`` there are as many columns as most arrays with numbers have, so that no single sequence decides.
+        An array of another width, or of something else than numbers, becomes a sequence of one missing step; one without
+        rows is an empty sequence.
         """
         arrays = list(map(_array, sequences))
         tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
         usable = [each.ndim == 2 and each.dtype.kind in "biuf" for each in tables]
-        widths = (each.shape[1] for each, is_usable in zip(tables, usable, strict=True) if is_usable)
-        width = next(widths, 1) if n_features is None else n_features
-        missing = np.full((1, width), np.nan)
+        width = n_features
+        if width is None:
+            numbers = [each for each, is_usable in zip(tables, usable, strict=True) if is_usable]
+            widths = Counter(each.shape[1] for each in [each for each in numbers if each.size] or numbers)
+            width = max(widths, key=lambda each: (widths[each], -each), default=1)
+        empty, missing = np.empty((0, width)), np.full((1, width), np.nan)
         tables = [
-            each if is_usable and each.shape[1] == width else missing
+            (each if each.shape[1] == width else missing if len(each) else empty) if is_usable else missing
             for each, is_usable in zip(tables, usable, strict=True)
         ]
         offsets = np.concatenate([[0], np.cumsum([len(each) for each in tables], dtype=np.int64)])
@@ -186,7 +191,7 @@ class Sequences:
         columns : str or list of str
             Columns of numbers. Encode categories first, e.g. ``frame["event"].map(codes)``; what is missing is a missing step.
         """
-        from pandas.api.types import is_bool_dtype, is_datetime64_any_dtype, is_numeric_dtype
+        from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
         frame = from_arrow(frame)
         if not is_frame(frame):
@@ -203,10 +208,7 @@ class Sequences:
                     "pandas.to_numeric(..., errors='coerce')."
                 )
         if order is not None:
-            when = frame[order]
-            if not (is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype)):
-                when = [str(value) for value in when]  # values of different types cannot be compared
-            frame = frame.iloc[np.argsort(np.asarray(when), kind="stable")]
+            frame = frame.iloc[in_order(frame[order])]
         rows, starts = runs_of_rows(ids_and_numbers(frame[by], len(frame))[1])
         values = np.column_stack([np.asarray(frame[name].to_numpy(dtype=float, na_value=np.nan)) for name in columns])
         return cls(values if rows is None else values[rows], starts)
@@ -218,6 +220,19 @@ class Sequences:
         A null in a list is a missing step, a null list is empty.
         """
         return cls(*steps_and_offsets([lists]))
+
+
+def in_order(when) -> np.ndarray:
+    """Rows of a series in the order of its values, missing ones last. What is neither number nor date is in the order of texts."""
+    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+
+    if not (is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype)):
+        return np.argsort([str(value) for value in when], kind="stable")  # values of different types cannot be compared
+    missing = when.isna().to_numpy(dtype=bool)
+    known = np.flatnonzero(~missing)
+    # without the others, which would turn whole numbers into floats, or could not be compared
+    order = np.asarray(when.iloc[known].argsort(kind="stable"), np.intp)
+    return np.concatenate([known[order], np.flatnonzero(missing)])
 
 
 def _array(values: object) -> np.ndarray:
