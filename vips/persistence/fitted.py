@@ -61,9 +61,9 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
         setattr(model, name, decode(value))
     model.check_arguments()
-    model.check_features()
     totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
     _check_size(model, arrays)
+    model.check_features()
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
