@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
 from vips.__main__ import main
+from vips._commands.files import read_features, read_table
+from vips._commands.fit import _sequences
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 pd = pytest.importorskip("pandas")
@@ -147,3 +151,86 @@ def test_files_that_are_no_data(visits, folder, capsys):
     assert ".parquet, .csv" in capsys.readouterr().err
     assert main(["fit", "visits.csv", "--model", "topics", *SPENDS]) == 2
     assert "is no folder" in capsys.readouterr().err
+
+
+def _pathways_of(path, *names):
+    return _sequences(read_table(path, names), *names, ["0", "1"])[0]
+
+
+@pytest.mark.parametrize("name", ["code", "row", "unit"])
+def test_pathways_are_of_persons_whatever_their_column_is_called(folder, name):
+    table = pd.DataFrame({name: np.repeat(np.arange(5), 4), "day": np.tile(np.arange(4), 5), "event": [0, 1] * 10})
+    table.to_csv("e.csv", index=False)
+    assert list(_pathways_of("e.csv", name, "event", "day").lengths) == [4] * 5
+    table = table.rename(columns={"day": name, name: "who"}).sample(frac=1.0, random_state=0)
+    table.to_csv("e.csv", index=False)
+    assert list(_pathways_of("e.csv", "who", "event", name).values.ravel()) == [0, 1] * 10
+
+
+def test_one_column_is_not_two(folder, capsys):
+    pd.DataFrame({"a": [1, 2], "b": [1, 2]}).to_csv("e.csv", index=False)
+    command = [
+        "fit",
+        "e.csv",
+        "--model",
+        "pathways",
+        "--unit",
+        "a",
+        "--event",
+        "b",
+        "--order",
+        "a",
+        "--catalogue",
+        "1,2",
+    ]
+    assert main([*command, *SPENDS]) == 2
+    assert "three different columns" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    ("column", "odd"), [("who", "X9"), ("who", None), ("day", "soon"), ("day", None), ("event", None)]
+)
+def test_an_odd_value_changes_no_other_pathway(folder, ending, column, odd):
+    if ending == "parquet" and odd is not None:
+        pytest.skip("columns of Parquet have types of their own")
+    n = 200_000 if odd == "X9" else 1_000  # pandas would take a long file in chunks
+    table = pd.DataFrame({"who": np.arange(n) % (n // 20), "day": np.arange(n) // 3, "event": np.arange(n) % 2})
+    table["who"] += 2**60
+    types = table.convert_dtypes()
+    changed = types if odd is None else table.astype({column: object})
+    changed.loc[n - 1, column] = pd.NA if odd is None else odd
+    found = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for each in (types, changed):
+            each.to_csv("e.csv", index=False) if ending == "csv" else each.to_parquet("e.parquet")
+            found.append(_pathways_of(f"e.{ending}", "who", "event", "day"))
+    before, after = ([steps.tobytes() for steps in each] for each in found)
+    assert before[: n // 20 - 1] == after[: n // 20 - 1]
+
+
+@pytest.mark.parametrize(
+    ("column", "odd"),
+    [("y", ""), ("y", "maybe"), ("age", "abc"), ("age", ""), ("ward", "Z"), ("ward", ""), ("id", "X9")],
+)
+def test_an_odd_value_changes_no_other_row_of_a_declared_column(folder, column, odd):
+    found, declared = [], ["age=0:110", "ward=1,2,3"]
+    table = pd.DataFrame({"id": np.arange(50) // 2, "age": np.arange(50), "ward": np.arange(50) % 3 + 1, "y": 1})
+    for value in (None, odd):
+        table = table.astype({column: object})
+        if value is not None:
+            table.loc[49, column] = value
+        table.to_csv("t.csv", index=False)
+        found.append(read_features("t.csv", declared, ("id", "y")))
+    assert (found[0].dtypes == found[1].dtypes).all()
+    assert found[0][:49].equals(found[1][:49])
+
+
+def test_a_missing_number_changes_no_dtype_of_parquet(folder):
+    types = pd.DataFrame({"id": [2**60, 2**60 + 1], "y": [1, 1]}).convert_dtypes()
+    types.loc[1] = [pd.NA, pd.NA]
+    types.to_parquet("t.parquet")
+    found = read_features("t.parquet", [], ("id", "y"))
+    assert found["id"][0] == 2**60
+    assert found["y"].astype(str)[0] == "1"

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["as_columns", "read_table", "read_texts", "write_table"]
+import numpy as np
+
+__all__ = ["as_columns", "as_numbers", "read_features", "read_table", "read_texts", "write_table"]
 
 _KINDS = ("number", "category", "date")
 
 
-def read_table(path: str | Path):
-    """A data frame from a Parquet or CSV file.
+def read_table(path: str | Path, texts: Iterable[str | None] = ()):
+    """A data frame from a Parquet or CSV file, whose missing values decide no dtype.
+
+    Parameters
+    ----------
+    path : path
+    texts : iterable of str
+        Columns that are read from a CSV file as they are written there. What others are depends on all of their values.
 
     Raises
     ------
@@ -24,10 +32,35 @@ def read_table(path: str | Path):
     """
     pandas, path = _pandas(), Path(path)
     if path.suffix == ".parquet":
-        return pandas.read_parquet(path)
+        return pandas.read_parquet(path, dtype_backend="pyarrow")
     if path.name.endswith((".csv", ".csv.gz")):
-        return pandas.read_csv(path)
+        # in chunks, the number 5 would be another value than the text "5"
+        return pandas.read_csv(path, dtype={name: str for name in texts if name is not None}, low_memory=False)
     raise ValueError(f"A table is a .parquet, .csv or .csv.gz file, not {path.name!r}.")
+
+
+def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str | None] = ()):
+    """As :func:`read_table`, where every cell of a column that ``declared`` names is read by itself; see :func:`as_columns`."""
+    kinds = {name: what for name, _, what in (each.partition("=") for each in declared)}
+    named = [name for name, what in kinds.items() if what not in ("date", "drop")]
+    frame = read_table(path, (*named, *texts))
+    for name in named:
+        is_number = (kinds[name] == "number" or ":" in kinds[name]) and name not in texts
+        if is_number and name in frame and frame[name].dtype.kind == "O":
+            frame[name] = as_numbers(frame[name])
+    return frame
+
+
+def as_numbers(cells: Iterable[object]) -> np.ndarray:
+    """Each cell as a number, NaN where it is none."""
+    return np.fromiter(map(_number, cells), np.float64)
+
+
+def _number(cell: object) -> float:
+    try:
+        return float(cell)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def read_texts(folder: str | Path) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._commands.files import as_columns, read_table, read_texts, write_table
+from vips._commands.files import as_columns, as_numbers, read_features, read_table, read_texts, write_table
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -95,7 +95,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
 
     _need(options, "target", "classes")
-    frame = read_table(options.data)
+    frame = read_features(options.data, options.column, (options.unit, options.target))
     groups = _popped(frame, options.unit, "--unit")
     target = _popped(frame, options.target, "--target")
     if groups is not None:
@@ -109,7 +109,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     pipeline = make_private_pipeline(encoder, model, epsilon=options.epsilon, delta=options.delta)
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(frame[list(columns)], target.astype(str), ledger=ledger, **arguments)
-    needs = {"model": "logistic", "columns": list(columns), "classes": classes}
+    needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
     return pipeline, printable_lines(pipeline.summary().to_string()), needs
 
 
@@ -133,7 +133,8 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
     _need(options, "unit", "event", "order", "catalogue")
     catalogue = _catalogue(options.catalogue)
-    pathways, _ = _sequences(read_table(options.data), options.unit, options.event, options.order, catalogue)
+    names = options.unit, options.event, options.order
+    pathways, _ = _sequences(read_table(options.data, names), *names, catalogue)
     plan = PrivacyPlan.from_epsilon(epsilon=options.epsilon, delta=options.delta, sampling_rate=1.0, n_steps=_STEPS)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=plan)
@@ -153,12 +154,13 @@ def _predict(options: argparse.Namespace) -> None:
         found = pd.DataFrame(shares, columns=[f"topic {k}" for k in range(shares.shape[1])])
         found.insert(0, "text", [path.name for path in sorted(Path(options.data).glob("*.txt"))])
     elif needs["model"] == "pathways":
-        frame = read_table(options.data)
-        pathways, rows = _sequences(frame, needs["unit"], needs["event"], needs["order"], needs["catalogue"])
+        names = needs["unit"], needs["event"], needs["order"]
+        frame = read_table(options.data, names)
+        pathways, rows = _sequences(frame, *names, needs["catalogue"])
         found = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
         found["state"] = model.predict(pathways)
     else:
-        frame = read_table(options.data)
+        frame = read_features(options.data, needs.get("declared", []))
         missing = [name for name in needs["columns"] if name not in frame.columns]
         if missing:
             raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
@@ -175,17 +177,33 @@ def printable_lines(text: str) -> str:
 
 def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -> tuple:
     """Pathways, and the rows of the table in their order."""
+    import pandas as pd
+
     from vips.data import Sequences
 
     for name in (unit, event, order):
         if name not in frame.columns:
             raise ValueError(f"The table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
-    coded = frame[[unit, order]].assign(
-        code=frame[event].astype(str).map({name: i for i, name in enumerate(catalogue)})
-    )
-    coded["row"] = np.arange(len(coded))
-    both = Sequences.from_frame(coded, by=unit, order=order, columns=["code", "row"])
+    if len({unit, event, order}) < 3:
+        raise ValueError("--unit, --event and --order name three different columns.")
+    codes = frame[event].astype(str).map({name: float(i) for i, name in enumerate(catalogue)}).to_numpy(np.float64)
+    rows = _in_order(frame[order])
+    # names of our own, whatever those of the table are
+    coded = pd.DataFrame({"unit": frame[unit].array, "code": codes, "row": np.arange(len(frame))}).iloc[rows]
+    both = Sequences.from_frame(coded, by="unit", columns=["code", "row"])
     return Sequences(both.values[:, 0], both.offsets), both.values[:, 1].astype(np.int64)
+
+
+def _in_order(when) -> np.ndarray:
+    """Rows by number, date or text. Texts that are numbers are in the order of these, before all others."""
+    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+
+    from vips.data._sequences import in_order
+
+    if is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype):
+        return in_order(when)
+    texts = np.array([str(value) for value in when])
+    return np.lexsort((texts, as_numbers(texts)))
 
 
 def _catalogue(text: str) -> list[str]:
