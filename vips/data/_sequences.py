@@ -223,7 +223,7 @@ class Sequences:
 
 
 def in_order(when) -> np.ndarray:
-    """Rows of a series in the order of its values, missing ones last. What is neither number nor date is in the order of texts."""
+    """Rows of a series in the order of its values, missing ones last. Neither numbers nor dates: as texts."""
     from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
 
     if not (is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype)):
