@@ -17,7 +17,7 @@ import vips
 from tests.laws.cases import BetaBernoulli
 from tests.persistence.test_checkpoint import COINS, PLAN, rewritten
 from tests.plans import FIXED
-from vips import LatentDirichletAllocation, PolynomialAveraging, PrivacyPlan, RobbinsMonro
+from vips import GaussianHMM, LatentDirichletAllocation, PolynomialAveraging, PrivacyPlan, RobbinsMonro
 from vips.persistence.archive import read_archive, write_archive
 
 
@@ -324,3 +324,14 @@ def test_noisy_totals_that_no_fit_makes_are_refused(tmp_path, value, noise_std):
     write_archive(tmp_path / "forged.vips", "model", forgery, arrays)
     with pytest.raises(ValueError, match=r"noisy totals|deviations of noise"):
         vips.load(tmp_path / "forged.vips")
+
+
+def test_a_file_of_many_columns_is_refused_before_memory_is_taken(tmp_path):
+    path, model = tmp_path / "m.vips", GaussianHMM(2, covariance_type="diag", random_state=0)
+    model.fit([np.ones((3, 2)), np.zeros((4, 2))]).save(path)
+    header, arrays = read_archive(path, "model")
+    header["learnt"]["n_features_in_"] = 10**12
+    del header["format"], header["version"], header["kind"], header["arrays"]
+    write_archive(path, "model", header, arrays)
+    with pytest.raises(ValueError, match="its posterior is far smaller"):
+        vips.load(path)
