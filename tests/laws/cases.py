@@ -338,6 +338,7 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "principal components",
     "factors",
     "gaussian chain",
+    "dynamics",
 }
 
 CASES = [

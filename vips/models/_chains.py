@@ -15,6 +15,7 @@ from vips._compute.threads import run_ranges
 
 __all__ = ["inferred"]
 
+_TINY = {np.float64: 1e-290, np.float32: 1e-36}  # of a probability given the steps so far
 _LEAST_SINGLE = 1e-18  # the product of two of them is a number in single precision
 _LEAST_STEPS = 2_000  # below it, one thread
 
@@ -66,9 +67,11 @@ def inferred(
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
     work = np.concatenate([[0], np.cumsum(lengths[order])])[ends]
 
+    tiny = dtype(_TINY[dtype])
+
     def some(first: int, last: int) -> None:
         _forward_backward(
-            order, offsets, first, last, start, moves, likely, log_scale, least, shares, pairs, log_likelihood
+            order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
         )
 
     run_ranges(some, work, least_work=_LEAST_STEPS)
@@ -77,7 +80,7 @@ def inferred(
 
 @_jit
 def _forward_backward(
-    order, offsets, first, last, start, moves, likely, log_scale, least, shares, pairs, log_likelihood
+    order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
 ):
     """Of groups ``first`` to ``last`` of eight sequences: P(state at t), shape (n_steps, K), 0 where it is below ``least``;
     Σ_t P(states at t - 1 and t), shape (n, K, K); and log likelihoods, shape (n,).
@@ -103,7 +106,7 @@ def _forward_backward(
         _gather(members, offsets, likely, longest, seen, ended)
         _forward(start, moves, longest, seen, filtered, totals)
         _add_logs(members, offsets, totals, log_scale, log_likelihood)
-        _backward(moves, longest, seen, filtered, totals, ended, ahead, behind, pair)
+        _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair)
         _write(members, offsets, moves, filtered, pair, least, shares, pairs)
 
 
@@ -165,31 +168,37 @@ def _add_logs(members, offsets, totals, log_scale, log_likelihood):
 
 
 @_jit
-def _backward(moves, longest, seen, filtered, totals, ended, ahead, behind, pair):
-    """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs."""
-    K = len(moves)
+def _backward(moves, longest, seen, filtered, totals, ended, tiny, ahead, behind, pair):
+    """P(state at t | the whole sequence) in place of ``filtered``; and Σ_t of the products that ``moves`` turns into pairs.
+
+    A state that is less probable than ``tiny`` given the steps so far cannot be the one: its share becomes 0, so that what
+    follows from it later does not grow beyond all numbers.
+    """
+    K, largest = len(moves), 1.0 / tiny
     nothing, one = zeros(seen, 1), spread(1.0, zeros(seen, 1))
     minus = spread(-1.0, nothing)
+    inverse = np.empty(WIDTH, seen.dtype)
     pair[:] = 0.0
     behind[:] = 1.0
     for t in range(longest - 1, 0, -1):
         is_ended = load(ended, t * WIDTH, nothing)
-        inverse = divide(multiply_add_once(is_ended, minus, one), load(totals, t * WIDTH, nothing))
+        store(inverse, 0, divide(multiply_add_once(is_ended, minus, one), load(totals, t * WIDTH, nothing)))
         for k in range(K):
-            value = multiply_add_once(
-                load(behind, k * WIDTH, nothing), load(seen, (t * K + k) * WIDTH, nothing), nothing
-            )
-            store(ahead, k * WIDTH, multiply_add_once(value, inverse, nothing))
+            for lane in range(WIDTH):
+                place = k * WIDTH + lane
+                ahead[place] = min(behind[place] * seen[t, place] * inverse[lane], largest)
         for i in range(K):
-            place = ((t - 1) * K + i) * WIDTH
-            before, value = load(filtered, place, nothing), is_ended
+            before, value = load(filtered, ((t - 1) * K + i) * WIDTH, nothing), is_ended
             for k in range(K):
                 after = load(ahead, k * WIDTH, nothing)
                 sums = load(pair, (i * K + k) * WIDTH, nothing)
                 store(pair, (i * K + k) * WIDTH, multiply_add_once(before, after, sums))
                 value = multiply_add_once(after, spread(moves[i, k], nothing), value)
             store(behind, i * WIDTH, value)
-            store(filtered, place, multiply_add_once(before, value, nothing))
+        for place in range(K * WIDTH):
+            share = filtered[t - 1, place]
+            behind[place] = behind[place] if share >= tiny else 0.0
+            filtered[t - 1, place] = share * behind[place]
 
 
 @_jit

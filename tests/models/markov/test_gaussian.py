@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 import vips
 from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
+from vips.models._chains import inferred
 from vips.models.markov import gaussian_contract
 from vips.models.markov.gaussian_posterior import order_of_mask
 from vips.statistics import DenseStatistics
@@ -328,3 +329,19 @@ def test_single_precision_is_close_to_double():
     np.testing.assert_allclose(single.transmat_, double.transmat_, atol=1e-4)
     far = Sequences.from_list([np.array([[0.0, 0.0], [1e6, -1e6], [1e154, 0.0], [0.0, 1.0]])])
     assert np.isfinite(single.predict_proba(far)).all()
+
+
+@pytest.mark.parametrize(("dtype", "low"), [(np.float64, 1e-90), (np.float32, 1e-18)])
+@pytest.mark.parametrize("n_states", [3, 8])
+def test_a_sequence_that_contradicts_the_mask_counts(n_states, dtype, low):
+    """It looks as if it were in the last state from the start, where the mask lets nobody be."""
+    start, n_steps = np.eye(n_states)[0], 2 * n_states
+    moves = 0.9 * np.eye(n_states) + 0.1 * np.eye(n_states, k=1)
+    moves[-1, -1] = 1.0
+    likely = np.full((n_steps, n_states), low)
+    likely[:, -1] = 1.0
+    shares, pairs, _ = inferred(np.array([0, n_steps]), start, moves, likely, np.zeros(n_steps), dtype=dtype)
+    np.testing.assert_allclose(shares.sum(axis=1), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(pairs.sum(), n_steps - 1.0, rtol=1e-5)
+    np.testing.assert_allclose(shares[n_states:, -1], 1.0, rtol=1e-5)
+    np.testing.assert_allclose(shares[np.arange(n_states - 1), np.arange(n_states - 1)], 1.0, rtol=1e-5)
