@@ -12,10 +12,12 @@ from tests.laws import checks
 from tests.laws.cases import CASES
 from tests.models.markov import test_categorical
 from tests.mutants import check_notices, of_laws
-from vips import CategoricalHMM
+from vips import CategoricalHMM, GaussianHMM
 from vips.data import OpenPartition, Sequences
 from vips.data._unread import UnreadSequences
 from vips.execution import partitions
+from vips.models.markov import gaussian_contract
+from vips.models.markov.gaussian_statistics import GaussianSums
 from vips.models.markov.statistics import SequenceStatistics
 
 BY_NAME = {case.name: case for case in CASES}
@@ -100,7 +102,56 @@ def lengths_are_read(patch):
     patch.setattr(CategoricalHMM, "_data", data)
 
 
+def chunks_have_a_scale(patch):
+    """Steps are multiplied by a number that depends on how many sequences there are."""
+    original = GaussianHMM._densities
+
+    def densities(self, records, posterior):
+        X, is_missing, squares, likely, log_scale = original(self, records, posterior)
+        return X * (1.0 + 1e-9 * len(records)), is_missing, squares, likely, log_scale
+
+    patch.setattr(GaussianHMM, "_densities", densities)
+
+
+def norms_are_a_little_small(patch):
+    original = GaussianSums.squares
+    patch.setattr(GaussianSums, "squares", lambda self, blocks: 0.8 * original(self, blocks))
+
+
+def missing_steps_raise(patch):
+    """They raise."""
+
+    def densities(self, records, posterior):
+        if not np.isfinite(records.values).all():
+            raise ValueError("a step is not finite")
+        return original(self, records, posterior)
+
+    original = GaussianHMM._densities
+    patch.setattr(GaussianHMM, "_densities", densities)
+
+
+def steps_weigh_alike(patch):
+    """A step's influence depends on the longest step of its chunk."""
+    original = gaussian_contract.influence_of_steps
+
+    def influence(*arguments):
+        found = original(*arguments)
+        return np.minimum(found, found.min(initial=1.0) + 0.5)
+
+    patch.setattr(gaussian_contract, "influence_of_steps", influence)
+
+
 MUTANTS = [
+    (norm_without("second"), "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
+    (norms_are_a_little_small, "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
+    (chunks_have_a_scale, "records_do_not_see_each_other", "gaussian chain", "another one in company"),
+    (
+        missing_steps_raise,
+        "defective_records_change_nothing_else",
+        "gaussian chain",
+        "an error that depends on a record",
+    ),
+    (steps_weigh_alike, "records_do_not_see_each_other", "gaussian chain", "another one in company"),
     (norm_without("start"), "norms_are_joint_and_never_too_small", "chain", "a norm is smaller"),
     (norm_without("moves"), "neighbours_stay_within_the_sensitivity", "chain", "moved the sum by more than C"),
     (norm_without("emissions"), "neighbours_stay_within_the_sensitivity", "chain", "moved the sum by more than C"),
