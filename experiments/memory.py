@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import psutil
 
-__all__ = ["largest_process"]
+__all__ = ["largest_process", "run_alone", "run_here"]
 
 _SECONDS = 0.05
 
@@ -42,3 +46,23 @@ def largest_process(pid: int | None = None) -> Iterator[dict[str, float]]:
     finally:
         stop.set()
         watcher.join()
+
+
+def run_alone(arguments: list[str]) -> dict:
+    """Run ``python -m experiments`` with these arguments in its own process, whose last line is JSON; adds ``MiB``, the largest
+    resident memory among that process and its children."""
+    command = [sys.executable, "-m", "experiments", *arguments]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    with largest_process(process.pid) as memory:
+        printed, _ = process.communicate()
+    if process.returncode:
+        raise RuntimeError(f"`{' '.join(arguments)}` ended with status {process.returncode}.")
+    return json.loads(printed) | {"MiB": memory["largest_mib"]}
+
+
+def run_here(fit: Callable[..., dict], *arguments: object) -> dict:
+    """The same in this process; a quick run has no time to start another."""
+    with largest_process() as memory:
+        found = fit(*arguments)
+    return found | {"MiB": memory["largest_mib"]}

@@ -12,16 +12,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
 import numpy as np
 
-from experiments.memory import largest_process
+from experiments.memory import run_alone, run_here
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.sequences.symbols import N_EVENTS, N_STATES, drawn, pathways
@@ -53,7 +50,8 @@ def main(arguments: list[str]) -> None:
             for how in HOW:
                 if options.quick and "processes" in how:
                     continue
-                found = (fit_here if options.quick else fit_alone)(how, shards)
+                alone = ["million_sequences", "--fit", how, "--shards", str(shards)]
+                found = run_here(fit, how, shards) if options.quick else run_alone(alone)
                 rows.append({"sequences": size, "how": how, "files": megabytes, "writing": written} | found)
                 print(rows[-1], flush=True)
     print(text := table(rows))
@@ -68,25 +66,6 @@ def write(folder: Path, n: int) -> None:
     rng = np.random.default_rng(0)
     parts = (drawn(min(PER_PART, n - first), moves, events, rng) for first in range(0, n, PER_PART))
     write_sequences((part[i : i + 16_384] for part in parts for i in range(0, len(part), 16_384)), folder)
-
-
-def fit_alone(how: str, shards: Path) -> dict:
-    """Run a fit in its own process; also the largest resident memory among that process and its children."""
-    command = [sys.executable, "-m", "experiments", "million_sequences", "--fit", how, "--shards", str(shards)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    with largest_process(process.pid) as memory:
-        printed, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"The fit {how!r} ended with status {process.returncode}.")
-    return json.loads(printed) | {"MiB": memory["largest_mib"]}
-
-
-def fit_here(how: str, shards: Path) -> dict:
-    """Run a fit in this process; a quick run has no time to start another."""
-    with largest_process() as memory:
-        found = fit(how, shards)
-    return found | {"MiB": memory["largest_mib"]}
 
 
 def fit(how: str, shards: Path) -> dict:

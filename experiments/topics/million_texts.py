@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from itertools import islice
@@ -24,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments.dask_cluster import local_cluster
-from experiments.memory import largest_process
+from experiments.memory import run_alone, run_here
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, PrivacyPlan
@@ -62,7 +59,9 @@ def main(arguments: list[str]) -> None:
             for how in HOW:
                 if (how == "list" and size > LARGEST_LIST) or (how == "dask" and (size < max(sizes) or options.quick)):
                     continue
-                rows.append({"texts": size, "how": how} | (fit_here if options.quick else fit_alone)(how, path))
+                alone = ["million_texts", "--fit", how, "--file", str(path)]
+                found = run_here(fit, how, path) if options.quick else run_alone(alone)
+                rows.append({"texts": size, "how": how} | found)
                 print(rows[-1], flush=True)
             path.unlink()
     finally:
@@ -93,25 +92,6 @@ def write(path: Path, texts: list[str], size: int, per_group: int) -> None:
     with pq.ParquetWriter(path, pa.schema([("text", pa.string())])) as file:
         while some := list(islice(documents, per_group)):
             file.write_table(pa.table({"text": some}))
-
-
-def fit_alone(how: str, path: Path) -> dict:
-    """Run a fit in its own process; also the largest resident memory among that process and its children."""
-    command = [sys.executable, "-m", "experiments", "million_texts", "--fit", how, "--file", str(path)]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    with largest_process(process.pid) as memory:
-        printed, _ = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"The fit {how!r} ended with status {process.returncode}.")
-    return json.loads(printed) | {"MiB": memory["largest_mib"]}
-
-
-def fit_here(how: str, path: Path) -> dict:
-    """Run a fit in this process; a quick run has no time to start another."""
-    with largest_process() as memory:
-        found = fit(how, path)
-    return found | {"MiB": memory["largest_mib"]}
 
 
 def fit(how: str, path: Path) -> dict:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from typing import Self
 
 import numpy as np
@@ -12,9 +13,12 @@ from vips.data._columns import is_frame
 from vips.data._dask import is_dask
 from vips.data._person_sequences import PersonSequences
 from vips.model import ConjugateExponentialModel
+from vips.parts import Score, average
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["SequenceModel"]
+
+_LEAST = 1e-300
 
 
 class SequenceModel(ConjugateExponentialModel):
@@ -22,6 +26,7 @@ class SequenceModel(ConjugateExponentialModel):
 
     ignores_labels = True
     n_columns: int | None = None  # of every sequence, where the model knows it
+    name_of_score = "log likelihood per step"
 
     def fit(
         self,
@@ -63,6 +68,23 @@ class SequenceModel(ConjugateExponentialModel):
     def default_chunk_size(self) -> int:
         """Steps of a chunk, or those of one longer sequence. Many sequences may have one step, and each has K² moves."""
         return int(np.clip(2**22 // self.n_components**2, 1_024, 65_536))
+
+    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
+        """Log likelihood per step, or its lower bound."""
+        if noise_aware:
+            return []
+        records = self._sequences(X, None)
+        scores, lengths = self._log_likelihood(records), records.lengths
+        return [
+            Score(
+                f"{self.name_of_score} (higher is better)",
+                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _LEAST),
+            )
+        ]
+
+    @abstractmethod
+    def _log_likelihood(self, records: Sequences) -> np.ndarray:
+        """Of each sequence, under the fitted posterior; shape (n_sequences,)."""
 
     def _data(self, X, y) -> DataSource:
         source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_feature_norm, check_integer, check_schedule
 from vips.data import Sequences
@@ -152,6 +153,14 @@ class DynamicsModel(SequenceModel):
             return DynamicsPosterior(nothing, 0.0, 0.0, step)
         of = system_of(found, K) if self.is_private else system_of(found, K, _EXACT)
         return DynamicsPosterior(of, found.n_sequences, found.n_steps, step)
+
+    def _read(self, X, lengths=None) -> Sequences:
+        """Sequences as a user passes them; steps are not scaled down."""
+        check_is_fitted(self, "posterior_")
+        records = self._sequences(X, lengths)
+        values = np.array(records.values, dtype=np.float64, order="C")
+        values[~np.isfinite(values)] = np.nan
+        return Sequences(values, records.offsets)
 
     def _usable(self, records: Sequences) -> Sequences:
         return usable(records, np.inf if self.feature_norm is None else float(self.feature_norm))

@@ -16,7 +16,7 @@ from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.reading import forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
-from vips.parts import Part, Score, average, indexed
+from vips.parts import Part, indexed
 from vips.privacy import PrivacyPlan
 
 __all__ = ["LinearDynamicalSystem"]
@@ -201,7 +201,8 @@ class LinearDynamicalSystem(DynamicsModel):
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
         """Log likelihood of each sequence, shape (n_sequences,)."""
-        return self._log_likelihood(self._read(X, lengths))
+        check_is_fitted(self, "posterior_")
+        return self._log_likelihood(self._sequences(X, lengths))
 
     def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
         """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
@@ -256,19 +257,6 @@ class LinearDynamicalSystem(DynamicsModel):
             Part("moves", DiagonalGaussian(of.moves, 1.0 / moved), partial(indexed, "moves"), states),
         ]
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Log likelihood per step."""
-        if noise_aware:
-            return []
-        records = self._read(X)
-        scores, lengths = self._log_likelihood(records), records.lengths
-        return [
-            Score(
-                "log likelihood per step (higher is better)",
-                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _TINY),
-            )
-        ]
-
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""
         return self.score_samples(X)
@@ -279,16 +267,8 @@ class LinearDynamicalSystem(DynamicsModel):
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _read(self, X, lengths=None) -> Sequences:
-        """Sequences as a user passes them; steps are not scaled down."""
-        check_is_fitted(self, "posterior_")
-        records = self._sequences(X, lengths)
-        values = np.array(records.values, dtype=np.float64, order="C")
-        values[~np.isfinite(values)] = np.nan
-        return Sequences(values, records.offsets)
-
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return filtered(records, self._system()).log_likelihood
+        return filtered(self._read(records), self._system()).log_likelihood
 
     def _system(self) -> Dynamics:
         """The fitted system in its canonical coordinates."""

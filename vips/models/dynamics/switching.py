@@ -25,7 +25,7 @@ from vips.models.dynamics.switching_posterior import (
     switching_blocks,
     switching_statistics,
 )
-from vips.parts import Part, Score, average
+from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -90,6 +90,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30
     exact_rows = True
+    name_of_score = "bound of the log likelihood per step"
 
     def __init__(
         self,
@@ -290,17 +291,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         variances = np.vstack([of.noise_variance, np.full(len(columns), 2.0)]) / n
         return [Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns), columns)]
 
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Lower bound of the log likelihood per step."""
-        records = self._sequences(X, None)
-        scores, lengths = self.score_samples(records), records.lengths
-        return [
-            Score(
-                "bound of the log likelihood per step (higher is better)",
-                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _TINY),
-            )
-        ]
-
     def _of_moments_only(self) -> dict[str, Block]:
         return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
 
@@ -309,11 +299,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return max(1, self._plan().n_steps // 6) if self.is_private else 1
 
     def _inferred(self, X, lengths=None) -> Inferred:
-        check_is_fitted(self, "posterior_")
-        records = self._sequences(X, lengths)
-        values = np.array(records.values, dtype=np.float64, order="C")
-        values[~np.isfinite(values)] = np.nan
-        return inferred(Sequences(values, records.offsets), self.posterior_, self.n_iter)
+        return inferred(self._read(X, lengths), self.posterior_, self.n_iter)
+
+    def _log_likelihood(self, records: Sequences) -> np.ndarray:
+        return self.score_samples(records)
 
 
 def _label(columns: list[str], index: tuple[int, ...]) -> str:

@@ -15,7 +15,7 @@ from vips.models._sequences import SequenceModel
 from vips.models.markov import kernels
 from vips.models.markov.posterior import FORBIDDEN, ChainPosterior
 from vips.models.markov.reading import ReadableChain
-from vips.parts import Score, average, divided
+from vips.parts import divided
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -111,19 +111,6 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     def in_order(self, posterior: ChainPosterior, order: np.ndarray) -> ChainPosterior:
         return posterior.in_order(order)
-
-    def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
-        """Log likelihood per step."""
-        if noise_aware:
-            return []
-        records = self._sequences(X, None)
-        scores, lengths = self._log_likelihood(records), records.lengths
-        return [
-            Score(
-                "log likelihood per step (higher is better)",
-                lambda counts: average(counts, scores) / np.maximum(average(counts, lengths), _LEAST),
-            )
-        ]
 
     def record_scores(self, records: Sequences, name: str) -> np.ndarray:
         """Log likelihood per step of each sequence."""
