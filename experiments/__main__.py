@@ -108,6 +108,10 @@ EXPERIMENTS = {
         "sequences.switching",
         "switching linear dynamical systems of generated series: regimes found, held-out likelihood (10 minutes)",
     ),
+    "factorial": (
+        "sequences.factorial",
+        "factorial hidden Markov models of generated series: states found, held-out likelihood (15 minutes)",
+    ),
     "class_labels": (
         "mixtures.class_labels",
         "do latent classes labelled real match true ones? Generated tables with classes and without (5 minutes)",

@@ -97,6 +97,17 @@ def _(printed, folder):
     assert f"{private[0]['bound']:.3f}" in printed
 
 
+@check("factorial")
+def _(printed, folder):
+    plain, *private = read_json(folder / "results.json")
+    assert [row["epsilon"] for row in private] == [4.0, 1.0, 0.5]
+    assert plain["best"] > plain["alone"] + 0.2
+    assert plain["share"] == 1.0
+    assert plain["found"] > 0.9
+    assert private[0]["share"] > 0.7  # at ε = 4
+    assert all(f"{row['share']:.3f}" in printed for row in private)
+
+
 @check("sequences")
 def _(printed, folder):
     rows = read_json(folder / "results.json")

@@ -20,6 +20,7 @@ from vips import (
     DenseStatistics,
     DirichletMultinomial,
     FactorAnalysis,
+    FactorialHMM,
     GaussianHMM,
     LatentClassAnalysis,
     LatentDirichletAllocation,
@@ -28,6 +29,7 @@ from vips import (
     Records,
     RobbinsMonro,
     SigmoidBeliefNetwork,
+    SwitchingLinearDynamicalSystem,
 )
 from vips.data import Sequences
 from vips.expfam import Gaussian
@@ -299,7 +301,7 @@ def _chain_case(name, n_symbols, **settings):
     )
 
 
-def _gaussian_chain_case(name, kind, **settings):
+def _gaussian_chain_case(name, kind, model=GaussianHMM, **settings):
     """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
     steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
     hostile = steps | {
@@ -311,9 +313,7 @@ def _gaussian_chain_case(name, kind, **settings):
     }
     return Case(
         name,
-        lambda **arguments: GaussianHMM(
-            2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)
-        ),
+        lambda **arguments: model(2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
         _sequences_of_vectors,
         hostile,
         np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
@@ -338,7 +338,9 @@ ONE_OF_EACH_CLASS = REPRESENTATIVES | {
     "principal components",
     "factors",
     "gaussian chain",
+    "factorial chain",
     "dynamics",
+    "switching",
 }
 
 CASES = [
@@ -454,6 +456,18 @@ CASES = [
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
     _gaussian_chain_case("gaussian chain", "full"),
     _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
+    _gaussian_chain_case("factorial chain", 2, model=FactorialHMM, n_iter=2),
+    Case(
+        "switching",
+        lambda **arguments: SwitchingLinearDynamicalSystem(
+            2, max_length=MAX_LENGTH, **({"feature_norm": 3.0, "n_iter": 2} | arguments)
+        ),
+        _series,
+        _hostile_series(),
+        np.full((MAX_LENGTH, 2), 1e4),
+        0.6,
+        has_missing=True,
+    ),
     Case(
         "dynamics",
         lambda **arguments: LinearDynamicalSystem(2, max_length=MAX_LENGTH, **({"feature_norm": 3.0} | arguments)),

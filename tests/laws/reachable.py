@@ -55,6 +55,14 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
+    "FactorialPosterior": {
+        "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
+    },
+    "SwitchingPosterior": {
+        "moves", "moves_cov", "regime_start", "regime_moves", "draws", "n_sequences", "n_steps", "step",
+    } | {f"shared_{name}" for name in (
+        "moves", "moves_cov", "loadings", "offset", "noise_variance", "start", "start_cov",
+    )},
     "SymbolPosterior": {
         "start", "moves", "emissions", "noise", "step", "plug_in",
         "contexts_counts", "contexts_classes", "contexts_profile",
@@ -70,6 +78,8 @@ WRITTEN = {
     },
 }  # fmt: skip
 HELD = {
+    "FactorialPosterior": {"chain", "tables"},
+    "SwitchingPosterior": {"dynamics"},
     "GaussianChainPosterior": {"chain", "gaussians", "tables"},
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},

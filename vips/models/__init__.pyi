@@ -3,6 +3,7 @@ from .dynamics.linear import LinearDynamicalSystem
 from .dynamics.switching import SwitchingLinearDynamicalSystem
 from .gaussian_mixtures.mixture import BayesianGaussianMixture
 from .markov.categorical import CategoricalHMM
+from .markov.factorial import FactorialHMM
 from .markov.gaussian import GaussianHMM
 from .mixtures.latent_class import LatentClassAnalysis
 from .proportions.dirichlet_multinomial import DirichletMultinomial
@@ -22,6 +23,7 @@ __all__ = [
     "CategoricalHMM",
     "DirichletMultinomial",
     "FactorAnalysis",
+    "FactorialHMM",
     "GaussianHMM",
     "LatentClassAnalysis",
     "LatentDirichletAllocation",

@@ -13,7 +13,7 @@ from vips import GaussianHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.models._chains import inferred
 from vips.models.markov import gaussian_contract
-from vips.models.markov.gaussian_posterior import order_of_mask
+from vips.models.markov.gaussian_posterior import GaussianChainPosterior, order_of_mask
 from vips.statistics import DenseStatistics
 
 K, D = 3, 2
@@ -345,3 +345,14 @@ def test_a_sequence_that_contradicts_the_mask_counts(n_states, dtype, low):
     np.testing.assert_allclose(pairs.sum(), n_steps - 1.0, rtol=1e-5)
     np.testing.assert_allclose(shares[n_states:, -1], 1.0, rtol=1e-5)
     np.testing.assert_allclose(shares[np.arange(n_states - 1), np.arange(n_states - 1)], 1.0, rtol=1e-5)
+
+
+def test_a_forged_type_of_covariance_is_refused():
+    arrays = GaussianHMM(K, "diag", privacy=every(3)).fit(DATA).posterior_.to_arrays()
+    for kind in range(4):
+        forged = arrays | {"gaussians_covariance_type": np.array(kind)}
+        if kind == arrays["gaussians_covariance_type"]:
+            GaussianChainPosterior.from_arrays(forged)
+        else:
+            with pytest.raises(ValueError, match="posterior's"):
+                GaussianChainPosterior.from_arrays(forged)

@@ -60,8 +60,10 @@ class GaussianChainPosterior(ChainPosterior):
         """
         own = {name.removeprefix(_PREFIX): each for name, each in arrays.items() if name.startswith(_PREFIX)}
         gaussians = MixturePosterior.from_arrays(own)
-        if len(gaussians.mean) != len(arrays["start"]):
-            raise ValueError("the posterior's states do not fit together")
+        (K, d), kind = gaussians.mean.shape, gaussians.covariance_type
+        shape = {"full": (K, d, d), "diag": (K, 1, d)}.get(kind)
+        if len(arrays["start"]) != K or gaussians.factor.shape != shape:
+            raise ValueError(f"the posterior's states do not fit together, or have no covariances of type {kind!r}")
         return cls(**chain_of(arrays), gaussians=gaussians)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._printable import printable
 
 __all__ = ["ReadableChain", "names_of"]
@@ -39,7 +40,7 @@ class ReadableChain:
             A row for each state: its share of the steps, how probable it is as the first one, how many steps a stay takes on
             average, where it goes most often, and what is seen in it.
         """
-        import pandas as pd
+        pd = imported("pandas", "summary()")
 
         shares, start, moves, K = self.shares_, self.startprob_, self.transmat_, self.n_components
         away = moves * (1.0 - np.eye(K))

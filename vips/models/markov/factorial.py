@@ -1,0 +1,284 @@
+"""Factorial hidden Markov model: several chains at once, whose effects on a vector add up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from vips._random_state import RandomStateLike, as_generator
+from vips._validation import check_integer
+from vips.data import Sequences
+from vips.expfam import Dirichlet
+from vips.models.markov import kernels
+from vips.models.markov.factorial_contract import FactorialChainModel
+from vips.models.markov.factorial_inference import Inferred, inferred_chains
+from vips.models.markov.factorial_posterior import FactorialPosterior
+from vips.parts import Part, indexed, last_of
+from vips.privacy import PrivacyPlan
+
+__all__ = ["FactorialHMM"]
+
+_LEAST = 1e-300
+
+
+class FactorialHMM(FactorialChainModel):
+    """Factorial hidden Markov model of sequences of vectors, y ~ N(Σ_m W_m[s_m], C), fitted by (private) variational Bayes.
+
+    ``n_chains`` Markov chains move on their own, and their effects on a step add up: appliances on a meter, drugs on a pulse.
+    One record is one whole sequence. The fit is structured mean field (Ghahramani and Jordan, 1997): given a sequence, chains
+    are independent of each other, and each is exact.
+
+    Parameters
+    ----------
+    n_chains : int
+        M.
+    n_components : int
+        K, the number of states of each chain.
+    startprob_prior, transmat_prior : float or None
+        Concentration of the Dirichlet priors; None is 1/K.
+    beta_prior : float or None
+        How many steps the prior of the effects counts as, which says that there are none. None is 1.
+    scale_prior : float or None
+        Of C, times ``n_features``, in units of the variance of all steps. None is 0.001.
+    inference : {"vb", "em"}
+        Variational Bayes, or maximum likelihood by variational EM, which ignores the priors. E-steps of private fits take
+        posterior means with either.
+    n_iter : int
+        Rounds of mean field over the chains of a sequence.
+    feature_norm : float or None
+        Public; required for privacy. Steps that are longer vectors are scaled down to it.
+    max_length : int
+        Public. A fit reads the first ``max_length`` steps of a sequence.
+    typical_length : int
+        Public. Of a sequence that counts whole; longer ones weigh less.
+    privacy : PrivacyPlan or None
+        None is a non-private fit: 100 steps with all records after the one that finds coordinates.
+    schedule : RobbinsMonro, callable or None
+        Step sizes of the steps after those, as a function of 2, 3, …. None: see :meth:`step_size`.
+    random_state : int, Generator, RandomState or None
+        Seeds how states differ at first, and the sampling of non-private fits. Noise is never seeded.
+
+    Attributes
+    ----------
+    posterior_ : FactorialPosterior
+    startprob_, transmat_ : ndarray of shape (M, K), (M, K, K)
+        Posterior means.
+    means_ : ndarray of shape (M, K, d)
+        Effects of the states of each chain, about their mean over a chain's steps in the long run.
+    offset_ : ndarray of shape (d,)
+        The mean of all steps in the long run.
+    covar_ : ndarray of shape (d, d)
+        C.
+    privacy_ : PrivacyReport
+
+    Privacy
+    -------
+    Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
+    noisy totals of every step, hence the posterior and the sequences that ``sample_sequences`` draws. Public by declaration:
+    all constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
+
+    Notes
+    -----
+    A step with a missing number, or one that is not finite, is a missing step. A fit finds a local optimum: without privacy
+    compare some ``random_state`` by ``score``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from vips import FactorialHMM
+    >>> rng = np.random.default_rng(0)
+    >>> on = (rng.random((200, 30, 2)) < 0.1).cumsum(axis=1) % 2                    # two switches
+    >>> series = on @ [[1.0, 0.0, 1.0], [0.0, 2.0, 1.0]] + 0.1 * rng.normal(size=(200, 30, 3))
+    >>> model = FactorialHMM(2, 2, random_state=1).fit(list(series))
+    >>> np.round(np.sort(np.abs(np.diff(model.means_, axis=1)[:, 0]), axis=0), 1)
+    array([[0., 0., 1.],
+           [1., 2., 1.]])
+    """
+
+    def __init__(
+        self,
+        n_chains: int = 2,
+        n_components: int = 2,
+        *,
+        startprob_prior: float | None = None,
+        transmat_prior: float | None = None,
+        beta_prior: float | None = None,
+        scale_prior: float | None = None,
+        inference: str = "vb",
+        n_iter: int = 5,
+        feature_norm: float | None = None,
+        max_length: int = 1000,
+        typical_length: int = 25,
+        privacy: PrivacyPlan | None = None,
+        schedule: Callable[[int], float] | None = None,
+        random_state: object = None,
+    ) -> None:
+        self.n_chains = n_chains
+        self.n_components = n_components
+        self.startprob_prior = startprob_prior
+        self.transmat_prior = transmat_prior
+        self.beta_prior = beta_prior
+        self.scale_prior = scale_prior
+        self.inference = inference
+        self.n_iter = n_iter
+        self.feature_norm = feature_norm
+        self.max_length = max_length
+        self.typical_length = typical_length
+        self.privacy = privacy
+        self.schedule = schedule
+        self.random_state = random_state
+
+    # -- users --------------------------------------------------------------------------------------------------
+
+    def predict_proba(self, X, lengths=None) -> np.ndarray:
+        """Probabilities of the states of each chain at each step, shape (n_steps, M, K)."""
+        shares = self._inferred(X, lengths).shares
+        return shares.reshape(len(shares), self.n_chains, self.n_components)
+
+    def predict(self, X, lengths=None) -> np.ndarray:
+        """The most probable path of each chain (Viterbi) given the others' expected states, shape (n_steps, M)."""
+        records, K = self._read(X, lengths), self.n_components
+        posterior = self._at_means()
+        found = inferred_chains(records, posterior, self.n_iter)
+        logs = [np.log(np.maximum(each, _LEAST)) for each in posterior.chain]
+        states = np.empty((len(records.values), self.n_chains), np.int64)
+        own, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
+        for m in range(self.n_chains):
+            log_likely = np.ascontiguousarray(found.log_likely[:, m * K : (m + 1) * K])
+            kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, own, log_probability)
+            states[:, m] = own
+        return states
+
+    def score(self, X, lengths=None) -> float:
+        """Lower bound of the log likelihood of all sequences at the posterior's means, in nats."""
+        return float(self.score_samples(X, lengths).sum())
+
+    def score_samples(self, X, lengths=None) -> np.ndarray:
+        """Lower bound of the log likelihood of each sequence, shape (n_sequences,)."""
+        return self._inferred(X, lengths).bound
+
+    def sample_sequences(
+        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object
+    ) -> tuple[Sequences, np.ndarray]:
+        """Synthetic sequences of these lengths, and their states, shape (n_steps, M)."""
+        check_is_fitted(self, "posterior_")
+        check_integer("n", n, 0)
+        rng, lengths = as_generator(random_state), np.asarray(lengths, np.int64)
+        offsets = np.concatenate([[0], np.cumsum(lengths)])
+        states = np.empty((offsets[-1], self.n_chains), np.int64)
+        below_start, below_moves = np.cumsum(self.startprob_, axis=-1), np.cumsum(self.transmat_, axis=-1)
+        chains = np.arange(self.n_chains)
+        for t in range(int(lengths.max(initial=0))):  # all sequences at once
+            here = offsets[:-1][lengths > t] + t
+            below = below_start[None] if t == 0 else below_moves[chains, states[here - 1]]
+            draws = rng.random((len(here), self.n_chains, 1))
+            states[here] = np.minimum((draws >= below).sum(axis=-1), self.n_components - 1)
+        noise = rng.standard_normal((len(states), self.n_features_in_))
+        effects = self.means_[chains, states].sum(axis=1)
+        return Sequences(self.offset_ + effects + noise @ np.linalg.cholesky(self.covar_).T, offsets), states
+
+    @property
+    def startprob_(self) -> np.ndarray:
+        """Probabilities of the first state of each chain, shape (M, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.means_of_chain()[0]
+
+    @property
+    def transmat_(self) -> np.ndarray:
+        """Probabilities of the next state, a row for each state, shape (M, K, K)."""
+        check_is_fitted(self, "posterior_")
+        return self.posterior_.means_of_chain()[1]
+
+    @property
+    def means_(self) -> np.ndarray:
+        """Effects of the states, shape (M, K, d); a chain's are 0 on average in the long run."""
+        check_is_fitted(self, "posterior_")
+        effects = self._effects(self.posterior_)
+        return effects - self._long_run()[:, None] @ effects
+
+    @property
+    def offset_(self) -> np.ndarray:
+        """The mean of a step in the long run, shape (d,)."""
+        check_is_fitted(self, "posterior_")
+        effects = self._long_run()[:, None] @ self._effects(self.posterior_)
+        return self.posterior_.centre + effects.sum(axis=(0, 1))
+
+    @property
+    def covar_(self) -> np.ndarray:
+        """Covariance of a step given all states, shape (d, d)."""
+        check_is_fitted(self, "posterior_")
+        back = np.linalg.inv(self.posterior_.whitening)
+        return back @ (self.posterior_.scale / self.posterior_.dof) @ back.T
+
+    def describe(self) -> dict:
+        return {
+            "unit": self.unit,
+            "released": (
+                "noisy counts of first states, of moves between states, and of states of two chains at the same step",
+                "noisy moments of the steps, and sums of the steps in each state",
+                "in every step; hence the posterior of all of them",
+            ),
+            "declared_public": (
+                f"feature_norm = {self.feature_norm or np.inf:g}: longer steps are scaled down to it",
+                f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
+                "n_chains, n_components, priors and all other constructor arguments",
+            ),
+        }
+
+    # -- comparisons and helpers ----------------------------------------------------------------------------------
+
+    def posterior_parts(self, posterior) -> list[Part]:
+        """First states and moves of the chains, whose states ascend in the column that their chain moves most."""
+        if not isinstance(posterior, FactorialPosterior):
+            return super().posterior_parts(posterior)
+        effects, states = self._effects(posterior), [f"state {k}" for k in range(self.n_components)]
+        order = np.array([each[:, np.ptp(each, axis=0).argmax()].argsort() for each in effects])
+        start = np.take_along_axis(posterior.start.concentration, order, axis=1)
+        moves = np.take_along_axis(posterior.moves.concentration, order[:, :, None], axis=1)
+        return [
+            Part("start", Dirichlet(start), partial(last_of, states), states),
+            Part(
+                "moves", Dirichlet(np.take_along_axis(moves, order[:, None], axis=2)), partial(indexed, "moves"), states
+            ),
+        ]
+
+    def components(self, posterior: FactorialPosterior) -> tuple[np.ndarray, str]:
+        """Chains are matched by the covariances of their effects."""
+        effects = self._effects(posterior)
+        effects = effects - effects.mean(axis=1, keepdims=True)
+        return np.einsum("mki,mkj->mij", effects, effects).reshape(self.n_chains, -1), "euclidean"
+
+    def in_order(self, posterior: FactorialPosterior, order: np.ndarray) -> FactorialPosterior:
+        return posterior.in_order(order)
+
+    def _effects(self, posterior: FactorialPosterior) -> np.ndarray:
+        """Shape (M, K, d)."""
+        effects = np.linalg.solve(posterior.whitening, posterior.mean)
+        return np.ascontiguousarray(effects.T).reshape(self.n_chains, self.n_components, -1)
+
+    def _long_run(self) -> np.ndarray:
+        """Share of the steps that each chain spends in each state, shape (M, K)."""
+        K = self.n_components
+        of_moves = np.swapaxes(self.transmat_, 1, 2) - np.eye(K)
+        rows = np.concatenate([of_moves, np.ones((self.n_chains, 1, K))], axis=1)
+        found = np.linalg.pinv(rows)[:, :, -1]
+        return found / found.sum(axis=1, keepdims=True)
+
+    def _inferred(self, X, lengths=None) -> Inferred:
+        return inferred_chains(self._read(X, lengths), self._at_means(), self.n_iter)
+
+    def _at_means(self) -> FactorialPosterior:
+        check_is_fitted(self, "posterior_")
+        return replace(self.posterior_, plug_in=True)
+
+    def _read(self, X, lengths=None) -> Sequences:
+        """Sequences as a user passes them."""
+        check_is_fitted(self, "posterior_")
+        return self._usable(self._sequences(X, lengths))
+
+    def _log_likelihood(self, records: Sequences) -> np.ndarray:
+        return inferred_chains(self._usable(records), self._at_means(), self.n_iter).bound

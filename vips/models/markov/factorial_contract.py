@@ -1,0 +1,224 @@
+"""The contract of factorial hidden Markov models: what the engine calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
+from vips.data import Sequences
+from vips.expfam import Dirichlet
+from vips.models._definite import floored
+from vips.models._gaussians.rows import scaled_rows
+from vips.models._sequences import SequenceModel
+from vips.models.markov.factorial_denoising import view
+from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
+from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
+from vips.privacy import PrivacyPlan
+from vips.statistics import Block, RecordStatistics
+from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+__all__ = ["FactorialChainModel"]
+
+_AVERAGING = PolynomialAveraging(power=3.0)
+_UNEXPLAINED = 0.5  # at first: share of the variance that chains leave
+_STAYS = 0.5  # at first: share of the steps in which chains stay, beside those in which they move at random
+_NO_PRIOR = 1e-9  # of the number of steps
+_VISIBLE = 10.0  # deviations of the noise in the number of steps below which nothing is seen
+_ADDED = 1.0  # to the precision of effects, in deviations of the noise in counts
+_LEAST_VARIANCE = 0.01  # that private chains leave, in units of the variance of all steps
+_NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
+
+
+class FactorialChainModel(SequenceModel):
+    """The methods that the engine calls. :class:`~vips.FactorialHMM` documents the arguments."""
+
+    unit = "one sequence"
+    planned_steps = 60
+    exact_rows = True
+    name_of_score = "bound of the log likelihood per step"
+    n_chains: int
+    n_components: int
+    inference: str
+    n_iter: int
+    feature_norm: float | None
+    max_length: int
+    typical_length: int
+    schedule: Callable[[int], float] | None
+
+    def check_parameters(self) -> None:
+        """Check all constructor arguments, before the records are read."""
+        for name in ("n_chains", "n_components", "n_iter", "max_length", "typical_length"):
+            check_integer(name, getattr(self, name))
+        for name in ("startprob_prior", "transmat_prior", "beta_prior", "scale_prior"):
+            if getattr(self, name) is not None:
+                check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        check_choice("inference", self.inference, ("vb", "em"))
+        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_schedule(self.schedule, "PolynomialAveraging()")
+
+    def check_features(self) -> None:
+        if self.n_features_in_ < 1:
+            raise ValueError("X has no columns.")
+
+    def blocks(self) -> dict[str, Block]:
+        """Scales such that a sequence of ``typical_length`` has a norm of about 1, and noise costs little."""
+        (M, K), d, T = (self.n_chains, self.n_components), self.n_features_in_, float(self.typical_length)
+        # of each block: shape, square of a typical norm, and cost of noise of standard deviation 1
+        at = {
+            "start": ((M, K), M, 0.1),
+            "moves": ((M, K, K), M * T**2 / K, 1.0),
+            "both": ((M * K, M * K), M**2 * T**2 / K, 1.0),
+            "linear": ((M * K, d), M * T * d, 1.0),
+            "second": ((d, d), T * (d**2 + d), 0.5),
+        }
+        whole = sum(np.sqrt(norm * cost) for _, norm, cost in at.values())
+        return {
+            name: Block(shape, name in ("both", "second"), float(np.sqrt(whole * np.sqrt(norm / cost))))
+            for name, (shape, norm, cost) in at.items()
+        }
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """No records; in place of sums of steps draws: how states differ at first."""
+        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+        return initial | {"linear": rng.standard_normal(initial["linear"].shape)}
+
+    def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
+        return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.n_iter)
+
+    def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
+        """First the coordinates in which steps have covariance I, then updates of the chains, from denoised totals."""
+        if previous is None:
+            return self._first(average["linear"])
+        step, M = previous.step + 1, self.n_chains
+        n_steps = np.trace(average["both"]) / M
+        if self.is_private and n_steps < _VISIBLE * noise_std["both"]:
+            return replace(previous, step=step)
+        if step < self._n_first_steps():
+            return replace(previous, step=step)
+        if step == self._n_first_steps():
+            return replace(self._whitened(average, noise_std, previous, n_steps), step=step)
+        totals = view(average, noise_std) if self.is_private else average
+        added = _ADDED * noise_std["both"] if self.is_private else 0.0
+        totals_of_steps = (totals[name] for name in ("both", "linear", "second"))
+        found = next_emissions(*totals_of_steps, n_steps, self._prior(n_steps), added)
+        if self.is_private:
+            found["scale"] = floored(
+                found["scale"], max(_LEAST_VARIANCE * n_steps, _noise_in_rest(found["mean"], noise_std))
+            )
+        start, moves = (
+            Dirichlet(np.maximum(each, 0.0) + prior)
+            for each, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
+        )
+        return replace(previous, start=start, moves=moves, step=step, **found)
+
+    def step_size(self, t: int) -> float:
+        """ρ_t: 1/t in the steps that find coordinates (a tenth of a private fit's, and one of others). Then s = 1, 2, … counts
+        steps: 1 in the first, ``schedule(s)`` if there is one, 4/(s + 3) in a private fit, (1 + s)^(-0.6) in a non-private
+        stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes."""
+        s = t - self._n_first_steps()
+        if s <= 1:
+            return 1.0 if s == 1 else 1.0 / t
+        if self.schedule is not None:
+            return self.schedule(s)
+        if self.is_private:
+            return _AVERAGING(s)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
+
+    def default_clip(self) -> float:
+        """1: a sequence of ``typical_length`` counts whole."""
+        return 1.0
+
+    def max_norm(self) -> float:
+        """``inf``: whitened steps have no bound."""
+        return np.inf
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """100 full-batch steps after the one that finds coordinates."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=101)
+
+    def default_chunk_size(self) -> int:
+        """Steps of a chunk: about 160 MB of statistics of sequences of one step."""
+        M, K, d = self.n_chains, self.n_components, self.__dict__.get("n_features_in_", 1)
+        return int(np.clip(_NUMBERS / (M * K * (M * K + K + d + 2) + d**2), 256, 65_536))
+
+    def chain_priors(self) -> tuple[np.ndarray, np.ndarray]:
+        """Concentrations of the priors of first states and moves, shape (M, K) and (M, K, K)."""
+        M, K = self.n_chains, self.n_components
+        given = (1.0 / K if prior is None else float(prior) for prior in (self.startprob_prior, self.transmat_prior))
+        if self.inference == "em":
+            given = (1e-12, 1e-12)
+        return tuple(np.full(shape, prior) for shape, prior in zip(((M, K), (M, K, K)), given, strict=True))
+
+    def bound(self, records, posterior: FactorialPosterior) -> float:
+        """Evidence lower bound of these records and the parameters; bound of the log likelihood with EM."""
+        total = float(inferred_chains(self._usable(records), posterior, self.n_iter).bound.sum())
+        if self.inference == "em":
+            return total
+        for part, prior in zip((posterior.start, posterior.moves), self.chain_priors(), strict=True):
+            total -= float(np.sum(part.kl(Dirichlet(prior))))
+        return total - posterior.divergence_of_emissions(self._prior(0.0))
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _first(self, draws: np.ndarray) -> FactorialPosterior:
+        """Chains that differ by draws, in coordinates in which the ball of ``feature_norm`` has radius 1."""
+        (M, K), d = (self.n_chains, self.n_components), self.n_features_in_
+        of_start, of_moves = self.chain_priors()
+        stays = np.full((M, K, K), (1.0 - _STAYS) / K) + _STAYS * np.eye(K)
+        means = draws.reshape(M, K, d)
+        means = np.sqrt((1.0 - _UNEXPLAINED) / M) * (means - means.mean(axis=1, keepdims=True))
+        dof = float(d + 1)
+        return FactorialPosterior(
+            start=Dirichlet(of_start + 1.0), moves=Dirichlet(of_moves + K * stays), step=0, plug_in=True,
+            mean=np.ascontiguousarray(means.reshape(M * K, d).T), spread=np.eye(M * K), dof=dof,
+            scale=_UNEXPLAINED * dof * np.eye(d), centre=np.zeros(d), whitening=np.eye(d) / self._ball(),
+        )  # fmt: skip
+
+    def _whitened(self, average, noise_std, previous: FactorialPosterior, n_steps: float) -> FactorialPosterior:
+        """The same in coordinates in which all steps have mean 0 and covariance I."""
+        d = self.n_features_in_
+        if not n_steps > 0.0:
+            return previous
+        mean = average["linear"].sum(axis=0) / (self.n_chains * n_steps)
+        cov = average["second"] / n_steps - np.outer(mean, mean)
+        noise = np.sqrt(d) * noise_std["second"] / n_steps if self.is_private else 0.0
+        lower = np.linalg.cholesky(floored(cov, max(noise, 1e-300), 1e-12))
+        lower = np.linalg.solve(previous.whitening, lower)
+        centre = previous.centre + np.linalg.solve(previous.whitening, mean)
+        return replace(previous, centre=centre, whitening=np.tril(np.linalg.inv(lower)), plug_in=self.plugs_in())
+
+    def _prior(self, n_steps: float) -> Prior:
+        """With EM next to none."""
+        if self.inference == "em":
+            return Prior(_NO_PRIOR * max(n_steps, 1.0), 0.0, 1e-12)
+        beta = 1.0 if self.beta_prior is None else float(self.beta_prior)
+        scale = 1e-3 if self.scale_prior is None else float(self.scale_prior)
+        return Prior(beta, float(self.n_features_in_), scale)
+
+    def plugs_in(self) -> bool:
+        """Whether E-steps take posterior means."""
+        return self.is_private or self.inference == "em"
+
+    def _n_first_steps(self) -> int:
+        """Steps that find coordinates."""
+        return max(1, self._plan().n_steps // 10) if self.is_private else 1
+
+    def _ball(self) -> float:
+        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+
+    def _usable(self, records: Sequences) -> Sequences:
+        """Steps no longer than ``feature_norm``."""
+        values = np.require(records.values, np.float64, ["C"])
+        if self.feature_norm is not None:
+            values = scaled_rows(values, float(self.feature_norm))
+        return Sequences(values, records.offsets)
+
+
+def _noise_in_rest(mean: np.ndarray, noise_std: dict[str, float]) -> float:
+    """About the largest eigenvalue of the noise in what effects ``mean`` (d, R) leave unexplained."""
+    size = float(np.linalg.norm(mean, 2))
+    parts = (noise_std["second"], size * noise_std["linear"], size**2 * noise_std["both"])
+    return 2.0 * float(np.sqrt(len(mean)) * np.linalg.norm(parts))

@@ -1,0 +1,187 @@
+"""Posterior of a factorial hidden Markov model, and its update.
+
+The indicators of M chains with K states each form one vector s of R = M K numbers. With z = T (y - m), steps in coordinates in
+which all of them have mean 0 and covariance I,
+
+    z_t ~ N(W s_t, Σ),   W | Σ ~ matrix normal with mean B and column covariance V,   Σ ~ inverse Wishart(Ψ, ν).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.special import digamma, multigammaln
+
+from vips.expfam import Dirichlet
+from vips.models._definite import positive_definite
+from vips.models.markov.posterior import ChainPosterior
+
+__all__ = ["FactorialPosterior", "Prior", "Tables", "next_emissions"]
+
+_LOG_TWO_PI = float(np.log(2.0 * np.pi))
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Of the emissions.
+
+    Parameters
+    ----------
+    precision : float
+        Of an entry of W, in units of Σ.
+    dof : float
+    scale : float
+        Ψ is ``scale`` times the identity.
+    """
+
+    precision: float
+    dof: float
+    scale: float
+
+
+@dataclass(frozen=True, repr=False)
+class Tables:
+    """What E-steps need: E[Λ W], E[Λ], E[Wᵀ Λ W] with Λ = Σ⁻¹, and E log N(0 | 0, Σ)."""
+
+    gains: np.ndarray
+    precision: np.ndarray
+    overlap: np.ndarray
+    constant: float
+
+
+@dataclass(frozen=True, repr=False)
+class FactorialPosterior(ChainPosterior):
+    """Posterior of all chains, and of the emissions.
+
+    Parameters
+    ----------
+    start, moves : Dirichlet
+        ``concentration`` of shape (M, K) and (M, K, K).
+    mean : ndarray of shape (d, R)
+        B.
+    spread : ndarray of shape (R, R)
+        V.
+    scale : ndarray of shape (d, d)
+        Ψ.
+    dof : float
+        ν.
+    centre : ndarray of shape (d,)
+        m.
+    whitening : ndarray of shape (d, d)
+        T, lower triangular.
+    """
+
+    mean: np.ndarray
+    spread: np.ndarray
+    scale: np.ndarray
+    dof: float
+    centre: np.ndarray
+    whitening: np.ndarray
+
+    def __repr__(self) -> str:
+        n_chains, n_states = self.start.concentration.shape
+        return f"<FactorialPosterior of {n_chains} chains of {n_states} states, {len(self.mean)} columns>"
+
+    @cached_property
+    def tables(self) -> Tables:
+        """For the E-step; at the means with ``plug_in``."""
+        d, inverse = len(self.mean), np.linalg.inv(self.scale)
+        precision = self.dof * 0.5 * (inverse + inverse.T)
+        gains = precision @ self.mean
+        overlap, log_det = self.mean.T @ gains, np.linalg.slogdet(self.scale)[1]
+        if self.plug_in:
+            expected = d * np.log(self.dof) - log_det
+        else:
+            overlap = overlap + d * self.spread
+            expected = digamma(0.5 * (self.dof - np.arange(d))).sum() + d * np.log(2.0) - log_det
+        constant = 0.5 * (float(expected) - d * _LOG_TWO_PI)
+        return Tables(*map(np.ascontiguousarray, (gains, precision, 0.5 * (overlap + overlap.T))), constant)
+
+    def divergence_of_emissions(self, prior: Prior) -> float:
+        """KL from the prior of W and Σ."""
+        d, R = self.mean.shape
+        inverse, log_det = np.linalg.inv(self.scale), np.linalg.slogdet(self.scale)[1]
+        spread = np.linalg.slogdet(self.spread)[1]
+        squares = self.dof * np.sum((inverse @ self.mean) * self.mean)
+        of_means = d * prior.precision * np.trace(self.spread) + prior.precision * squares - d * R
+        of_means -= d * (R * np.log(prior.precision) + spread)
+        digammas = digamma(0.5 * (self.dof - np.arange(d))).sum()
+        of_scale = prior.dof * (log_det - d * np.log(prior.scale)) + (self.dof - prior.dof) * digammas
+        of_scale += self.dof * (prior.scale * np.trace(inverse) - d)
+        of_scale += 2.0 * (multigammaln(0.5 * prior.dof, d) - multigammaln(0.5 * self.dof, d))
+        return float(0.5 * (of_means + of_scale))
+
+    def in_order(self, order: np.ndarray) -> FactorialPosterior:
+        """The same chains in another order."""
+        d, (M, K) = len(self.mean), self.start.concentration.shape
+        mean, spread = self.mean.reshape(d, M, K)[:, order], self.spread.reshape(M, K, M, K)[order][:, :, order]
+        return replace(
+            self, start=Dirichlet(self.start.concentration[order]), moves=Dirichlet(self.moves.concentration[order]),
+            mean=mean.reshape(d, M * K), spread=spread.reshape(M * K, M * K),
+        )  # fmt: skip
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """For saving."""
+        own = [each.name for each in fields(self) if each.name not in ("start", "moves")]
+        return self._arrays_of_chain() | {name: np.asarray(getattr(self, name)) for name in own}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorialPosterior:
+        """Inverse of ``to_arrays``.
+
+        Raises
+        ------
+        ValueError
+            If the arrays do not fit together, or are not valid.
+        """
+        start, moves = (Dirichlet(arrays[name]) for name in ("start", "moves"))
+        names = ("mean", "spread", "scale", "centre", "whitening")
+        own = {name: np.asarray(arrays[name], np.float64) for name in names}
+        if arrays["start"].ndim != 2 or own["mean"].ndim != 2:
+            raise ValueError("the posterior's chains do not fit together")
+        (M, K), d = arrays["start"].shape, len(own["mean"])
+        expected = [(d, M * K), (M * K, M * K), (d, d), (d,), (d, d)]
+        if arrays["moves"].shape != (M, K, K) or [each.shape for each in own.values()] != expected:
+            raise ValueError("the posterior's chains do not fit together")
+        if not all(np.isfinite(each).all() for each in own.values()) or not float(arrays["dof"]) > d - 1:
+            raise ValueError("the posterior's emissions are not valid")
+        for name in ("spread", "scale"):
+            if np.linalg.eigvalsh(own[name])[0] <= 0.0:
+                raise ValueError(f"the posterior's {name} is not positive definite")
+        if np.triu(own["whitening"], 1).any() or (np.diag(own["whitening"]) <= 0.0).any():
+            raise ValueError("the posterior's whitening is not lower triangular")
+        return cls(
+            start=start, moves=moves, step=int(arrays["step"]), plug_in=bool(arrays["plug_in"]), dof=float(arrays["dof"]),
+            **own,
+        )  # fmt: skip
+
+
+def next_emissions(
+    both: np.ndarray, linear: np.ndarray, second: np.ndarray, n_steps: float, prior: Prior, added: float = 0.0
+) -> dict:
+    """B, V, Ψ and ν from totals of s sᵀ, of s zᵀ and of z zᵀ, over ``n_steps`` steps.
+
+    Parameters
+    ----------
+    both, linear, second : ndarray of shape (R, R), (R, d), (d, d)
+    n_steps : float
+    prior : Prior
+    added : float
+        To the prior's precision, against noise in ``both``. It shrinks effects, and is no part of what they leave unexplained.
+    """
+    R, d = linear.shape
+    ridge = prior.precision + added
+    scale = np.sqrt(np.maximum(np.diag(both), 0.0) + ridge)
+    inverse = np.linalg.inv(positive_definite((both + ridge * np.eye(R)) / np.outer(scale, scale)))
+    spread = positive_definite(inverse / np.outer(scale, scale))
+    mean = (spread @ linear).T
+    rest = second - mean @ linear - added * mean @ mean.T
+    return {
+        "mean": mean,
+        "spread": spread,
+        "scale": positive_definite(prior.scale * np.eye(d) + 0.5 * (rest + rest.T)),
+        "dof": prior.dof + n_steps,
+    }
