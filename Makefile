@@ -8,7 +8,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses logical --maxprocesses 8 --dist
 FAST := tests/laws/test_laws.py tests/privacy/test_plan.py tests/privacy/mechanism/test_release.py tests/test_engine.py \
 	tests/test_layers.py tests/test_own_model.py tests/data/test_sources.py tests/expfam
 
-.PHONY: demo test test-fast test-all lint bench docs clean
+.PHONY: demo test test-fast test-all lint bench docs dist clean
 
 demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-private
 	$(BIN)/python -m experiments demo
@@ -45,6 +45,9 @@ $(VENV)/%.stamp: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable ".[$*]"
 	touch $@
 
+dist: $(VENV)/test.stamp        ## the archive of the source and the wheel, in dist
+	$(BIN)/python -m hatchling build
+
 clean:
-	rm -rf $(VENV) docs/_build docs/generated docs/pictures .pytest_cache .ruff_cache
+	rm -rf $(VENV) dist docs/_build docs/generated docs/pictures .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

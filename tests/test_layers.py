@@ -20,6 +20,7 @@ LAYERS = [
     {
         "_alignment",
         "_compute",
+        "_extras",
         "_files",
         "_html",
         "_pipelines",

@@ -3,8 +3,13 @@
 Public names are listed once, in ``__init__.pyi``; each is imported when it is first used.
 """
 
+from importlib import metadata
+
 import lazy_loader
 
-__version__ = "0.1.0"
+try:
+    __version__ = metadata.version("vips")
+except metadata.PackageNotFoundError:  # read from a folder that was not installed
+    __version__ = "0+unknown"
 
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -9,6 +9,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from sklearn.base import clone
 
+from vips._extras import imported
 from vips._html import html_table
 from vips._printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
@@ -63,10 +64,7 @@ class UtilityCurve:
 
     def to_frame(self):
         """One row for each fit: ``epsilon`` (inf for a non-private fit), ``repeat``, ``score``, ``source``; needs pandas."""
-        try:
-            import pandas as pd
-        except ImportError as error:
-            raise ImportError("to_frame() makes a data frame and needs pandas: pip install pandas.") from error
+        pd = imported("pandas", "to_frame()")
         rows = dict(zip(self.epsilons, self.scores, strict=True))
         rows |= {} if self.baseline is None else {np.inf: self.baseline}
         records = [
@@ -78,10 +76,7 @@ class UtilityCurve:
 
     def plot(self, axes=None):
         """Means and ranges against ε, with the non-private line if there is one; needs matplotlib. Returns the axes."""
-        try:
-            import matplotlib.pyplot as plt
-        except ImportError as error:
-            raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'.") from error
+        plt = imported("matplotlib.pyplot", "plot()")
         axes = plt.subplots(layout="constrained")[1] if axes is None else axes
         mean = self.scores.mean(axis=1)
         spread = np.abs(np.stack([self.scores.min(axis=1), self.scores.max(axis=1)]) - mean)

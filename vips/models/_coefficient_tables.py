@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import ndtr
 from scipy.stats import chi2
 
+from vips._extras import imported
 from vips._printable import strings_for_pandas
 from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
@@ -79,7 +80,7 @@ def signal_of(posterior, prior: Sequence[np.ndarray], n_features: int, linear=No
 def coefficient_table(model, posterior, level: float, units=None):
     """One row for each coefficient and the intercept; see ``PolyaGammaRegression.summary``. No ratios where the model's
     ``name_of_ratio`` is None."""
-    import pandas as pd
+    pd = imported("pandas", "summary()")
 
     check_level(level)
     names, classes = _names(model, units), _classes(model)
@@ -129,7 +130,7 @@ def warn_of_nothing(signal: Signal) -> None:
 
 def forest_plot(table, ax=None):
     """Means and intervals of a :func:`coefficient_table`, one line each, the intercept left out."""
-    import matplotlib.pyplot as plt
+    plt = imported("matplotlib.pyplot", "plot_coefficients()")
 
     rows = table[[str(name if isinstance(name, str) else name[-1]) != "intercept" for name in table.index]]
     names = [name if isinstance(name, str) else f"class {name[0]}: {name[1]}" for name in rows.index]

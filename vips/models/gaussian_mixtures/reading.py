@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips.models._gaussians.posterior import MixturePosterior
 
 __all__ = ["ReadableMixture"]
@@ -29,7 +30,7 @@ class ReadableMixture:
             A row for each component: its share; whether it has records, or may be noise; mean and standard deviation of each
             column.
         """
-        import pandas as pd
+        pd = imported("pandas", "summary()")
 
         check_is_fitted(self, "posterior_")
         order = np.argsort(-self.weights_, kind="stable")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
 from vips._validation import check_integer
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
@@ -38,7 +39,7 @@ class ReadableClasses:
 
     def class_profiles(self):
         """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
-        import pandas as pd
+        pd = imported("pandas", "class_profiles()")
 
         check_is_fitted(self)
         index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
@@ -66,7 +67,7 @@ class ReadableClasses:
         ValueError
             If ``n_answers`` is not a positive integer.
         """
-        import pandas as pd
+        pd = imported("pandas", "summary()")
 
         check_integer("n_answers", n_answers)
         order = np.argsort(-self.weights_, kind="stable")

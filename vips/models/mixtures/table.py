@@ -11,6 +11,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from vips._extras import imported
 from vips.data._cell_values import as_categories
 from vips.data._columns import column, columns_of
 
@@ -121,7 +122,7 @@ def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
 
 def as_frame(codes: np.ndarray, names: Sequence, categories: Sequence[Sequence], dtypes: Sequence[str]):
     """The data frame of these answers, with columns of the given dtypes."""
-    import pandas as pd
+    pd = imported("pandas", "A data frame")
 
     columns = {}
     for j, (name, listed, dtype) in enumerate(zip(names, categories, dtypes, strict=True)):

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.special import expit
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
+from vips._extras import imported
 from vips.data import InMemoryData
 from vips.data._tables import from_arrow
 from vips.models._binding_clip import warn_of_binding_clip
@@ -246,7 +247,7 @@ class PolyaGammaRegression(AugmentedRegression):
 
         Draws are post-processing: ``random_state``, an integer or a generator, may be fixed.
         """
-        import arviz
+        arviz = imported("arviz", "to_arviz()")
 
         rng = np.random.default_rng(random_state)
         parts = coefficient_draws(self, self._read_posterior(), n_draws, rng)

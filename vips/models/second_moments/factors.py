@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.blas import cholesky, eigh, inverse_from_factor
+from vips._extras import imported
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models._definite import positive_definite
@@ -161,7 +162,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         pandas.DataFrame
             Columns "mean", "std", "lower" and "upper"; one row for each number.
         """
-        import pandas as pd
+        pd = imported("pandas", "summary()")
 
         check_is_fitted(self, "posterior_")
         told = self.posterior_
@@ -187,7 +188,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         -------
         matplotlib.axes.Axes
         """
-        import matplotlib.pyplot as plt
+        plt = imported("matplotlib.pyplot", "plot_loadings()")
 
         loadings, names = self._loadings(), self.column_names()
         if ax is None:

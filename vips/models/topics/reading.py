@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from vips._extras import imported
 from vips._pipelines import model_of, statement_of
 from vips._printable import strings_for_pandas
 from vips._validation import check_integer
@@ -78,7 +79,7 @@ class ReadableTopics:
         top = words.top(n, relevance)
         if not as_frame:
             return [[words.names[v] for v in row] for row in top]
-        import pandas as pd
+        pd = imported("pandas", "top_words(as_frame=True)")
 
         topics, columns = np.repeat(np.arange(len(top)), top.shape[1]), top.ravel()
         evidence = self.evidence()
