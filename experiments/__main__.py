@@ -108,6 +108,10 @@ EXPERIMENTS = {
         "sequences.switching",
         "switching linear dynamical systems of generated series: regimes found, held-out likelihood (10 minutes)",
     ),
+    "few_series": (
+        "sequences.few_series",
+        "EM and variational Bayes of linear dynamical systems with few series (a minute)",
+    ),
     "factorial": (
         "sequences.factorial",
         "factorial hidden Markov models of generated series: states found, held-out likelihood (15 minutes)",

@@ -97,6 +97,14 @@ def _(printed, folder):
     assert f"{private[0]['bound']:.3f}" in printed
 
 
+@check("few_series")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["series"] for row in rows] == [2, 5]
+    assert all(row["em"] < row["vb"] < 0.0 for row in rows)
+    assert all(f"{row['vb']:.3f}" in printed for row in rows)
+
+
 @check("factorial")
 def _(printed, folder):
     plain, *private = read_json(folder / "results.json")

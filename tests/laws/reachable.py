@@ -84,7 +84,7 @@ HELD = {
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
-    "DynamicsPosterior": {"dynamics", "_known", "canonical"},
+    "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},
     "LinearPosterior": {"cov", "var", "factor", "inverse_factor", "aware"},
     "MixturePosterior": {"inverse_factors", "tables"},

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_feature_norm, check_integer, check_schedule
+from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
 from vips.data import Sequences
 from vips.models._sequences import SequenceModel
 from vips.models.dynamics import moments
@@ -20,6 +20,7 @@ from vips.models.dynamics.smoothing import usable
 from vips.models.dynamics.start import system_of
 from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
+from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
@@ -42,6 +43,9 @@ class DynamicsModel(SequenceModel):
     exact_rows = True
     planned_steps = 1  # every step would release the same moments
     n_components: int
+    inference: str = "em"
+    transition_prior: float = 1.0
+    loadings_prior: float = 0.01
     n_lags: int | None
     feature_norm: float | None
     max_length: int
@@ -54,6 +58,14 @@ class DynamicsModel(SequenceModel):
             check_integer(name, getattr(self, name))
         if self.n_lags is not None:
             check_integer("n_lags", self.n_lags)
+        check_choice("inference", self.inference, ("em", "vb"))
+        for name in ("transition_prior", "loadings_prior"):
+            check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
+        if self.inference == "vb" and self.is_private:
+            raise ValueError(
+                "`inference='vb'` reads the records in every step, but a private fit releases moments once and computes the "
+                "system from them. Write inference='em', or leave `privacy` out."
+            )
         check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
         check_schedule(self.schedule, "RobbinsMonro()")
 
@@ -86,10 +98,13 @@ class DynamicsModel(SequenceModel):
         return statistics if self.is_private else WithZeros(statistics, names, self.blocks())
 
     def to_posterior(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
-        """First the system of the moments; then, without privacy, the M-step."""
+        """First the system of the moments; then, without privacy, the M-step, or its Bayesian form."""
         if previous is None or previous.step == 0 or self.is_private:
             step = 0 if previous is None else previous.step + 1
-            return self._of_moments(average, noise_std, step)
+            found = self._of_moments(average, noise_std, step)
+            return started(found, self._prior()) if self.inference == "vb" else found
+        if self.inference == "vb":
+            return next_system(average, previous, self._prior())
         n, n_steps = average["counts"]
         return DynamicsPosterior(next_dynamics(average, previous.dynamics), float(n), float(n_steps), previous.step + 1)
 
@@ -143,7 +158,16 @@ class DynamicsModel(SequenceModel):
             ),
         }
 
+    def bound(self, records, posterior: DynamicsPosterior) -> float:
+        """Log likelihood of these records with EM, evidence lower bound of records and parameters with variational Bayes; for
+        non-private fits and tests."""
+        total = float(expected_states(self._usable(records), posterior).log_likelihood.sum())
+        return total if posterior.uncertainty is None else total - divergence(posterior, self._prior())
+
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _prior(self) -> SystemPrior:
+        return SystemPrior(float(self.transition_prior), float(self.loadings_prior))
 
     def _of_moments(self, average, noise_std, step: int) -> DynamicsPosterior:
         p, K = self.n_features_in_, self.n_components

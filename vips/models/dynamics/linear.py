@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
+from scipy.special import polygamma
 from sklearn.utils.validation import check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
@@ -16,6 +17,7 @@ from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.reading import forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
+from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
 from vips.privacy import PrivacyPlan
 
@@ -27,13 +29,17 @@ _TINY = 1e-300
 class LinearDynamicalSystem(DynamicsModel):
     """Sequences of vectors that a hidden state drives, which moves linearly: x' ~ N(A x, Q), y ~ N(C x + d, diag R).
 
-    One record is one whole sequence. Without privacy the fit is EM. A private fit releases moments of pairs of steps, once, and
-    computes the system from them.
+    One record is one whole sequence. Without privacy the fit is EM, or variational Bayes. A private fit releases moments of
+    pairs of steps, once, and computes the system from them.
 
     Parameters
     ----------
     n_components : int
         Entries of the state.
+    inference : {"em", "vb"}
+        Of fits without privacy. "vb" gives a posterior of the parameters; attributes are at its centre.
+    transition_prior, loadings_prior : float
+        Of "vb": precisions of entries of A, where Q = I, and of entries of C, in units of R.
     n_lags : int or None
         Public. A fit begins with covariances of steps up to so many steps apart, and a private fit has no others. None: 5, or
         more if columns are fewer than states.
@@ -45,10 +51,10 @@ class LinearDynamicalSystem(DynamicsModel):
     typical_length : int
         Public. The clip norm of a plan without one is that of a sequence of so many steps; longer ones weigh less.
     privacy : PrivacyPlan or None
-        None is a non-private fit: 100 steps of EM with all records. A private plan should have one step: others would release
+        None is a non-private fit: 100 steps with all records. A private plan should have one step: others would release
         the same moments again.
     schedule : RobbinsMonro, callable or None
-        Step sizes of EM without privacy, as a function of 2, 3, …. None: see :meth:`step_size`.
+        Step sizes without privacy, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None
         Seeds the sampling of non-private fits. Noise is never seeded.
 
@@ -96,6 +102,9 @@ class LinearDynamicalSystem(DynamicsModel):
         self,
         n_components: int = 2,
         *,
+        inference: str = "em",
+        transition_prior: float = 1.0,
+        loadings_prior: float = 0.01,
         n_lags: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
@@ -105,6 +114,9 @@ class LinearDynamicalSystem(DynamicsModel):
         random_state: object = None,
     ) -> None:
         self.n_components = n_components
+        self.inference = inference
+        self.transition_prior = transition_prior
+        self.loadings_prior = loadings_prior
         self.n_lags = n_lags
         self.feature_norm = feature_norm
         self.max_length = max_length
@@ -243,7 +255,7 @@ class LinearDynamicalSystem(DynamicsModel):
     # -- comparisons --------------------------------------------------------------------------------------------
 
     def posterior_parts(self, posterior) -> list[Part]:
-        """Rows of C, d, log R and A: Gaussian, with the variances that they have for known states."""
+        """Rows of C, d, log R and A: Gaussian, with the posterior's variances, or those for known states."""
         if not isinstance(posterior, DynamicsPosterior):
             return super().posterior_parts(posterior)
         of, (p, K) = posterior.dynamics.canonical(), posterior.dynamics.loadings.shape
@@ -252,6 +264,9 @@ class LinearDynamicalSystem(DynamicsModel):
         seen = np.vstack([of.loadings.T, of.offset, np.log(of.noise_variance)])
         variances = np.vstack([np.tile(of.noise_variance, (K + 1, 1)), np.full((1, p), 2.0)]) / n
         moved = np.repeat(np.maximum(np.diag(of.moves_cov), _TINY)[:, None], K, axis=1) / n
+        if posterior.uncertainty is not None:
+            moved, of_columns = spread_of(posterior)
+            variances = np.vstack([of_columns.T, polygamma(1, posterior.uncertainty.shapes)])
         return [
             Part("emissions", DiagonalGaussian(seen, 1.0 / variances), partial(_label, columns, K), columns),
             Part("moves", DiagonalGaussian(of.moves, 1.0 / moved), partial(indexed, "moves"), states),
@@ -260,10 +275,6 @@ class LinearDynamicalSystem(DynamicsModel):
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of each sequence."""
         return self.score_samples(X)
-
-    def bound(self, records, posterior: DynamicsPosterior) -> float:
-        """Log likelihood of these records under a posterior's parameters, for non-private fits and tests."""
-        return float(filtered(self._usable(records), posterior.dynamics).log_likelihood.sum())
 
     # -- helpers ------------------------------------------------------------------------------------------------
 

@@ -22,9 +22,11 @@ from scipy.linalg import solve_discrete_lyapunov
 from vips._compute.blas import cholesky, eigh
 from vips.models._definite import positive_definite
 from vips.models.dynamics import kernels
+from vips.models.dynamics.uncertainty import Uncertainty
 
 __all__ = ["Dynamics", "DynamicsPosterior", "KnownSteps", "stable"]
 
+_OF = "uncertainty_of_"  # before the names of arrays of a saved uncertainty
 _LARGEST = 1.0 - 1e-6  # modulus of an eigenvalue of A for which there is a stationary covariance
 
 
@@ -68,15 +70,19 @@ class Dynamics:
         )  # fmt: skip
 
     def canonical(self) -> Dynamics:
-        """The same system with a state of stationary covariance I, whose entries are ordered by how much they show: Cᵀ R⁻¹ C is
-        diagonal and descends, and the largest entry of each column of C is positive."""
+        """The same system in canonical coordinates."""
+        return self.in_coordinates(*self.canonical_coordinates())
+
+    def canonical_coordinates(self) -> tuple[np.ndarray, np.ndarray]:
+        """B and its inverse, each of shape (K, K): B x has the stationary covariance I, and its entries are ordered by how much
+        they show: Cᵀ R⁻¹ C is diagonal and descends, and the largest entry of each column of C is positive."""
         factor = cholesky(self.stationary())
         shown = (self.loadings @ factor) / np.sqrt(self.noise_variance)[:, None]
         vectors = eigh(shown.T @ shown)[1][:, ::-1]
         turned = self.loadings @ factor @ vectors
         signs = np.where(turned[np.abs(turned).argmax(axis=0), np.arange(turned.shape[1])] < 0.0, -1.0, 1.0)
         inverse = factor @ (vectors * signs)
-        return self.in_coordinates(np.linalg.inv(inverse), inverse)
+        return np.linalg.inv(inverse), inverse
 
     def widened(self, n_components: int) -> Dynamics:
         """With entries of the state that nothing shows, up to ``n_components``."""
@@ -114,12 +120,15 @@ class DynamicsPosterior:
         Numbers of sequences and of steps, noisy in a private fit.
     step : int
         Steps that this posterior has seen; at 0 the next step takes moments of what is seen.
+    uncertainty : Uncertainty or None
+        Of the parameters, in coordinates in which Q = I; None of EM and of private fits.
     """
 
     dynamics: Dynamics
     n_sequences: float = 0.0
     n_steps: float = 0.0
     step: int = 0
+    uncertainty: Uncertainty | None = None
     _known: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __repr__(self) -> str:
@@ -172,6 +181,8 @@ class DynamicsPosterior:
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
         counts = {name: np.array(getattr(self, name)) for name in ("n_sequences", "n_steps", "step")}
+        if self.uncertainty is not None:
+            counts |= {f"{_OF}{name}": np.asarray(value) for name, value in vars(self.uncertainty).items()}
         return dict(vars(self.dynamics)) | counts
 
     @classmethod
@@ -190,7 +201,14 @@ class DynamicsPosterior:
             raise ValueError("the arrays of the dynamics do not fit together")
         if not all(np.isfinite(value).all() for value in vars(of).values()) or not (of.noise_variance > 0.0).all():
             raise ValueError("the dynamics are not finite, or a variance is not positive")
-        return cls(of, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
+        spread = None
+        if any(name.startswith(_OF) for name in arrays):
+            given = (np.asarray(arrays[f"{_OF}{each.name}"], np.float64) for each in fields(Uncertainty))
+            *matrices, count, dof = given
+            spread = Uncertainty(*matrices, float(count), float(dof))
+            if spread.columns.shape != (p, K + 1, K + 1):
+                raise ValueError("the uncertainty does not fit the dynamics")
+        return cls(of, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]), spread)
 
 
 def stable(moves: np.ndarray, largest: float) -> np.ndarray:

@@ -10,7 +10,7 @@ lagged       (n_lags, 2p, 2p)          Σ_t z_{t+k} z_tᵀ, k = 1, 2, …
 opening      (2pw, 2pw)                u uᵀ, u = (z_1, …, z_w), w = n_lags + 1
 ===========  ========================  ==========================================
 
-In steps of EM, where E is given the sequence and s_t = (x_t, 1):
+In steps of EM and of variational Bayes, where E is given the sequence and s_t = (x_t, 1):
 
 ===========  ========================  ==========================================
 block        shape                     statistic
@@ -37,7 +37,8 @@ from vips._compute.rowwise import row_norms
 from vips._compute.threads import run_ranges
 from vips.data import Sequences
 from vips.models.dynamics import sums
-from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work, smoothed
+from vips.models.dynamics.smoothing import LEAST_STEPS, cumulative_work
+from vips.models.dynamics.variational import expected_states
 from vips.privacy import Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
 
@@ -57,7 +58,7 @@ def moment_blocks(p: int, n_lags: int, unit: float) -> dict[str, Block]:
 
 
 def state_blocks(p: int, K: int) -> dict[str, Block]:
-    """Blocks of EM."""
+    """Blocks of EM and of variational Bayes."""
     square = Block((K, K), symmetric=True)
     return {
         "start": Block((K,)), "begin": square, "end": square, "states": square, "cross": Block((K, K)),
@@ -149,12 +150,12 @@ class WithZeros(RecordStatistics):
 
 
 def state_statistics(records: Sequences, posterior) -> DenseStatistics:
-    """Statistics of EM. Sequences without gaps need no covariance of their own."""
+    """Statistics of EM, or of variational Bayes. With EM sequences without gaps need no covariance of their own."""
     n, (p, K) = len(records), posterior.dynamics.loadings.shape
     offsets, values = records.offsets, records.values
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
-    found = smoothed(records, posterior)
+    found = expected_states(records, posterior)
     whole, gappy, mean = found.whole, found.gappy, found.mean
     for length in np.unique(records.lengths[whole]):
         these = whole[records.lengths[whole] == length]
