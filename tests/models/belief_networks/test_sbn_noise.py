@@ -63,6 +63,18 @@ def test_intervals_hold_the_truth_where_those_of_the_fit_do_not():
     check_intervals_hold_the_truth_where_those_of_the_fit_do_not()
 
 
+def test_synthetic_records_of_the_noise_aware_posterior_have_the_pairs_of_others():
+    rng = np.random.default_rng(0)
+    *_, X = records(40_000, 12, rng)
+    model = fitted(X[:20_000], 3.0)
+    others, *synthetic = (
+        each.T.astype(float) @ each / 20_000
+        for each in (X[20_000:], *(model.sample(20_000, rng, noise_aware=aware) for aware in (True, False)))
+    )
+    aware, naive = (np.abs(each - others).max() for each in synthetic)
+    assert aware < 0.02 < naive
+
+
 def check_simulated_totals_are_those_of_records():
     """With hardly any noise and two steps: the trail is that of the second step, at the network that the first one left."""
     c, w, b, X = records(4000, 12, np.random.default_rng(1))

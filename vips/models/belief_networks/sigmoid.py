@@ -185,7 +185,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
         )
 
-    def sample(self, n: int, random_state: RandomStateLike = None) -> np.ndarray:
+    def sample(self, n: int, random_state: RandomStateLike = None, *, noise_aware: bool = False) -> np.ndarray:
         """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
 
         Parameters
@@ -193,6 +193,9 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         n : int
             Number of records.
         random_state : int, Generator, RandomState or None
+        noise_aware : bool
+            Of ``noise_aware_posterior_`` in place of ``posterior_``, whose weights clipping makes too large. It takes time where
+            weights are many, and needs a fit that found the hidden units.
 
         Returns
         -------
@@ -200,7 +203,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         """
         check_is_fitted(self)
         rng = as_generator(random_state)
-        posterior = self.posterior_
+        posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
         hidden = rng.uniform(size=(n, self.n_components)) < expit(posterior.hidden_bias.mean)
         predictor = hidden @ posterior.weights.mean.T + posterior.visible_bias.mean
         return rng.uniform(size=predictor.shape) < expit(predictor)
