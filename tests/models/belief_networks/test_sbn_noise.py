@@ -72,7 +72,7 @@ def test_synthetic_records_of_the_noise_aware_posterior_have_the_pairs_of_others
         for each in (X[20_000:], *(model.sample(20_000, rng, noise_aware=aware) for aware in (True, False)))
     )
     aware, naive = (np.abs(each - others).max() for each in synthetic)
-    assert aware < 0.02 < naive
+    assert 3.0 * aware < naive
 
 
 def check_simulated_totals_are_those_of_records():

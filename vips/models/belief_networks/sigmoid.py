@@ -194,8 +194,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             Number of records.
         random_state : int, Generator, RandomState or None
         noise_aware : bool
-            Of ``noise_aware_posterior_`` in place of ``posterior_``, whose weights clipping makes too large. It takes time where
-            weights are many, and needs a fit that found the hidden units.
+            Of ``noise_aware_posterior_`` in place of ``posterior_``, whose weights clipping makes too large. Slow where weights
+            are many; it needs a fit that found the hidden units.
 
         Returns
         -------
