@@ -18,6 +18,7 @@ html_title = "vips"
 html_static_path = ["_static"]
 html_extra_path = ["pictures/extra"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 html_show_sphinx = False
 templates_path = ["_templates"]
 autosummary_generate = True
@@ -39,7 +40,14 @@ def is_of_others(app, what, name, member, skip, options):
     return skip or module.startswith("sklearn.") or (name.startswith("set_") and name.endswith("_request")) or None
 
 
+def with_levels(app, name, template, context, doctree):
+    """Captions in the sidebar are headings, to which Sphinx gives no level."""
+    tree = context["furo_navigation_tree"]
+    context["furo_navigation_tree"] = tree.replace(' role="heading"', ' role="heading" aria-level="2"')
+
+
 def setup(app):
     app.connect("autodoc-skip-member", is_of_others)
+    app.connect("html-page-context", with_levels, priority=900)  # after the theme has made the sidebar
     app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.as_shown(source[0])))

@@ -1,12 +1,13 @@
-"""Pages in a headless Chromium: its messages and requests, what cannot be seen, contrasts.
+"""Pages in a headless Chromium: its messages and requests, what cannot be seen, contrasts, what axe finds.
 
-Needs Playwright for Python (the extra ``browser``) and a Chromium: the system's, or Playwright's own.
+Needs Playwright for Python and axe (both in the extra ``browser``), and a Chromium: the system's, or Playwright's own.
 """
 
 import os
 import shutil
 import time
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import numpy as np
@@ -73,3 +74,25 @@ OUT_OF_SIGHT = """() => [...document.querySelectorAll("main *, aside *, header *
   const hides = getComputedStyle(element).overflowX !== "visible" && element.scrollWidth > element.clientWidth + 1;
   return box.width > 0 && (box.right > innerWidth + 0.5 || box.left < -0.5 || (hides && !element.closest("svg")));
 }).map(element => element.outerHTML.slice(0, 200))"""
+
+
+def axe():
+    """The script of axe; without the package that carries it, the test is skipped."""
+    carrier = pytest.importorskip("axe_playwright_python", reason="needs axe: pip install 'vips[browser]'")
+    return files(carrier).joinpath("axe.min.js").read_text(encoding="utf-8")
+
+
+def findings(page, script):
+    """What ``script``, that of axe, calls serious or critical on an unfolded page: a rule, a place and a reason each."""
+    page.evaluate("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+    page.evaluate(
+        "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )  # sizes have settled
+    page.evaluate(script)
+    found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    return [
+        f"{each['id']}: {node['html'][:200]} {node['failureSummary']}"
+        for each in found
+        if each["impact"] in ("serious", "critical")
+        for node in each["nodes"]
+    ]

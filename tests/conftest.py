@@ -1,7 +1,10 @@
-"""Generated examples, and fixtures for the tests of audits and of blocks of ledgers."""
+"""Generated examples, and fixtures for the tests of audits, of blocks of ledgers and of the documentation."""
 
+import importlib.util
 import multiprocessing
 import os
+import subprocess
+import sys
 
 import hypothesis
 import pytest
@@ -9,6 +12,7 @@ import pytest
 # Workers of pytest share the processors: threads of BLAS would only wait for each other. Read when NumPy is imported, below.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from tests import ROOT
 from vips import PrivacyLedger
 
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
@@ -149,3 +153,16 @@ def ledger(tmp_path):
 @pytest.fixture
 def other(tmp_path):
     return PrivacyLedger(tmp_path / "other.ledger", epsilon=6.0, delta=1e-5, dataset="other")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory):
+    """The folder of the built documentation, which builds without a warning."""
+    for needed in ("sphinx", "furo", "myst_parser", "sphinx_design"):
+        if importlib.util.find_spec(needed) is None:
+            pytest.skip("needs the extra docs: pip install 'vips[docs]'")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "docs", str(folder)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -37,6 +37,7 @@ LAYERS = [
     {"parts", "statistics", "reference"},
     {"counting", "execution", "persistence"},
     {"engine"},
+    {"streams"},
     {"model"},
     {"models"},
     {"auditing", "comparison", "planning", "preprocessing"},

@@ -1,14 +1,10 @@
 """The documentation builds without a warning, and every page can be read on a narrow screen."""
 
-import importlib.util
-import subprocess
-import sys
 from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests import ROOT
 from tests.browsing import chromium
 
 pytestmark = pytest.mark.slow
@@ -21,18 +17,6 @@ CUT_OFF = """() => [...document.querySelectorAll("article *")].filter(element =>
     if (["auto", "scroll"].includes(getComputedStyle(around).overflowX)) return false;
   return true;
 }).map(element => element.outerHTML.slice(0, 200))"""
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    for needed in ("sphinx", "furo", "myst_parser", "sphinx_design"):
-        if importlib.util.find_spec(needed) is None:
-            pytest.skip("needs the extra docs: pip install 'vips[docs]'")
-    folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", "docs", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def test_no_page_scrolls_sideways(site):

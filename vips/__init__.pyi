@@ -16,6 +16,7 @@ from .exceptions import (
     PrivacyBudgetError,
     PrivacyWarning,
     SourceError,
+    StreamError,
 )
 from .model import ConjugateExponentialModel
 from .models import (
@@ -39,7 +40,7 @@ from .models import (
 from .parts import Part, Score
 from .planning import Recommendation, plan_for
 from .preprocessing import PrivateTopics
-from .privacy import PrivacyPlan, PrivacyReport
+from .privacy import PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
 from .saving import load
 from .search.private_search import PrivateSearch
@@ -90,6 +91,8 @@ __all__ = [
     "Score",
     "SigmoidBeliefNetwork",
     "SourceError",
+    "StreamError",
+    "StreamPlan",
     "SwitchingLinearDynamicalSystem",
     "UtilityCurve",
     "audit",

@@ -8,6 +8,7 @@ __all__ = [
     "PrivacyBudgetError",
     "PrivacyWarning",
     "SourceError",
+    "StreamError",
 ]
 
 
@@ -31,6 +32,13 @@ class SourceError(ValueError):
 
 class CheckpointError(ValueError):
     """A checkpoint cannot be continued by this fit. Nothing was changed."""
+
+    __module__ = "vips"
+
+
+class StreamError(ValueError):
+    """A stream cannot take a batch: its noise's state is lost, belongs to another stream, or is in use. Nothing was
+    released."""
 
     __module__ = "vips"
 

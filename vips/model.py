@@ -11,10 +11,11 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips import engine
@@ -36,7 +37,7 @@ from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy import PrivacyPlan, PrivacyReport, StreamPlan
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -52,6 +53,15 @@ __all__ = ["ConjugateExponentialModel", "Records"]
 
 # Dtypes that a non-private fit keeps; others are converted to the first.
 NUMERIC_DTYPES = (np.float64, np.float32, np.int64, np.int32, np.int16, np.int8, np.uint8, np.uint16, np.uint32, bool)
+
+
+def _has_stream(model: ConjugateExponentialModel) -> bool:
+    """Whether there is a ``partial_fit``."""
+    if not isinstance(model.privacy, StreamPlan):
+        raise AttributeError(
+            "partial_fit needs a StreamPlan: privacy=StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365), say."
+        )
+    return True
 
 
 class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
@@ -77,6 +87,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     under-reports; ``blocks`` and ``initial`` do not depend on the data.
     """
 
+    posterior_: Any  # each family has its own
     # Constructor arguments that files of older versions lack, with the value that stands for what those versions did.
     settings_of_older_files: Mapping[str, object] = {}
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
@@ -89,6 +100,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
     # fit released nothing but noise: see `transport`.
     exact_noise: tuple[str, ...] | None = None
+    # Whether statistics of different posteriors add up to a total that makes sense, so that `partial_fit` may release their
+    # sum.
+    adds_up = False
     # Steps that `vips.plan_for` gives a private fit of full batches.
     planned_steps = 20
     _kept_by_clone = ("_chunk_size", "_sent_from")
@@ -119,7 +133,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """
 
     @abstractmethod
-    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous):
+    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous) -> Any:
         """A valid posterior from the average of noisy full-data totals.
 
         ``noise_std[name]`` is the exact standard deviation of the noise in an (ordinary, or diagonal) entry of
@@ -127,7 +141,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         that the last E-step used, None at first.
         """
 
-    def transport(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, object], previous, posterior):
+    def transport(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, object], previous, posterior) -> Any:
         """The average in the coordinates of ``posterior``, for statistics in coordinates that the posterior defines.
 
         Totals about a moving centre, or in a moving frame, do not add up. If a record's statistics at one posterior are a
@@ -158,12 +172,12 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
         return type(self).transport is not ConjugateExponentialModel.transport
 
-    def to_noise_aware_posterior(self):
+    def to_noise_aware_posterior(self) -> Any:
         """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
         raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
 
     @property
-    def noise_aware_posterior_(self):
+    def noise_aware_posterior_(self) -> Any:
         """Posterior of the parameters that accounts for the noise of a private fit; ``posterior_`` takes noisy totals at face
         value. It is computed from released values only, so it costs no budget.
 
@@ -223,7 +237,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
-        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan):
+        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan | StreamPlan):
             raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
@@ -249,7 +263,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        return isinstance(self.privacy, PrivacyPlan) and self.privacy.is_private
+        return isinstance(self.privacy, PrivacyPlan | StreamPlan) and self.privacy.is_private
 
     def fit(
         self,
@@ -298,6 +312,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             If a part of a source cannot be read or is not as declared, or workers fail. No noise is drawn for that step.
         """
         self.check_arguments()
+        if isinstance(self.privacy, StreamPlan):
+            raise TypeError(
+                "A StreamPlan is for batches that arrive one by one: call partial_fit(batch), or pass a PrivacyPlan."
+            )
         executor = executors.resolve(executor)
         ledger = self._ledger(ledger)
         self._forget()
@@ -341,6 +359,52 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         finally:
             self.__dict__.pop("_fitting_plan", None)
         return self
+
+    @available_if(_has_stream)
+    def partial_fit(
+        self,
+        X,
+        y=None,
+        *,
+        ledger: PrivacyLedger | None = None,
+        checkpoint: str | os.PathLike | None = None,
+        executor: object = None,
+        groups: object = None,
+    ) -> Self:
+        """Learn from the next batch of a stream; ``privacy`` is a :class:`~vips.StreamPlan`. See docs/streams.md.
+
+        Parameters
+        ----------
+        X, y, executor
+            As in :meth:`fit`; a batch may have any number of records. ``X=None`` continues a stream from its checkpoint, and
+            takes no batch.
+        ledger : PrivacyLedger, optional
+            Charged once, with the whole stream, before the first batch is read. Pass it in every call.
+        checkpoint : path, optional
+            Released state of the stream; ``NAME.secret`` beside it keeps the state of the noise, for its owner only. From there
+            another process goes on. None keeps the noise in this process, and the stream ends with it.
+        groups : optional
+            As in :meth:`fit`, in every batch or in none. Persons who were in ``participation`` batches are left out of others.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        StreamError
+            If the stream has ended, or its noise is lost, in use, or an older copy; after an interruption also once, to say
+            that the batch of the interrupted call counts.
+        ValueError, TypeError, LedgerError, SourceError, PartitionError
+            As in :meth:`fit`. The model is then as before.
+        """
+        from vips.streams.stream import fit_batch
+
+        return fit_batch(self, X, y, groups, ledger, checkpoint, executor)
+
+    def rho(self, t: int) -> float | dict[str, float]:
+        """Weight of step t in the average after it: :meth:`step_size`, and in a stream the last batch's share of all."""
+        return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted model to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
@@ -400,7 +464,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def _plan(self) -> PrivacyPlan:
         plan = self.__dict__.get("_fitting_plan") or self.privacy
-        return plan or self.default_plan(0)
+        return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))

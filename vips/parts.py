@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -115,7 +116,7 @@ class SelfDescription:
         "hellinger" or "euclidean". None if there are no components, or their order has a meaning."""
         return None
 
-    def in_order(self, posterior, order: np.ndarray):
+    def in_order(self, posterior, order: np.ndarray) -> Any:
         """A posterior with its latent components in another order."""
         raise NotImplementedError(f"{type(self).__name__} has no latent components.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any, TypeVar, overload
 
 from vips import models
 from vips.classification.classifier import PrivateClassifier
@@ -16,9 +17,14 @@ __all__ = ["load"]
 _READERS = {"model": restored, "pipeline": PrivatePipeline._of_file, "classifier": PrivateClassifier._of_file}
 
 
-def load(
-    path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None
-) -> ConjugateExponentialModel | PrivatePipeline | PrivateClassifier:
+_Model = TypeVar("_Model", bound=ConjugateExponentialModel)
+
+
+@overload
+def load(path: str | os.PathLike, model_class: None = None) -> Any: ...
+@overload
+def load(path: str | os.PathLike, model_class: type[_Model]) -> _Model: ...
+def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None) -> Any:
     """A model, a :class:`~vips.preprocessing.PrivatePipeline` or a :class:`~vips.PrivateClassifier` that its ``save`` wrote.
 
     Parameters

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +22,11 @@ from vips.privacy import PrivacyReport
 from vips.privacy.certificate.declared import Declared
 from vips.privacy.certificate.totals import check_ledger
 from vips.privacy.ledger.ledger import PrivacyLedger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = ["Comparison", "Divergences", "Mover", "Row"]
 
@@ -174,7 +180,7 @@ class Comparison:
                 by_place |= dict(zip(places, movement.movers(indices, self.source), strict=True))
         return [by_place[place] for place in range(len(chosen))]
 
-    def to_frame(self, which: str = "summary"):
+    def to_frame(self, which: str = "summary") -> pd.DataFrame:
         """A table.
 
         Parameters
@@ -222,7 +228,7 @@ class Comparison:
         """
         return text_or_file(plain_values(self), path)
 
-    def plot(self, n: int = 30, ax=None):
+    def plot(self, n: int = 30, ax: Axes | None = None) -> Figure:
         """Plot the differences of means of the largest movers, with intervals for two independent posteriors.
 
         Parameters

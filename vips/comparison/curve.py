@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -15,6 +16,10 @@ from vips._printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.ledger import current_ledger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["UtilityCurve", "privacy_utility_curve"]
 
@@ -62,7 +67,7 @@ class UtilityCurve:
         rows += [] if self.baseline is None else [("not private", _spread(self.baseline))]
         return html_table(f"Scores at δ = {self.delta:g} ({printable(self.source)})", ("", "mean (range)"), rows)
 
-    def to_frame(self):
+    def to_frame(self) -> pd.DataFrame:
         """One row for each fit: ``epsilon`` (inf for a non-private fit), ``repeat``, ``score``, ``source``; needs pandas."""
         pd = imported("pandas", "to_frame()")
         rows = dict(zip(self.epsilons, self.scores, strict=True))
@@ -74,7 +79,7 @@ class UtilityCurve:
         ]
         return pd.DataFrame(records)
 
-    def plot(self, axes=None):
+    def plot(self, axes: Axes | None = None) -> Axes:
         """Means and ranges against ε, with the non-private line if there is one; needs matplotlib. Returns the axes."""
         plt = imported("matplotlib.pyplot", "plot()")
         axes = plt.subplots(layout="constrained")[1] if axes is None else axes

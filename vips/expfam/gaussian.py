@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtri
 
@@ -141,7 +142,7 @@ class Gaussian(_AnyGaussian):
         return family
 
     @classmethod
-    def from_covariance(cls, mean: np.ndarray, cov: np.ndarray) -> Self:
+    def from_covariance(cls, mean: ArrayLike, cov: ArrayLike) -> Self:
         """From the mean, shape (..., d), and the covariance, shape (..., d, d), which is stored unchanged."""
         mean, cov, factor = _checked(mean, cov, "cov")
         family = cls(mean, _each(blas.inverse_from_factor, factor))
@@ -254,7 +255,7 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _checked(mean: np.ndarray, matrix: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _checked(mean: ArrayLike, matrix: ArrayLike, name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Read-only copies of a mean and of a symmetric positive definite matrix, and its lower Cholesky factor."""
     mean, matrix = np.array(mean, dtype=np.float64), np.asarray(matrix, dtype=np.float64)
     if mean.ndim == 0 or matrix.shape != (*mean.shape, mean.shape[-1]):

@@ -28,11 +28,11 @@ from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import describe
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.run import LedgerRun
 
-__all__ = ["FitState", "Journal", "posterior_arrays", "restore_posterior"]
+__all__ = ["FitState", "Journal", "identity", "posterior_arrays", "restore_posterior"]
 
 
 _MOST_REPEATED = 10**9
@@ -93,7 +93,7 @@ class Journal:
         if checkpoint is None:
             self._charge(model, plan, ledger, unit)
             return
-        self._path, header = Path(os.path.realpath(checkpoint)), _identity(model, plan, unit)
+        self._path, header = Path(os.path.realpath(checkpoint)), identity(model, plan, unit)
         if not os.access(self._path.parent, os.W_OK):
             raise CheckpointError(
                 f"No checkpoint can be written to {self._path}: its folder is missing or not writable."
@@ -213,7 +213,8 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)
 
 
-def _identity(model, plan: PrivacyPlan, unit: str | None) -> dict:
+def identity(model, plan: PrivacyPlan | StreamPlan, unit: str | None) -> dict:
+    """What a fit is: model, arguments, plan, columns, unit."""
     parameters = {name: describe(value) for name, value in model.get_params(deep=False).items() if name != "privacy"}
     if hasattr(model, "public_records_"):
         parameters["public records"] = describe(model.public_records_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from inspect import signature
+from typing import TYPE_CHECKING, Any, Self
 
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import Pipeline
@@ -14,6 +15,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips.data._tables import from_arrow
 from vips.preprocessing._allowed_steps import is_passthrough
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["PipelineOfCopies"]
 
@@ -56,7 +62,7 @@ class PipelineOfCopies(Pipeline):
         """Steps by name: fitted copies after ``fit``."""
         return self._pipeline().named_steps
 
-    def __getitem__(self, index):
+    def __getitem__(self, index) -> Any:
         """One step, or a pipeline of some: fitted copies after ``fit``."""
         part = self._pipeline()[index]
         if not isinstance(index, slice):
@@ -66,7 +72,7 @@ class PipelineOfCopies(Pipeline):
             sliced.steps_ = part.steps
         return sliced
 
-    def set_output(self, *, transform: str | None = None):
+    def set_output(self, *, transform: str | None = None) -> Self:
         """Container of the results of all steps, now and after another ``fit``; as in scikit-learn's pipeline."""
         super().set_output(transform=transform)
         if self.__sklearn_is_fitted__():
@@ -74,7 +80,7 @@ class PipelineOfCopies(Pipeline):
         return self
 
     @_if_last_has("summary")
-    def summary(self, level: float = 0.95):
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
         """``summary`` of the last step, in units of the columns if the only other step is a table encoder.
 
         ``level`` is that of intervals, where the table has some.
@@ -83,22 +89,22 @@ class PipelineOfCopies(Pipeline):
         return summary(**{name: given[name] for name in signature(summary).parameters if name in given})
 
     @_if_last_has("plot_coefficients")
-    def plot_coefficients(self, level: float = 0.95, *, ax=None):
+    def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
         """``plot_coefficients`` of the last step, in the same units."""
         return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
 
     @_if_last_has("top_words")
-    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False):
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> Any:
         """``top_words`` of the last step."""
         return self._fitted()[-1].top_words(n, relevance=relevance, as_frame=as_frame)
 
     @_if_last_has("evidence")
-    def evidence(self):
+    def evidence(self) -> Any:
         """``evidence`` of the last step."""
         return self._fitted()[-1].evidence()
 
     @_if_last_has("plot_topics")
-    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
+    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None) -> np.ndarray:
         """``plot_topics`` of the last step."""
         return self._fitted()[-1].plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
 
@@ -112,51 +118,51 @@ class PipelineOfCopies(Pipeline):
         return steps[0] if len(steps) == 2 and hasattr(steps[0], "in_column_units") else None
 
     @_if_steps_have("predict")
-    def predict(self, X, **params):
+    def predict(self, X, **params) -> Any:
         """``predict`` of the last step, for transformed rows."""
         return self._fitted().predict(from_arrow(X), **params)
 
     @_if_steps_have("predict_proba")
-    def predict_proba(self, X, **params):
+    def predict_proba(self, X, **params) -> np.ndarray:
         """``predict_proba`` of the last step, for transformed rows."""
         return self._fitted().predict_proba(from_arrow(X), **params)
 
     @_if_steps_have("predict_log_proba")
-    def predict_log_proba(self, X, **params):
+    def predict_log_proba(self, X, **params) -> np.ndarray:
         """``predict_log_proba`` of the last step, for transformed rows."""
         return self._fitted().predict_log_proba(from_arrow(X), **params)
 
     @_if_steps_have("decision_function")
-    def decision_function(self, X, **params):
+    def decision_function(self, X, **params) -> np.ndarray:
         """``decision_function`` of the last step, for transformed rows."""
         return self._fitted().decision_function(from_arrow(X), **params)
 
     @_if_steps_have("score_samples")
-    def score_samples(self, X):
+    def score_samples(self, X) -> np.ndarray:
         """``score_samples`` of the last step, for transformed rows."""
         return self._fitted().score_samples(from_arrow(X))
 
     @_if_steps_have("score")
-    def score(self, X, y=None, sample_weight=None, **params):
+    def score(self, X, y=None, sample_weight=None, **params) -> float:
         """``score`` of the last step, for transformed rows."""
         return self._fitted().score(from_arrow(X), from_arrow(y), sample_weight=sample_weight, **params)
 
     @_if_steps_have("transform")
-    def transform(self, X, **params):
+    def transform(self, X, **params) -> Any:
         """``transform`` of all steps, one after the other."""
         return self._fitted().transform(from_arrow(X), **params)
 
     @_if_steps_have("inverse_transform")
-    def inverse_transform(self, X, **params):
+    def inverse_transform(self, X, **params) -> Any:
         """``inverse_transform`` of all steps, from the last to the first."""
         return self._fitted().inverse_transform(X, **params)
 
-    def get_feature_names_out(self, input_features=None):
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the features that ``transform`` gives."""
         return self._pipeline().get_feature_names_out(input_features)
 
     @property
-    def classes_(self):
+    def classes_(self) -> np.ndarray:
         """Classes of the last step."""
         return self._pipeline().classes_
 
@@ -166,7 +172,7 @@ class PipelineOfCopies(Pipeline):
         return self._first_step().n_features_in_
 
     @property
-    def feature_names_in_(self):
+    def feature_names_in_(self) -> np.ndarray:
         """Names of these columns."""
         return self._first_step().feature_names_in_
 

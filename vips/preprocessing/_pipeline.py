@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -123,12 +123,12 @@ class PublicPipeline(PipelineOfCopies):
         return self
 
     @_last_step_has("transform")
-    def fit_transform(self, X, y=None, **params):
+    def fit_transform(self, X, y=None, **params) -> Any:
         """``fit(X, y, **params).transform(X)``."""
         return self.fit(X, y, **params).transform(X)
 
     @_last_step_has("fit_predict")
-    def fit_predict(self, X, y=None, **params):
+    def fit_predict(self, X, y=None, **params) -> Any:
         """``fit(X, y, **params).predict(X)``."""
         return self.fit(X, y, **params).predict(X)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 from sklearn.base import clone
@@ -219,7 +219,7 @@ class PrivatePipeline(PipelineOfCopies):
         pipeline._keep(fitted)
         return pipeline
 
-    def __getitem__(self, index):
+    def __getitem__(self, index) -> Any:
         """One step, or a scikit-learn pipeline of some: fitted copies after ``fit``."""
         return self._pipeline()[index]
 

@@ -7,7 +7,7 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 import numpy as np
 from sklearn.base import TransformerMixin
@@ -22,6 +22,11 @@ from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from vips.models.topics.evidence import TopicEvidence
 
 __all__ = ["PrivateTopics"]
 
@@ -177,15 +182,23 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         """The statement of words and topics together."""
         return self._fitted().privacy_
 
-    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False):
+    @overload
+    def top_words(
+        self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[False] = False
+    ) -> list[list[str]]: ...
+    @overload
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[True]) -> pd.DataFrame: ...
+    def top_words(
+        self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
+    ) -> list[list[str]] | pd.DataFrame:
         """See :meth:`LatentDirichletAllocation.top_words`."""
         return self._fitted().top_words(n, relevance=relevance, as_frame=as_frame)
 
-    def evidence(self):
+    def evidence(self) -> TopicEvidence | None:
         """Which topics are real, doubtful or noise; see :meth:`LatentDirichletAllocation.evidence`."""
         return self._fitted().evidence()
 
-    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None):
+    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None) -> np.ndarray:
         """See :meth:`LatentDirichletAllocation.plot_topics`."""
         return self._fitted().plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
 

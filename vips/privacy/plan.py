@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -313,7 +314,7 @@ class PrivacyPlan:
         sensitivity = 1.0 if self.relation == "add_or_remove" else 2.0
         return self.noise_multiplier / (sensitivity * (SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0))
 
-    def event(self, accountant: str | None = None):
+    def event(self, accountant: str | None = None) -> Any:
         """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``.
 
         Parameters

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from importlib import metadata
+from typing import Any
 
 from vips._files import text_or_file
 from vips._html import html_table
@@ -132,7 +133,7 @@ class PrivacyReport:
         """μ of Gaussian differential privacy, where it states everything; None elsewhere."""
         return self.charged_plan.gdp_mu() if self.has_guarantee and self.search is None else None
 
-    def event(self, accountant: str | None = None):
+    def event(self, accountant: str | None = None) -> Any:
         """The fit as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
         guarantee, and for a fit that a search chose, whose cost no event of one fit can state."""
         plan = self.charged_plan if self.has_guarantee and self.search is None else PrivacyPlan.non_private()

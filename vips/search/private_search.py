@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -242,32 +242,32 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         return tags
 
     @property
-    def classes_(self):
+    def classes_(self) -> np.ndarray:
         """Classes of the best estimator."""
         return self._best().classes_
 
     @_if_estimator_has("predict")
-    def predict(self, X):
+    def predict(self, X) -> Any:
         """``predict`` of the best estimator."""
         return self._best().predict(X)
 
     @_if_estimator_has("predict_proba")
-    def predict_proba(self, X):
+    def predict_proba(self, X) -> np.ndarray:
         """``predict_proba`` of the best estimator."""
         return self._best().predict_proba(X)
 
     @_if_estimator_has("decision_function")
-    def decision_function(self, X):
+    def decision_function(self, X) -> np.ndarray:
         """``decision_function`` of the best estimator."""
         return self._best().decision_function(X)
 
     @_if_estimator_has("transform")
-    def transform(self, X):
+    def transform(self, X) -> Any:
         """``transform`` of the best estimator."""
         return self._best().transform(X)
 
     @_if_estimator_has("score_samples")
-    def score_samples(self, X):
+    def score_samples(self, X) -> np.ndarray:
         """``score_samples`` of the best estimator."""
         return self._best().score_samples(X)
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips.models._gaussians.posterior import MixturePosterior
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["ReadableMixture"]
 
@@ -21,7 +27,7 @@ class ReadableMixture:
         """Number of components with records: whose count is at least 1, and in a private fit stands out from its noise."""
         return int(self._has_records().sum())
 
-    def summary(self):
+    def summary(self) -> pd.DataFrame:
         """The components, the largest first.
 
         Returns
@@ -44,7 +50,7 @@ class ReadableMixture:
             table[f"std {name}"] = deviations[order, j]
         return pd.DataFrame(table, index=pd.Index([f"component {k}" for k in order]))
 
-    def plot_components(self, columns: tuple = (0, 1), *, X=None, ax=None):
+    def plot_components(self, columns: tuple = (0, 1), *, X=None, ax: Axes | None = None) -> Axes:
         """A picture in two columns: ellipses that hold a half and nine tenths of each component, darker for larger ones.
 
         Parameters

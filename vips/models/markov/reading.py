@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
 from vips._printable import printable
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["ReadableChain", "names_of"]
 
@@ -24,7 +29,7 @@ class ReadableChain:
         visits = posterior.start.concentration + posterior.moves.concentration.sum(axis=0)
         return visits / visits.sum()
 
-    def summary(self, *, names: Sequence[str] | None = None, n_typical: int = 5):
+    def summary(self, *, names: Sequence[str] | None = None, n_typical: int = 5) -> pd.DataFrame:
         """The states, in their order.
 
         Parameters
@@ -54,7 +59,7 @@ class ReadableChain:
         }
         return pd.DataFrame(table | self._seen(names, n_typical), index=pd.Index(self._state_names()))
 
-    def plot_transitions(self, ax=None):
+    def plot_transitions(self, ax: Axes | None = None) -> Axes:
         """A picture of the moves: states as large as their shares of the steps, arrows as wide as moves are probable.
 
         Parameters
@@ -69,7 +74,7 @@ class ReadableChain:
 
         return plot_transitions(self.transmat_, self.shares_, self.startprob_, self._state_names(), ax)
 
-    def plot_emissions(self, *, names: Sequence[str] | None = None, n_rows: int = 40, ax=None):
+    def plot_emissions(self, *, names: Sequence[str] | None = None, n_rows: int = 40, ax: Axes | None = None) -> Axes:
         """A picture of what is seen in each state.
 
         Parameters
@@ -89,7 +94,7 @@ class ReadableChain:
         values, rows, label = self._emissions(names, n_rows)
         return plot_emissions(values, rows, self._state_names(), label, ax)
 
-    def plot_sequences(self, X, lengths=None, ax=None):
+    def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
         """A picture of these sequences, coloured by their most probable states. It shows these records, and is not private.
 
         Returns

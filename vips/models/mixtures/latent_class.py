@@ -9,6 +9,7 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -295,7 +296,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def sample(self, n: int = 1, random_state: RandomStateLike = None):
+    def sample(self, n: int = 1, random_state: RandomStateLike = None) -> Any:
         """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
 
         Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -11,6 +12,10 @@ from vips._extras import imported
 from vips._printable import printable, strings_for_pandas
 from vips._validation import check_integer
 from vips.models.mixtures.evidence import ClassEvidence, class_evidence
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["ReadableClasses"]
 
@@ -37,7 +42,7 @@ class ReadableClasses:
         evidence = self.evidence()
         return {} if evidence is None else {"number of real classes": float(evidence.labels.count("real"))}
 
-    def class_profiles(self):
+    def class_profiles(self) -> pd.DataFrame:
         """Probabilities of the answers in each class, as a data frame: columns and categories by classes."""
         pd = imported("pandas", "class_profiles()")
 
@@ -45,7 +50,7 @@ class ReadableClasses:
         index = pd.MultiIndex.from_tuples(self._pairs(), names=["column", "category"])
         return pd.DataFrame(self.components_.T, index=index)
 
-    def summary(self, n_answers: int = 3):
+    def summary(self, n_answers: int = 3) -> pd.DataFrame:
         """A table of the classes, the largest first.
 
         Parameters
@@ -81,7 +86,7 @@ class ReadableClasses:
         table["typical answers"] = strings_for_pandas([self._typical(k, n_answers) for k in order])
         return pd.DataFrame(table).set_index(pd.Index(order, name="class"))
 
-    def plot_profiles(self, columns: Sequence[str] | None = None, *, ax=None):
+    def plot_profiles(self, columns: Sequence[str] | None = None, *, ax: Axes | None = None) -> Axes:
         """A picture of the classes: a column for each, the largest first, and a row for each answer, darker if more probable.
 
         Titles of classes give their share, and whether they are real, doubtful, noise or empty; see :meth:`evidence`.

@@ -72,6 +72,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     unit = "one row of X"
     planned_steps = 1  # every step would release the same counts
     ignores_labels = True
+    adds_up = True
     exact_rows = True
 
     def __init__(

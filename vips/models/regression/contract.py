@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -229,7 +230,7 @@ class AugmentedRegression(InformedRegression):
             return None
         return self._terms(labels)
 
-    def to_posterior(self, average, noise_std, previous):
+    def to_posterior(self, average, noise_std, previous) -> Any:
         """Σ⁻¹ = E[α] + P and μ = previous μ + Σ (ḡ - E[α] previous μ), P made positive definite: ``denoising.py``. Noisy steps
         under a prior that knows something: ``known_steps.py``."""
         ball, scale = self._ball(), self._units() * self._ball()  # from here on, units in which rows have norm 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -33,6 +33,10 @@ from vips.models.regression.noise_aware import (
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
 from vips.privacy.ledger.ledger import PrivacyLedger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["PolyaGammaRegression"]
 
@@ -196,7 +200,7 @@ class PolyaGammaRegression(AugmentedRegression):
         mean, precision = (np.stack(parts) if len(moments) > 1 else parts[0] for parts in zip(*moments, strict=True))
         return CoefficientPosterior(mean, precision, posterior.alpha_shape, posterior.alpha_rate, posterior.step)
 
-    def summary(self, level: float = 0.95, *, features=None):
+    def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, odds or rate ratio.
 
         Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
@@ -227,7 +231,7 @@ class PolyaGammaRegression(AugmentedRegression):
         warn_of_nothing(signal)
         return table
 
-    def plot_coefficients(self, level: float = 0.95, *, features=None, ax=None):
+    def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval.
 
         Parameters
@@ -242,7 +246,7 @@ class PolyaGammaRegression(AugmentedRegression):
         """
         return forest_plot(self.summary(level, features=features), ax)
 
-    def to_arviz(self, n_draws: int = 4000, random_state: object = None):
+    def to_arviz(self, n_draws: int = 4000, random_state: object = None) -> Any:
         """Draws of the coefficients as ``arviz.InferenceData``, for ArviZ's plots and summaries; needs arviz.
 
         Draws are post-processing: ``random_state``, an integer or a generator, may be fixed.

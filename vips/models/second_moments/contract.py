@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -29,6 +30,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     planned_steps = 1  # every step would release the same moments
     exact_rows = True
+    adds_up = True
     settings_of_meaning = ()
     feature_norm: float | None
 
@@ -53,7 +55,7 @@ class SecondMomentModel(ConjugateExponentialModel):
         largest = np.inf if self.feature_norm is None else float(self.feature_norm)
         return OuterStatistics(design(X, largest, self._constant(), target))
 
-    def to_posterior(self, average, noise_std, previous):
+    def to_posterior(self, average, noise_std, previous) -> Any:
         return self._posterior_of(SecondMoments.of(average["second"], noise_std["second"]))
 
     @abstractmethod
@@ -116,7 +118,7 @@ class SecondMomentModel(ConjugateExponentialModel):
         check_is_fitted(self, "posterior_")
         return self.to_noise_aware_posterior() if self.privacy_.plan.is_private else self.posterior_
 
-    def to_noise_aware_posterior(self):
+    def to_noise_aware_posterior(self) -> Any:
         """Computed once, and kept beside the posterior: predictions leave the model as it is."""
         if "aware" not in vars(self.posterior_):
             totals = self.noisy_totals_

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +22,10 @@ from vips.models.second_moments.contract import SecondMomentModel
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance
 from vips.models.second_moments.moments import SecondMoments
 from vips.parts import Part, Score, average
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["FactorModel", "FactorPosterior"]
 
@@ -146,7 +151,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Average log likelihood of the rows."""
         return float(np.mean(self.score_samples(X)))
 
-    def summary(self, level: float = 0.95):
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
         """Loadings, noise variances and means of the columns by name: mean, deviation and interval.
 
         Of the noise-aware posterior for a private fit. Where noise hides a component there is none: the table then has the
@@ -177,7 +182,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         columns = dict(zip(("mean", "std", "lower", "upper"), map(np.ravel, numbers), strict=True))
         return pd.DataFrame(columns, index=index)
 
-    def plot_loadings(self, ax=None):
+    def plot_loadings(self, ax: Axes | None = None) -> Axes:
         """Loadings as an image, one row for each component.
 
         Parameters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Self
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 import numpy as np
 import scipy.sparse as sp
@@ -26,6 +26,10 @@ from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import Part, Score
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
 
 __all__ = ["BayesianLinearRegression"]
 
@@ -225,7 +229,11 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         source_with_targets(self, X, y)
         return super().fit(X, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups)
 
-    def predict(self, X, return_std: bool = False):
+    @overload
+    def predict(self, X, return_std: Literal[False] = False) -> np.ndarray: ...
+    @overload
+    def predict(self, X, return_std: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+    def predict(self, X, return_std: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Expected targets, shape (n_records,). With ``return_std`` also the deviations of targets around them, which include
         that of the intercept."""
         posterior, d = self._read_posterior(), self.n_features_in_
@@ -275,7 +283,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         check_is_fitted(self, "posterior_")
         return self.posterior_.n_iter
 
-    def summary(self, level: float = 0.95, *, features=None):
+    def summary(self, level: float = 0.95, *, features=None) -> pd.DataFrame:
         """Coefficients by name: posterior mean, deviation, interval, probability of a positive coefficient.
 
         Of the noise-aware posterior for a private fit. A fit in which nothing stands out from the noise warns of that.
@@ -303,7 +311,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         warn_of_nothing(signal)
         return table
 
-    def plot_coefficients(self, level: float = 0.95, *, features=None, ax=None):
+    def plot_coefficients(self, level: float = 0.95, *, features=None, ax: Axes | None = None) -> Axes:
         """A forest plot: each coefficient with its interval; arguments as in :meth:`summary`."""
         return forest_plot(self.summary(level, features=features), ax)
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -136,6 +137,7 @@ class LatentDirichletAllocation(
 
     unit = "one document"
     ignores_labels = True
+    adds_up = True
     exact_rows = True
     settings_of_older_files = {"public_documents": None, "inference": "vb"}
 
@@ -256,7 +258,7 @@ class LatentDirichletAllocation(
         """Topics are matched by their words' probabilities."""
         return posterior.mean, "hellinger"
 
-    def in_order(self, posterior, order: np.ndarray):
+    def in_order(self, posterior, order: np.ndarray) -> Any:
         return topics_in_order(posterior, order)
 
     def held_out_scores(self, X, y=None, noise_aware: bool = False) -> list[Score]:
@@ -307,7 +309,7 @@ class LatentDirichletAllocation(
         Scales change from step to step. The average of ``c_kv s_kv`` over steps is divided by the same average of c_kv.
         """
         noise, step = noise_std["topic_word"], 0 if previous is None else previous.step + 1
-        rho = None if previous is None else self.step_size(step)
+        rho = None if previous is None else self.rho(step)
         counts, average_scale = undo_scales(average["topic_word"], previous, rho)
         prior = self._topic_word_prior()
         public = None if self.public_documents is None or previous is None else counts_of_public(self, previous)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -16,6 +16,9 @@ from vips._validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
 from vips.privacy import PrivacyReport
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,6 +49,12 @@ class ReadableTopics:
         evidence = self.evidence()
         return {} if evidence is None else {"number of real topics": float(evidence.labels.count("real"))}
 
+    @overload
+    def top_words(
+        self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[False] = False
+    ) -> list[list[str]]: ...
+    @overload
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: Literal[True]) -> pd.DataFrame: ...
     def top_words(
         self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False
     ) -> list[list[str]] | pd.DataFrame:

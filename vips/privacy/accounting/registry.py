@@ -11,6 +11,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from vips.privacy.accounting.base import ACCOUNTANTS, Accountant
@@ -44,7 +46,7 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
     return accountant
 
 
-def event(plan, accountant: str | None = None):
+def event(plan, accountant: str | None = None) -> Any:
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
     Parameters

@@ -1,0 +1,8 @@
+/* What scrolls sideways can be scrolled by keyboard, too: it is a stop of the Tab key as long as a part of it is out of sight. */
+const watch = new ResizeObserver(entries => {
+  for (const { target } of entries) {
+    if (target.scrollWidth > target.clientWidth) target.tabIndex = 0;
+    else target.removeAttribute("tabindex");
+  }
+});
+for (const box of document.querySelectorAll("article :is(.table-wrapper, .math, .drawing, div.highlight, pre)")) watch.observe(box);

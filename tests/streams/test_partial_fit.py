@@ -1,0 +1,241 @@
+"""Models that learn from a stream: textbook totals without noise, the noise that is stated with it, who is let in."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import pickle
+from itertools import combinations, pairwise
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.optimize import brentq
+from scipy.stats import chi2, norm
+
+import vips
+from tests.streams.test_strategies import matrices
+from vips import (
+    BayesianLinearRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyBudgetError,
+    PrivacyLedger,
+    PrivacyPlan,
+    StreamError,
+    StreamPlan,
+)
+from vips.datasets import make_lda_corpus
+
+RNG = np.random.default_rng(0)
+COUNTS = RNG.multinomial(1, [0.2, 0.3, 0.5], 600)
+ROWS = RNG.uniform(-0.5, 0.5, (600, 2))
+TARGETS = ROWS @ [1.0, -1.0] + 0.1 * RNG.normal(size=600)
+CUTS = [0, 10, 20, 300, 301, 600]  # one batch holds one record
+OF_FIVE = [slice(a, b) for a, b in pairwise(CUTS)]
+
+
+def plan(n_batches=5, epsilon=1.0, **arguments):
+    return StreamPlan(epsilon=epsilon, delta=1e-6, n_batches=n_batches, **arguments)
+
+
+def without_noise(n_batches=5, **arguments):
+    return plan(n_batches, math.inf, **arguments)
+
+
+def test_batches_without_noise_are_one_fit():
+    proportions = DirichletMultinomial(privacy=without_noise())
+    regression = BayesianLinearRegression(privacy=without_noise())
+    for part in OF_FIVE:
+        proportions.partial_fit(COUNTS[part])
+        regression.partial_fit(ROWS[part], TARGETS[part])
+    np.testing.assert_allclose(
+        proportions.posterior_.mean, DirichletMultinomial().fit(COUNTS).posterior_.mean, rtol=1e-12
+    )
+    whole = BayesianLinearRegression().fit(ROWS, TARGETS)
+    np.testing.assert_allclose(regression.coef_, whole.coef_, rtol=1e-9)
+    np.testing.assert_allclose(regression.posterior_.cov, whole.posterior_.cov, rtol=1e-8)
+    assert proportions.n_batches_seen_ == 5
+
+
+def test_topics_without_noise_are_streaming_variational_bayes():
+    """λ is the prior plus the expected counts of all batches, each at the topics before it (Broderick et al., 2013)."""
+    corpus = make_lda_corpus(n_documents=400, n_topics=3, n_words=30, document_length=40, random_state=0).counts
+    model = LatentDirichletAllocation(3, vocabulary=30, privacy=without_noise(4, decay=0.8), random_state=1)
+    total, before = 0.0, None
+    for k in range(4):
+        batch = corpus[k * 100 : (k + 1) * 100]
+        model.partial_fit(batch)
+        if before is not None:
+            statistics = model.expected_statistics(batch.astype(float), before).weighted_sum(np.ones(100))
+            total = 0.8 * total + statistics["topic_word"]
+            np.testing.assert_allclose(model.noisy_totals_.average["topic_word"], total, rtol=1e-6)
+        else:
+            total = model.noisy_totals_.average["topic_word"]
+        before = copy.deepcopy(model.posterior_)
+
+
+@pytest.mark.parametrize("mechanism", ["toeplitz", "tree", "independent"])
+@pytest.mark.parametrize(("participation", "decay"), [(1, 1.0), (2, 0.9)])
+def test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, participation, decay):
+    """Without records R = B z, so that B⁻¹ R is white, with the deviation that ε needs for the largest pattern of batches; ε
+    itself is Balle and Wang's closed form (2018)."""
+    T, d = 6, 4_000
+    stream = plan(T, participation=participation, decay=decay, mechanism=mechanism)
+    model = DirichletMultinomial(privacy=stream)
+    released = np.stack([model.partial_fit(np.zeros((0, d))).noisy_totals_.average["counts"] for _ in range(T)])
+    A, B = matrices(stream.strategy)
+    C = np.linalg.solve(B, A)
+    largest = max(np.linalg.norm(C[:, list(some)].sum(axis=1)) for some in combinations(range(T), participation))
+
+    def delta(sigma):
+        a = 0.5 / sigma
+        return norm.cdf(a - sigma) - np.exp(1.0) * norm.cdf(-a - sigma)
+
+    needed = brentq(lambda sigma: delta(sigma) - 1e-6, 0.5, 50.0) * largest * model.default_clip()
+    white = np.linalg.solve(B, released) / needed
+    variances = np.square(white).mean(axis=1)
+    low, high = chi2.ppf([1e-6, 1 - 1e-6], d) / d
+    assert (variances > low).all()
+    assert (variances < (high if mechanism != "tree" else 1.8)).all()  # the tree's sensitivity is a bound
+    products = white @ white.T / d
+    assert np.abs(products - np.diag(np.diag(products))).max() < 6.0 / np.sqrt(d) * variances.max()
+    np.testing.assert_allclose(released.std(axis=1), [stream.noise_std(t) for t in range(1, T + 1)], rtol=0.08)
+    assert model.noisy_totals_.noise_std["counts"] == pytest.approx(stream.noise_std(T) * model.default_clip())
+    assert model.privacy_.epsilon() == pytest.approx(1.0, rel=1e-3)
+
+
+def test_a_person_is_in_so_many_batches_and_no_more():
+    """Fifty ids are in every batch; totals, with next to no noise, count them once, or twice."""
+    for most in (1, 2):
+        model = DirichletMultinomial(privacy=plan(4, 1e4, participation=most), largest_total=1.0)
+        totals = []
+        for k in range(4):
+            ids = pd.Series([f"p{i}" for i in range(50)] + ([f"new{k}"] * 3), name="person")
+            model.partial_fit(np.eye(3)[np.zeros(53, int)], groups=ids)
+            totals.append(model.noisy_totals_.average["counts"].sum())
+        expected = [51.0] * most + [1.0] * (4 - most)  # a person's rows are one share
+        np.testing.assert_allclose(np.diff(totals, prepend=0.0), expected, atol=0.5)
+        assert model.privacy_.unit == "all rows of one person"
+        assert "register" in str(model.privacy_)
+
+
+@pytest.mark.parametrize("hostile", [np.full((5, 3), np.nan), np.full((5, 3), 1e300), np.full((5, 3), -1.0)])
+def test_hostile_batches_move_a_total_by_at_most_the_clip(hostile):
+    """Beside the same stream without them; noise is next to none."""
+    stream = plan(2, 1e4)
+    model = DirichletMultinomial(privacy=stream).partial_fit(COUNTS[:100])
+    before = model.noisy_totals_.average["counts"]
+    model.partial_fit(hostile)
+    moved = np.linalg.norm(model.noisy_totals_.average["counts"] - before)
+    assert moved <= len(hostile) * model.default_clip() + 10.0 * stream.noise_std(2)
+
+
+def test_a_stream_is_charged_once_and_refused_beyond_the_budget(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "x.ledger", epsilon=1.25, delta=1e-5, dataset="letters")
+    model = DirichletMultinomial(privacy=plan(3)).partial_fit(COUNTS[:10], ledger=ledger)
+    spent = ledger.spent()
+    for _ in range(2):
+        model.partial_fit(COUNTS[:10], ledger=ledger)
+    assert ledger.spent() == spent > 0.9
+    assert len(ledger.runs()) == 1
+    with pytest.raises(StreamError, match="3 batches"):
+        model.partial_fit(COUNTS[:10], ledger=ledger)
+    with pytest.raises(PrivacyBudgetError):
+        DirichletMultinomial(privacy=plan(3)).partial_fit(COUNTS[:10], ledger=ledger)
+    assert ledger.spent() == spent
+    other = DirichletMultinomial(privacy=plan(3)).partial_fit(COUNTS[:10])
+    with pytest.raises(StreamError, match="without a ledger"):
+        other.partial_fit(COUNTS[:10], ledger=ledger)
+
+
+def test_an_error_before_the_release_leaves_everything_as_it_was(tmp_path, monkeypatch):
+    from vips.streams import stream
+
+    ledger = PrivacyLedger(tmp_path / "x.ledger", epsilon=2.0, delta=1e-5, dataset="letters")
+    model, path = DirichletMultinomial(privacy=plan(3)), tmp_path / "s.vips"
+    with monkeypatch.context() as broken:
+        broken.setattr(stream.engine, "clipped_sum", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            model.partial_fit(COUNTS[:10], ledger=ledger, checkpoint=path)
+    assert not hasattr(model, "stream_")
+    assert ledger.spent() == 0.0
+    model.partial_fit(COUNTS[:10], ledger=ledger, checkpoint=path)
+    before = model.noisy_totals_.average["counts"].copy()
+    with pytest.raises(ValueError, match="columns"):
+        model.partial_fit(COUNTS[:, :2], ledger=ledger, checkpoint=path)
+    np.testing.assert_array_equal(model.noisy_totals_.average["counts"], before)
+    assert model.partial_fit(COUNTS[:10], ledger=ledger, checkpoint=path).n_batches_seen_ == 2
+
+
+def test_no_model_pickle_or_checkpoint_holds_the_state_of_the_noise(tmp_path):
+    """A copy of a model, however made, goes on in this process only, and never draws twice for one batch."""
+    path = tmp_path / "s.vips"
+    model = DirichletMultinomial(privacy=plan(4)).partial_fit(COUNTS[:10], checkpoint=path)
+    secret = vips.streams.secret.SecretFile(path).read()
+    numbers = {x.tobytes() for x in secret.buffers["counts"]}
+    for data in (pickle.dumps(model), path.read_bytes()):
+        assert not any(each in data for each in numbers)
+    assert oct(os.stat(f"{path}.secret").st_mode)[-3:] == "600"
+    memory = DirichletMultinomial(privacy=plan(4)).partial_fit(COUNTS[:10])
+    copied = pickle.loads(pickle.dumps(memory))
+    memory.partial_fit(COUNTS[:10])
+    with pytest.raises(StreamError, match="interrupted"):  # the copy gets the same release, not another draw
+        copied.partial_fit(COUNTS[10:300])
+    np.testing.assert_array_equal(copied.noisy_totals_.average["counts"], memory.noisy_totals_.average["counts"])
+    memory.partial_fit(COUNTS[:10])
+    memory.partial_fit(COUNTS[:10])
+    with pytest.raises(StreamError, match="older copy"):
+        copied.partial_fit(COUNTS[:10])
+    if hasattr(os, "fork"):
+        child = os.fork()
+        if child == 0:
+            try:
+                DirichletMultinomial(privacy=plan(4))
+                memory.partial_fit(None)
+            except StreamError:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+
+
+def test_another_process_goes_on_from_the_checkpoint(tmp_path):
+    path = tmp_path / "s.vips"
+    for k in range(3):
+        model = DirichletMultinomial(privacy=plan(3)).partial_fit(COUNTS[k * 100 : (k + 1) * 100], checkpoint=path)
+    assert model.n_batches_seen_ == 3
+    np.testing.assert_allclose(model.posterior_.mean, [0.2, 0.3, 0.5], atol=0.2)
+    again = DirichletMultinomial(privacy=plan(3)).partial_fit(None, checkpoint=path)
+    np.testing.assert_array_equal(again.posterior_.mean, model.posterior_.mean)
+
+
+def test_what_cannot_go_on_is_refused(tmp_path):
+    path = tmp_path / "s.vips"
+    new = lambda **arguments: DirichletMultinomial(privacy=plan(4, **arguments))  # noqa: E731
+    new().partial_fit(COUNTS[:10], checkpoint=path)
+    old = (path.read_bytes(), (tmp_path / "s.vips.secret").read_bytes())
+    with pytest.raises(StreamError, match="plan"):
+        new(decay=0.9).partial_fit(COUNTS[:10], checkpoint=path)
+    with pytest.raises(StreamError, match="groups"):
+        new().partial_fit(COUNTS[:10], checkpoint=path, groups=np.arange(10))
+    new().partial_fit(COUNTS[:10], checkpoint=path)
+    new().partial_fit(COUNTS[:10], checkpoint=path)
+    (tmp_path / "s.vips.secret").write_bytes(old[1])  # an older secret would use its noise twice
+    with pytest.raises(StreamError, match="older copy"):
+        new().partial_fit(COUNTS[:10], checkpoint=path)
+    os.chmod(tmp_path / "s.vips.secret", 0o644)
+    with pytest.raises(StreamError, match="chmod"):
+        new().partial_fit(COUNTS[:10], checkpoint=path)
+    (tmp_path / "s.vips.secret").unlink()
+    with pytest.raises(StreamError, match="missing"):
+        new().partial_fit(COUNTS[:10], checkpoint=path)
+    with pytest.raises(TypeError, match="partial_fit"):
+        new().fit(COUNTS)
+    with pytest.raises(AttributeError, match="partial_fit"):
+        DirichletMultinomial(privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1)).partial_fit(COUNTS)
+    with pytest.raises(TypeError, match="add up"):
+        vips.BayesianLogisticRegression(privacy=plan(4), feature_norm=1.0).partial_fit(ROWS, TARGETS > 0)
+    for arguments in ({"n_batches": 0}, {"epsilon": 0.0}, {"participation": 0}, {"decay": 1.5}, {"mechanism": "magic"}):
+        with pytest.raises(ValueError, match=next(iter(arguments))):
+            plan(**arguments)

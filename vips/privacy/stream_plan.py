@@ -1,0 +1,128 @@
+"""The privacy plan of a stream: batches that arrive one after the other, with noise that is correlated over them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.privacy.correlated import BinaryTree, Independent, Strategy, fitted_toeplitz
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["StreamPlan"]
+
+_MECHANISMS = ("toeplitz", "tree", "independent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamPlan:
+    """What a model that learns from a stream may do to the records, and what that costs.
+
+    After each of at most ``n_batches`` batches (any sizes, also none) the model releases the total of all batches so far, with
+    noise, and a posterior computed from it. All releases together are one Gaussian mechanism. Nothing is sampled, and no
+    record is kept.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        Of all batches together. ``epsilon=inf`` adds no noise and has no guarantee.
+    n_batches : int
+        Public. The stream ends after so many.
+    participation : int
+        Batches in which one record, or one person, may be; any ones. A person's rows in one batch are one share, if
+        ``groups`` are
+        given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a promise of the
+        caller.
+    decay : float
+        γ in (0, 1]: weight of a batch against the one after it. 1 weighs all alike; 0.99 forgets about as if 100 batches
+        counted.
+    clip_norm : float or None
+        As in :class:`PrivacyPlan`.
+    mechanism : {"toeplitz", "tree", "independent"}
+        How noise is correlated: buffered Toeplitz factorisation, which is best; the binary tree of the textbooks; not at all.
+
+    Guarantees
+    ----------
+    For finite ``epsilon`` the sequence of all releases is (ε, δ)-differentially private: for adding or removing one record (one
+    person, with ``groups``) that is in at most ``participation`` batches, whatever batches and sizes are, also if batches
+    depend on earlier releases.
+
+    Examples
+    --------
+    >>> plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365)
+    >>> bool(plan.noise_std(365) < 0.25 * StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365,
+    mechanism="independent").noise_std(365)) True
+    """
+
+    epsilon: float
+    delta: float
+    n_batches: int
+    participation: int = 1
+    decay: float = 1.0
+    clip_norm: float | None = None
+    mechanism: str = "toeplitz"
+
+    # A stream's noise is normal, drawn from the operating system; no row of a person is left out.
+    reproducible_noise = False
+    rounds_records = False
+    max_rows_per_group = None
+    sent_from = None
+
+    def __post_init__(self) -> None:
+        if self.epsilon != math.inf:
+            check_number("epsilon", self.epsilon, 0.0, math.inf, "a positive number, or inf", open_low=True)
+        check_delta(self.delta)
+        check_integer("n_batches", self.n_batches)
+        check_integer("participation", self.participation)
+        check_number("decay", self.decay, 0.0, 1.0, "in (0, 1]", open_low=True)
+        check_choice("mechanism", self.mechanism, _MECHANISMS)
+        if self.clip_norm is not None and self.clip_norm != math.inf:
+            check_number(
+                "clip_norm", self.clip_norm, 1e-12, 1e12, "between 1e-12 and 1e12, or None for the model's default"
+            )
+        if self.is_private and self.clip_norm == math.inf:
+            raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
+
+    @property
+    def is_private(self) -> bool:
+        """Whether noise is added at all."""
+        return self.epsilon != math.inf
+
+    @cached_property
+    def strategy(self) -> Strategy:
+        """The factorisation of prefix sums; a public function of the plan."""
+        if self.mechanism == "toeplitz":
+            return fitted_toeplitz(self.n_batches, self.decay, self.participation)
+        return {"tree": BinaryTree, "independent": Independent}[self.mechanism](self.n_batches, self.decay)
+
+    @cached_property
+    def whole(self) -> PrivacyPlan:
+        """All releases as one step of full data: what ledger, report and accountants see."""
+        if not self.is_private:
+            return replace(PrivacyPlan.non_private(n_steps=1), sampling="full")
+        return PrivacyPlan.from_epsilon(
+            epsilon=self.epsilon, delta=self.delta, sampling="full", n_steps=1, clip_norm=self.clip_norm
+        )
+
+    @cached_property
+    def of_draws(self) -> PrivacyPlan:
+        """What draws z_t, and clips: the noise of one draw, for each of ``n_batches`` batches. Its own ε says nothing."""
+        if not self.is_private:
+            return replace(self.whole, n_steps=self.n_batches)
+        sigma = self.whole.noise_multiplier * self.strategy.sensitivity(self.participation)
+        return replace(self.whole, noise_multiplier=sigma, n_steps=self.n_batches)
+
+    def weight(self, t: int) -> float:
+        """1 + γ + … + γ^(t-1): of all batches so far, in units of the last one's."""
+        return float(t) if self.decay == 1.0 else (1.0 - self.decay**t) / (1.0 - self.decay)
+
+    @cached_property
+    def _deviations(self) -> np.ndarray:
+        return self.strategy.deviations()
+
+    def noise_std(self, t: int) -> float:
+        """Standard deviation of the noise in a coordinate of the total after batch t, in units of the clip norm."""
+        return self.of_draws.noise_multiplier * float(self._deviations[t - 1]) if self.is_private else 0.0

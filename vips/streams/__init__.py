@@ -1,0 +1,1 @@
+"""Models that learn from batches which keep arriving: ``partial_fit``."""

@@ -1,0 +1,181 @@
+"""The secret half of a stream: the state of its correlated noise, and who was in it.
+
+A released total minus its noise is the exact total, and later noise is computed from earlier draws. So this state is as
+secret as
+the records: it lives in this process, or in a file of its own that only its owner may read, and in no model, pickle or
+checkpoint. It moves forward, durably, before anything is released. In the file lies also the release that it moved forward for:
+a process that is killed between the two completes that release at the next start, and never draws again for the same batch.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from vips.exceptions import StreamError
+from vips.persistence.archive import read_archive, write_archive
+
+__all__ = ["Register", "Secret", "SecretFile", "SecretMemory"]
+
+_KIND = "stream secret"
+_DIGEST = 16  # bytes
+
+
+@dataclass
+class Register:
+    """In how many batches each person was, by a keyed hash of the id.
+
+    Parameters
+    ----------
+    key : bytes
+    counts : dict of bytes to int
+    """
+
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    counts: dict[bytes, int] = field(default_factory=dict)
+
+    def admitted(self, ids: Iterable[bytes], most: int) -> tuple[np.ndarray, Register]:
+        """Which of these different ids were in fewer than ``most`` batches, and the register in which they were in one more."""
+        digests = [hashlib.blake2b(each, digest_size=_DIGEST, key=self.key).digest() for each in ids]
+        is_in = np.array([self.counts.get(digest, 0) < most for digest in digests], dtype=bool)
+        more = {digest: self.counts.get(digest, 0) + 1 for digest, one in zip(digests, is_in, strict=True) if one}
+        return is_in, Register(self.key, self.counts | more)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        digests = np.frombuffer(b"".join(self.counts), np.uint8).reshape(-1, _DIGEST)
+        counts = np.fromiter(self.counts.values(), np.int64, len(self.counts))
+        return {"key": np.frombuffer(self.key, np.uint8), "digests": digests, "counts": counts}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Register:
+        digests = (bytes(each) for each in arrays["digests"])
+        return cls(bytes(arrays["key"]), dict(zip(digests, arrays["counts"].tolist(), strict=True)))
+
+
+@dataclass(frozen=True)
+class Secret:
+    """State after batch ``t``.
+
+    Parameters
+    ----------
+    stream : str
+        Name of the stream, in its checkpoint, too.
+    t : int
+        Batches so far.
+    buffers : dict of str to ndarray
+        Of the noise, by block, shape (n_buffers, *block).
+    released : dict of str to ndarray
+        R_t: about to be released, or released.
+    register : Register
+    header : dict
+        What the stream is; public.
+    """
+
+    stream: str
+    t: int
+    buffers: dict[str, np.ndarray]
+    released: dict[str, np.ndarray]
+    register: Register
+    header: dict
+
+
+class SecretMemory:
+    """Secrets of streams without a file, by the name of the stream. Another process, also a forked one, has none of them."""
+
+    _all: dict[str, tuple[int, Secret]] = {}
+    _locks: dict[str, threading.Lock] = {}
+
+    def __init__(self, stream: str) -> None:
+        self._stream = stream
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        with self._locks.setdefault(self._stream, threading.Lock()):
+            yield
+
+    def read(self) -> Secret:
+        process, secret = self._all.get(self._stream, (None, None))
+        if secret is None or process != os.getpid():
+            raise StreamError(
+                "The state of this stream's noise is not in this process, and without it no batch can follow. With "
+                "partial_fit(..., checkpoint=path) it is kept in a file from the first batch on. A new stream is a new "
+                "model, whose budget counts anew."
+            )
+        return secret
+
+    def write(self, secret: Secret) -> None:
+        self._all[self._stream] = (os.getpid(), secret)
+
+
+class SecretFile:
+    """A secret in ``NAME.secret`` beside the checkpoint NAME, with permissions for its owner only.
+
+    Parameters
+    ----------
+    checkpoint : path
+    """
+
+    def __init__(self, checkpoint: str | os.PathLike) -> None:
+        checkpoint = Path(os.path.realpath(checkpoint))
+        self.path = checkpoint.with_name(f"{checkpoint.name}.secret")
+        self._lock = checkpoint.with_name(f".{checkpoint.name}.lock")
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """One batch at a time, over all threads and processes. Another one that is at work is an error."""
+        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StreamError(
+                    f"Another call of partial_fit is at work on {self.path}: wait until it ends."
+                ) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def read(self) -> Secret:
+        try:
+            mode = os.stat(self.path).st_mode
+            header, arrays = read_archive(self.path, _KIND)
+        except FileNotFoundError:
+            raise StreamError(
+                f"{self.path} is missing: it held the state of the stream's noise, without which no batch can follow. A new "
+                "stream needs another checkpoint, and its budget counts anew."
+            ) from None
+        except ValueError as error:
+            raise StreamError(f"{error} It was not touched.") from error
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            raise StreamError(
+                f"Others than the owner may read {self.path}, which is as secret as the records. If nobody has, run chmod 600."
+            )
+        groups = {"buffers": {}, "released": {}, "register": {}}
+        for name, value in arrays.items():
+            part, _, own = name.partition("/")
+            groups[part][own] = value
+        register = Register.from_arrays(groups["register"])
+        return Secret(header["stream"], header["t"], groups["buffers"], groups["released"], register, header["public"])
+
+    def write(self, secret: Secret) -> None:
+        """Durably; the file before is replaced as a whole."""
+        if not self.path.exists():
+            os.close(
+                os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            )  # the new file keeps its permissions
+        parts = {"buffers": secret.buffers, "released": secret.released, "register": secret.register.to_arrays()}
+        arrays = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
+        write_archive(self.path, _KIND, {"stream": secret.stream, "t": secret.t, "public": secret.header}, arrays)

@@ -1,0 +1,326 @@
+"""One batch of a stream: sum, correlated noise, secret, release.
+
+Protocol of batch t::
+
+    clipped sum s_t ─▶ R_t = γ R_{t-1} + s_t + w_t ─▶ secret of t, with R_t (durable) ─▶ posterior ─▶ checkpoint of t ─▶
+    attributes
+
+A kill before the secret is written leaves nothing: the batch was not seen, and can be passed again. A kill after it leaves a
+release that is determined: the next call completes it, and says that the batch counts.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from vips import engine
+from vips.data._groups import check_groups_of_source, ids_and_numbers, name_of
+from vips.exceptions import LedgerError, StreamError
+from vips.execution import resolve as executors
+from vips.execution.local import Serial
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
+from vips.privacy import PrivacyReport, StreamPlan
+from vips.privacy.correlated import BufferedToeplitz
+from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.mechanism.noise import Randomness, gaussian_noise
+from vips.privacy.only_noise import is_only_noise
+from vips.privacy.report import NOT_COVERED_OF_PERSONS
+from vips.privacy.units import unit_of_group
+from vips.statistics import NoisyTotals
+from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
+
+__all__ = ["StreamState", "fit_batch"]
+
+_KIND = "stream"
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where a stream is; public.
+
+    Attributes
+    ----------
+    name : str
+    t : int
+        Batches so far.
+    run : str or None
+        Of the ledger.
+    """
+
+    name: str
+    t: int
+    run: str | None
+
+
+def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, executor=None):
+    """See :meth:`ConjugateExponentialModel.partial_fit`."""
+    model.check_arguments()
+    if not model.adds_up:
+        raise TypeError(
+            f"The statistics of {type(model).__name__} are sums at one posterior only: they do not add up over batches."
+        )
+    executor, ledger = executors.resolve(executor), model._ledger(ledger)
+    known = getattr(model, "stream_", None)
+    if checkpoint is None:
+        name = secrets.token_hex(16) if known is None else known.name
+        place, is_new = SecretMemory(name), known is None
+    else:
+        place = SecretFile(checkpoint)
+        is_new, name = not place.exists() and not os.path.exists(checkpoint), secrets.token_hex(16)
+        if is_new and known is not None:
+            raise StreamError(
+                f"This model's stream has {known.t} batches, and {checkpoint} has none. Pass the checkpoint that it began "
+                "with, or a new model."
+            )
+    with place.locked():
+        stream = _Stream(model, place, checkpoint, ledger)
+        if is_new:
+            stream.begin(name)
+        elif stream.resume() and X is not None:
+            raise StreamError(
+                f"The call before was interrupted after it had counted its batch. That batch is number {stream.t}, and its "
+                "release is complete now. Do not pass its records again; go on with the next batch."
+            )
+        if X is not None:
+            stream.take(X, y, groups, executor)
+    return model
+
+
+class _Stream:
+    """A model's stream while a batch is taken."""
+
+    def __init__(self, model, place, checkpoint, ledger) -> None:
+        self.model, self.place, self.checkpoint, self.ledger = model, place, checkpoint, ledger
+        self.plan = model.privacy
+        self.t, self.posterior, self.secret, self.run = 0, None, None, None
+
+    def begin(self, name: str) -> None:
+        self.name = name
+
+    def resume(self) -> bool:
+        """Continue a stream; whether a release had to be completed."""
+        model, secret = self.model, self.place.read()
+        self.name, self.secret, self.run = secret.stream, secret, secret.header["run"]
+        model.n_features_in_ = secret.header["n_features"]
+        self.plan = _with_strategy(self._completed(model.privacy), secret.header["strategy"])
+        self._check_same(secret.header)
+        if self.checkpoint is None:
+            self.t, self.posterior = model.stream_.t, model.posterior_
+        else:
+            self.t, self.posterior = self._read_checkpoint()
+        if secret.t not in (self.t, self.t + 1):
+            raise StreamError(
+                f"The stream's secret is at batch {secret.t}, its released state at {self.t}: one of them is an older copy. "
+                "Noise would be used twice, so that this stream cannot go on."
+            )
+        is_pending = secret.t == self.t + 1
+        if is_pending:
+            self._release(secret)
+        else:
+            self._show()
+        return is_pending
+
+    def take(self, X, y, groups, executor) -> None:
+        """One batch."""
+        if self.t >= self.plan.n_batches:
+            raise StreamError(f"The plan is for {self.plan.n_batches} batches, and all of them were released.")
+        model, begun, columns = self.model, None, getattr(self.model, "n_features_in_", None)
+        attributes = dict(vars(model))
+        try:
+            data = model._data(X, y)
+            if self.t and data.n_features != columns:
+                raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
+            model.check_features()
+            plan = self.plan = self._completed(self.plan)
+            model._fitting_plan = draws = plan.of_draws
+            data, register, unit = self._persons(data, groups)
+            header = self._header(unit) | {"register": groups is not None}
+            if self.t:
+                self._check_same(header)
+            elif self.ledger is not None:
+                begun = LedgerRun(self.ledger)
+                begun.charge(plan.whole, type(model).__name__, unit)
+                header["run"] = self.run = begun.run
+            blocks, t = model.blocks(), self.t + 1
+            if self.posterior is None:
+                rng = Randomness.for_fit(model.random_state, False).initial
+                self.posterior = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(blocks, 0.0), None)
+            coins = Randomness.for_fit(None, False)  # nothing is sampled
+            with (executor or Serial()).over(data) as workers:
+                total = engine.clipped_sum(model, blocks, data, self.posterior, draws, coins, t, workers)
+            secret = self._moved(total, blocks, register, header)
+            if begun is not None:
+                begun.release(1)  # from here on nothing is given back
+            self.place.write(secret)
+        except BaseException as error:
+            vars(model).clear()
+            vars(model).update(attributes)
+            if begun is not None:
+                try:
+                    begun.close()
+                except (OSError, LedgerError) as failed:
+                    error.add_note(f"The ledger could not be written; close the run {begun.run}: {failed}")
+            raise
+        finally:
+            model.__dict__.pop("_fitting_plan", None)
+        self._release(secret)
+
+    # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _completed(self, plan: StreamPlan) -> StreamPlan:
+        if plan.clip_norm is not None or not plan.is_private:
+            return plan
+        whole = replace(plan, clip_norm=float(self.model.default_clip()))
+        whole.__dict__["strategy"] = plan.strategy
+        return whole
+
+    def _persons(self, data, groups) -> tuple:
+        """Data in which each person is one record, without persons who were in enough batches; the register; the unit."""
+        register = Register() if self.secret is None else self.secret.register
+        if groups is None:
+            unit = unit_of_group(data.group_name or "group") if data.has_groups else self.model.describe()["unit"]
+            return data, register, unit
+        check_groups_of_source(data, groups, "X, y")
+        ids, numbers = ids_and_numbers(groups, data.n_records)
+        is_in, register = register.admitted(ids, self.plan.participation)
+        numbers = np.where((numbers >= 0) & np.append(is_in, False)[numbers], numbers, -1)
+        data = data.grouped(numbers, name_of(groups))
+        return data, register, unit_of_group(data.group_name or "group")
+
+    def _header(self, unit: str) -> dict:
+        strategy = self.plan.strategy
+        found = (
+            {"theta": strategy.theta.tolist(), "omega": strategy.omega.tolist()}
+            if isinstance(strategy, BufferedToeplitz)
+            else {}
+        )
+        return identity(self.model, self.plan, unit) | {"strategy": found, "run": self.run}
+
+    def _check_same(self, header: dict) -> None:
+        """Raise StreamError if this call belongs to another stream than ``header`` says."""
+        ours = self._header(header["unit"]) | {"register": header["register"]}
+        known = header if self.secret is None else self.secret.header
+        for name in ours:
+            if name not in ("strategy", "run", "unit", "register") and json.dumps(
+                ours[name], sort_keys=True
+            ) != json.dumps(known[name], sort_keys=True):
+                raise StreamError(f"The stream was begun with other settings (different: {name}). Nothing was changed.")
+        if any(header[name] != known[name] for name in ("unit", "register")):
+            raise StreamError(
+                f"The stream protects {known['unit']!r}, this batch would protect {header['unit']!r}. Pass `groups` in every "
+                "batch or in none, under one name."
+            )
+        if (known["run"] is None) != (self.ledger is None):
+            raise StreamError(
+                f"The stream was begun {'without' if known['run'] is None else 'with'} a ledger: go on in the same way."
+            )
+        if self.ledger is not None:
+            self.ledger.run(known["run"])  # an error if another ledger was charged
+
+    def _moved(self, total: Mapping, blocks: Mapping, register: Register, header: dict) -> Secret:
+        """The secret after this batch, with R_t."""
+        t, plan = self.t + 1, self.plan
+        buffers, released = {}, {}
+        rng = np.random.Generator(Randomness.for_fit(None, False).noise_bits(t))
+        for name, block in blocks.items():
+            old = np.zeros(block.shape) if self.secret is None else self.secret.released[name]
+            released[name] = plan.decay * old + total[name]
+            if not plan.is_private:
+                buffers[name] = np.zeros((0, *block.shape))
+                continue
+            shape = (plan.strategy.n_buffers, *block.shape)
+            state = np.zeros(shape) if self.secret is None else np.array(self.secret.buffers[name])
+            fresh = gaussian_noise(block.shape, block.symmetric, plan.of_draws.noise_std() * block.scale, rng)
+            released[name] += plan.strategy.step(t, fresh, state)
+            buffers[name] = state
+        return Secret(self.name, t, buffers, released, register, header)
+
+    def _release(self, secret: Secret) -> None:
+        """From R_t to the posterior, the checkpoint and the model's attributes."""
+        model, plan, blocks = self.model, self.plan, None
+        model._fitting_plan = plan.of_draws
+        try:
+            blocks = model.blocks()
+            noise_std = self._noise_std(secret.t, blocks)
+            released = {name: np.array(value) for name, value in secret.released.items()}
+            self.posterior = model.to_posterior(released, noise_std, self.posterior)
+        finally:
+            model.__dict__.pop("_fitting_plan", None)
+        self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
+        if self.checkpoint is not None:
+            arrays = {f"posterior/{name}": value for name, value in posterior_arrays(self.posterior).items()}
+            write_archive(self.checkpoint, _KIND, {"stream": self.name, "t": self.t}, arrays)
+        self._show()
+
+    def _noise_std(self, t: int, blocks: Mapping) -> dict[str, float]:
+        std = self.plan.noise_std(t) * self.plan.clip_norm if self.plan.is_private else 0.0
+        return {name: std * block.scale for name, block in blocks.items()}
+
+    def _read_checkpoint(self) -> tuple[int, object]:
+        """Number of batches and posterior of the checkpoint; those of no batch if there is no file yet."""
+        model, plan = self.model, self.plan
+        model._fitting_plan = plan.of_draws
+        try:
+            blocks = model.blocks()
+            rng = Randomness.for_fit(model.random_state, False).initial
+            first = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(blocks, 0.0), None)
+        finally:
+            model.__dict__.pop("_fitting_plan", None)
+        if not os.path.exists(self.checkpoint):
+            return 0, first
+        try:
+            header, arrays = read_archive(self.checkpoint, _KIND)
+            posterior = {name.removeprefix("posterior/"): value for name, value in arrays.items()}
+            if header["stream"] != self.name:
+                raise ValueError(f"{self.checkpoint} and its secret belong to different streams.")
+            return int(header["t"]), restore_posterior(first, posterior)
+        except ValueError as error:
+            raise StreamError(f"{error} It was not touched.") from error
+
+    def _show(self) -> None:
+        """The model's attributes."""
+        model, plan, secret = self.model, self.plan, self.secret
+        blocks = model.blocks()
+        totals = NoisyTotals(
+            {name: np.array(value) for name, value in secret.released.items()}, self._noise_std(secret.t, blocks)
+        )
+        unit, has_register = secret.header["unit"], secret.header["register"]
+        facts = model.describe() | ({} if unit == model.describe()["unit"] else {"not_covered": NOT_COVERED_OF_PERSONS})
+        ledger = None
+        if self.run is not None:
+            ledger = {"dataset": self.ledger.dataset, "run": self.run, "charged_steps": 1}
+        kept = "kept by a register of persons" if has_register else "a promise of the caller, which nothing checks"
+        public = (
+            f"{plan.n_batches} batches at most, of any size, {secret.t} of them released; after each the total so far, "
+            f"discounted by {plan.decay:g} a batch, with correlated noise ({plan.mechanism})",
+            "all releases are one Gaussian mechanism",
+            f"{unit} is in at most {plan.participation} of the batches: {kept}",
+        )
+        model.__dict__.pop("_noise_aware", None)
+        model.privacy_ = PrivacyReport(
+            plan=plan.whole,
+            on_invalid=getattr(model, "on_invalid", "drop"),
+            ledger=ledger,
+            only_noise=is_only_noise(model.telling_blocks(), totals.average, totals.noise_std),
+            **facts | {"unit": unit, "declared_public": (*facts.get("declared_public", ()), *public)},
+        )
+        model.posterior_ = self.posterior
+        model.noisy_totals_ = totals
+        model.n_batches_seen_ = secret.t
+        model.stream_ = StreamState(self.name, secret.t, self.run)
+
+
+def _with_strategy(plan: StreamPlan, saved: dict) -> StreamPlan:
+    """The plan with the strategy with which its stream began, whatever an optimiser would find today."""
+    if not saved:
+        return plan
+    plan = replace(plan)
+    plan.__dict__["strategy"] = BufferedToeplitz(plan.n_batches, plan.decay, **saved)
+    return plan
