@@ -88,6 +88,13 @@ def test_buffers_lose_next_to_nothing(T):
     assert bound < root.largest_error() < 1.25 * bound
 
 
+@pytest.mark.parametrize(("T", "theirs"), [(30, 1.9429782), (365, 2.7289272), (1_000, 3.0490486)])
+def test_four_buffers_are_as_good_as_the_best_toeplitz_matrix_of_another_library(T, theirs):
+    """``sqrt(toeplitz.loss(strategy_coef=toeplitz.optimize_banded_toeplitz(T, T), n=T))`` of jax_privacy 2.0, all T
+    coefficients free."""
+    assert fitted_toeplitz(T).error() == pytest.approx(theirs, rel=1e-3)
+
+
 def test_coefficients_that_rise_are_refused():
     with pytest.raises(ValueError, match="fall"):
         sensitivity_of_toeplitz(np.array([1.0, 0.5, 0.6]), 1)

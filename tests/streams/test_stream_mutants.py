@@ -1,0 +1,48 @@
+"""Deliberately broken streams, each of which a test must catch."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.streams import test_partial_fit as tests
+from vips.privacy.correlated import BinaryTree, BufferedToeplitz
+from vips.streams.secret import Register
+
+
+def noise(participation=1, mechanism="toeplitz"):
+    tests.test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, participation, 1.0)
+
+
+def anew(strategy, t, fresh, buffers):
+    """Noise of every total drawn anew: w_t = z_t - γ z_{t-1}."""
+    w = fresh - strategy.decay * buffers[0]
+    buffers[0] = fresh
+    return w
+
+
+def everybody(register, ids, most):
+    return np.ones(len(list(ids)), bool), register
+
+
+MUTANTS = {
+    "sensitivity of one batch": (BufferedToeplitz, "sensitivity", lambda self, k=1: 1.0, noise),
+    "sensitivity of one participation": (
+        BufferedToeplitz, "sensitivity", lambda self, k=1, _of=BufferedToeplitz.sensitivity: _of(self, 1), lambda: noise(2),
+    ),
+    "a tree of one level": (BinaryTree, "sensitivity", lambda self, k=1: 1.0, lambda: noise(1, "tree")),
+    "noise drawn anew for old batches": (BufferedToeplitz, "step", anew, noise),
+    "no noise after the first batch": (
+        BufferedToeplitz, "step", lambda self, t, fresh, buffers: fresh * (t == 1) + 1e-9 * fresh, noise,
+    ),
+    "a person in every batch": (Register, "admitted", everybody, tests.test_a_person_is_in_so_many_batches_and_no_more),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_mutants_are_caught(name, monkeypatch):
+    owner, attribute, broken, check = MUTANTS[name]
+    check()
+    monkeypatch.setattr(owner, attribute, broken)
+    with pytest.raises(AssertionError):
+        check()
