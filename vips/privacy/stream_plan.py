@@ -53,8 +53,9 @@ class StreamPlan:
     Examples
     --------
     >>> plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365)
-    >>> bool(plan.noise_std(365) < 0.25 * StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365,
-    mechanism="independent").noise_std(365)) True
+    >>> alone = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=365, mechanism="independent")
+    >>> bool(plan.noise_std(365) < 0.25 * alone.noise_std(365))
+    True
     """
 
     epsilon: float
