@@ -155,6 +155,24 @@ def test_noise_that_hides_all_leaves_columns_alone():
     assert np.abs(np.linalg.eigvals(found.moves)).max() < 1.0
 
 
+def test_windows_have_no_variance_below_the_noise():
+    rng, least = np.random.default_rng(0), np.array([0.5, 2.0])
+    products = 3.0 * rng.normal(size=(4, 4, 2, 2))
+    unit = np.sqrt(np.tile(least, 4))
+    for noise, lowest in ((0.1, 0.2), (0.0, 1e-6)):
+        found = moments.window(products, noise, least) / np.outer(unit, unit)
+        assert np.linalg.eigvalsh(found)[0] >= lowest * (1.0 - 1e-6)
+
+
+def test_columns_share_what_noise_hides():
+    """Numbers and sums of pairs of steps are nearer to the true ones than noisy totals; without noise they are the totals."""
+    _, values = long_sequences(300, 8, 0.0)
+    exact, noisy = (moments.Pairs.of(totals_of(values, noise)[0]["lagged"], CONSTANT, noise) for noise in (0.0, 100.0))
+    np.testing.assert_allclose(exact.counts[:, 0, 1], [2100.0, 1800.0, 1500.0])
+    assert np.square(noisy.counts - exact.counts).mean() < 0.5 * (100.0 / CONSTANT**2) ** 2
+    assert np.square(noisy.later - exact.later).mean() < 0.7 * (100.0 / CONSTANT) ** 2
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_any_totals_give_a_valid_system(seed):
     """Noise of any size, of any sign."""

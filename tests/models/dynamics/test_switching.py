@@ -51,6 +51,21 @@ def test_one_regime_is_a_linear_dynamical_system():
     np.testing.assert_allclose(ours["cross"][0], theirs["cross"], rtol=1e-8, atol=1e-8)
 
 
+def test_sums_of_regimes_are_those_of_the_steps_added_one_by_one():
+    posterior = a_posterior()
+    found = inferred(DATA, posterior, 3)
+    later = np.setdiff1d(np.arange(len(found.mean)), DATA.offsets)  # steps that are no first ones
+    mean, before = found.mean[later], found.mean[later - 1]
+    second = found.cov + found.mean[:, :, None] * found.mean[:, None]
+    both = found.lagged[later] + mean[:, :, None] * before[:, None]
+    sums = switching_statistics(DATA, posterior, 3).weighted_sum(np.ones(len(DATA)))
+    for name, of_steps in (("before", second[later - 1]), ("after", second[later]), ("cross", both)):
+        expected = np.einsum("tm,tij->mij", found.shares[later], of_steps)
+        np.testing.assert_allclose(sums[name], expected, rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(sums["regimes"], found.shares[later].sum(axis=0))
+    np.testing.assert_allclose(sums["first_regime"], found.shares[DATA.offsets[:-1]].sum(axis=0))
+
+
 def of_path(posterior, path, values) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean and covariance of the states and the seen steps of one path of regimes."""
     of, T = posterior.dynamics, len(path)
@@ -211,6 +226,23 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     model = SwitchingLinearDynamicalSystem(K, M, n_iter=3, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
     assert all(np.isfinite(each).all() for each in model.posterior_.to_arrays().values())
     assert np.isfinite(model.score(DATA))
+
+
+def test_any_totals_give_valid_regimes():
+    """Noise alone, in counts that are large enough to be seen."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=3.0)
+    model.n_features_in_, rng = P, np.random.default_rng(0)
+    for size in np.geomspace(1.0, 1e4, 20):
+        totals = {name: size * rng.normal(size=block.shape) for name, block in model.blocks().items()}
+        totals["regimes"] += 30.0 * size
+        totals["counts"] += 30.0 * size
+        found = model.to_posterior(totals, dict.fromkeys(totals, size), a_posterior())
+        assert found.regime_start.min() >= 0.0 <= found.regime_moves.min()
+        assert np.abs(np.linalg.eigvals(found.moves)).max() < 1.0
+        assert np.linalg.eigvalsh(found.moves_cov).min() > 0.01
+        assert np.linalg.eigvalsh(found.dynamics.start_cov)[0] > 0.01
+        assert (found.dynamics.noise_variance > 0.01 * np.square(found.dynamics.loadings).sum(axis=1)).all()
 
 
 def test_little_noise_changes_little(learnt):

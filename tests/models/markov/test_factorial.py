@@ -267,6 +267,24 @@ def test_emissions_are_a_ridge_regression():
     assert found["dof"] == 53.0
 
 
+def test_noise_passes_for_no_explanation():
+    """Of steps that chains explain without rest, a noisy fit leaves at least the noise unexplained."""
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20)
+    model, rng, noise = FactorialHMM(2, 2, privacy=plan, feature_norm=3.0), np.random.default_rng(0), 60.0
+    model.n_features_in_ = 3
+    first = replace(model.to_posterior(model.initial(rng), None, None), step=5)
+    effects, both = rng.normal(size=(4, 3)), np.full((4, 4), 250.0)
+    for chain in (slice(0, 2), slice(2, 4)):
+        both[chain, chain] = 500.0 * np.eye(2)
+    exact = {"start": np.full((2, 2), 25.0), "moves": np.full((2, 2, 2), 200.0), "both": both}
+    exact |= {"linear": both @ effects, "second": effects.T @ both @ effects}
+    for _ in range(10):
+        noisy = {name: value + noise * rng.normal(size=value.shape) for name, value in exact.items()}
+        noisy |= {name: 0.5 * (noisy[name] + noisy[name].T) for name in ("both", "second")}
+        found = model.to_posterior(noisy, dict.fromkeys(noisy, noise), first)
+        assert np.linalg.eigvalsh(found.scale)[0] > noise
+
+
 def test_missing_steps_empty_sequences_and_hostile_ones():
     steps = [TRAIN.values[:20], np.empty((0, 3)), np.full((3, 3), np.nan), [[np.inf, 0.0, 1.0]], np.full((2, 3), 1e200)]
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)
