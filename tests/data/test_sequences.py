@@ -56,6 +56,14 @@ def test_what_is_no_array_of_numbers_is_a_missing_step():
     np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, np.nan, 2, 0])
 
 
+def test_empty_arrays_have_a_width():
+    """One sequence does not decide what is public beside empty ones, which have columns but no steps."""
+    empty = [np.empty((0, 2))] * 3
+    for one in (np.ones((1, 100)), np.ones(4), np.ones((2, 3))):
+        assert Sequences.from_list([*empty, one]).values.shape[1] == 2
+    assert Sequences.from_list([np.empty(0)] * 3 + [np.ones((1, 2))]).values.shape[1] == 2  # these have no columns
+
+
 def test_nulls_are_missing_steps():
     found = Sequences.from_arrow(pa.array([[1, None], None, [3]]))
     np.testing.assert_array_equal(found.values[:, 0], [1, np.nan, 3])
@@ -101,7 +109,7 @@ def test_one_array_does_not_decide_how_many_columns_there_are(odd):
 
 
 def test_an_empty_list_is_an_empty_sequence():
-    assert list(Sequences.from_list([[], np.ones((2, 3)), np.zeros((0, 2))]).lengths) == [0, 2, 0]
+    assert list(Sequences.from_list([[], np.ones((2, 3)), np.ones((2, 3)), np.zeros((0, 2))]).lengths) == [0, 2, 2, 0]
     assert Sequences.from_list([np.zeros((0, 3))]).shape == (1, 3)
     assert Sequences.from_list([]).shape == (0, 1)
 

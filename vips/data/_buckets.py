@@ -55,7 +55,7 @@ class Buckets:
         return "data" in self.kinds and len(self.kinds["data"][1]) == 1
 
     def add(self, name: str, X, y: np.ndarray | None, persons: np.ndarray, order: np.ndarray | None = None) -> None:
-        """Append rows; those of one person keep their order, unless ``order`` has numbers to sort them by.
+        """Append rows; those of one person keep their order, unless ``order`` has keys to sort them by.
 
         Parameters
         ----------
@@ -65,7 +65,8 @@ class Buckets:
         y : ndarray of shape (n_rows, ...), optional
         persons : ndarray of uint64, shape (n_rows, 2)
             Hashes; the second word modulo ``n_buckets`` is the bucket.
-        order : ndarray of numbers, shape (n_rows,), optional
+        order : ndarray of float64, shape (n_rows, 2), optional
+            Keys of :func:`vips.data._order.sortable`.
 
         Raises
         ------
@@ -133,10 +134,10 @@ class Buckets:
 def write_grouped(arrays: dict[str, np.ndarray], folder: Path) -> None:
     """Write a bucket's rows into ``.npy`` files, by person; see ``vips/data/_grouped.py``.
 
-    Memory: about 80 bytes for each row, beside chunks.
+    Memory: about 100 bytes for each row, beside chunks.
     """
     persons = np.array(arrays.pop("persons"))
-    keys = [np.array(arrays.pop("order"))] if "order" in arrays else []
+    keys = np.array(arrays.pop("order")).T[::-1] if "order" in arrays else ()
     order = np.lexsort((*keys, persons[:, 1], persons[:, 0]))  # stable
     persons = persons[order]
     is_first = np.ones(len(persons), dtype=bool)

@@ -152,7 +152,7 @@ def check_ids(groups: object) -> None:
         is_rounded = isinstance(each, np.dtype) and each.kind == "f" and each != np.float64
         if getattr(each, "kind", "O") in "mMcV" or is_other or is_rounded:
             raise TypeError(
-                f"Ids must be whole numbers, strings or bytes, but groups have dtype {each}: convert them to int64 or strings."
+                f"Ids must be whole numbers, strings or bytes, but these have dtype {each}: convert them to int64 or strings."
             )
 
 
@@ -197,7 +197,7 @@ def _check_arrow_type(kind) -> None:
     )  # fmt: skip
     if not any(is_usable(kind) for is_usable in usable):
         raise TypeError(
-            f"Ids must be whole numbers, strings or bytes, but groups have type {kind}: convert them to int64 or strings."
+            f"Ids must be whole numbers, strings or bytes, but these have type {kind}: convert them to int64 or strings."
         )
 
 

@@ -1,4 +1,8 @@
-"""What rows are ordered by: a column of numbers or dates, as numbers that sort."""
+"""What rows are ordered by: a column of numbers or dates, as pairs of floats that sort as its values do.
+
+A double does not hold every 64-bit integer, and a column of whole numbers becomes one of doubles where one is missing. So a
+number is two doubles that hold either exactly, and files whose columns differ in this way have one order.
+"""
 
 from __future__ import annotations
 
@@ -9,57 +13,117 @@ from vips.data._tables import is_nullable_number
 
 __all__ = ["sortable"]
 
+_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9, "ps": 10**12, "fs": 10**15, "as": 10**18}
+_SECONDS_PER_UNIT = {"m": 60, "h": 3600, "D": 86_400, "W": 604_800}
 
-def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str]:
-    """Numbers that sort as the values do, and the type of the values.
+
+def sortable(values: object, n_rows: int) -> tuple[np.ndarray, str | None]:
+    """Keys that sort as the values do, and what kind of values they are.
 
     Returns
     -------
-    numbers : ndarray of shape (n_rows,)
-        int64 for whole numbers and dates, in units of their type; else float64. What is missing sorts last.
-    kind : str
-        Numbers of two types are not to be compared.
+    keys : ndarray of float64, shape (n_rows, 2)
+        The first column sorts, the second decides ties. What is missing is NaN, which sorts last.
+    kind : {"numbers", "dates", "dates with a time zone", "times"} or None
+        Values of two kinds are not to be compared. None if the type holds missing values only.
 
     Raises
     ------
     TypeError, ValueError
         For a container or type that has no such order, or another number of rows: public facts.
     """
-    arrow = arrow_values(values)
-    if arrow is None and not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
-        raise TypeError(f"`order` must be an array or a series, got {type(values).__name__}.")
-    if is_nullable_number(getattr(values, "dtype", None)):
-        values, arrow = values.to_numpy(dtype=np.float64, na_value=np.nan), None
-    numbers, kind = _of_array(np.asarray(values)) if arrow is None else _of_arrow(arrow)
-    if numbers.shape != (n_rows,):
+    keys, kind = _keys(values)
+    if keys.shape != (n_rows, 2):
         raise ValueError("X and `order` have different numbers of rows.")
-    return numbers, str(kind)
+    return keys, kind
 
 
-def _of_array(values: np.ndarray) -> tuple[np.ndarray, object]:
-    dtype = values.dtype
-    if dtype.kind in "mM":  # NaT is the least integer
-        return np.where(
-            np.isnat(values), np.iinfo(np.int64).max, values.astype(dtype.newbyteorder("=")).view(np.int64)
-        ), dtype
-    if dtype.kind in "bi" or (dtype.kind == "u" and dtype.itemsize < 8):
-        return values.astype(np.int64), np.int64
-    if dtype.kind in "uf":
-        return values.astype(np.float64), np.float64
-    raise TypeError(f"`order` must hold numbers or dates, got dtype {dtype}.")
+def _keys(values: object) -> tuple[np.ndarray, str | None]:
+    arrow = arrow_values(values)
+    if arrow is not None:
+        return _of_arrow(arrow)
+    dtype = getattr(values, "dtype", None)
+    if not (isinstance(values, np.ndarray) or hasattr(values, "to_numpy")):
+        raise TypeError(f"`order` must be an array or a series, got {type(values).__name__}.")
+    if hasattr(dtype, "categories"):  # their type decides: that of the values may depend on whether one is missing
+        keys, kind = _keys(dtype.categories)
+        codes = np.asarray(getattr(values, "cat", values).codes)
+        return np.vstack([keys, [[np.nan, np.nan]]])[codes], kind
+    if hasattr(dtype, "tz"):
+        return _of_dates(np.asarray(values, dtype=f"M8[{dtype.unit}]")), "dates with a time zone"
+    if is_nullable_number(dtype):
+        missing = np.asarray(values.isna())
+        whole = np.uint64 if dtype.kind == "u" else np.int64
+        kept = values.to_numpy(dtype=whole, na_value=0) if dtype.kind in "biu" else None
+        return _of_numbers(values.to_numpy(dtype=np.float64, na_value=np.nan) if kept is None else kept, missing)
+    array, missing = np.asarray(values), np.ma.getmaskarray(values) if np.ma.isMA(values) else False
+    if array.dtype.kind not in "biufmM":
+        raise TypeError(
+            f"`order` must hold numbers or dates, got dtype {array.dtype}. Convert it first, e.g. by pandas.to_datetime(..., "
+            "errors='coerce') or pandas.to_numeric(..., errors='coerce')."
+        )
+    if array.dtype.kind in "biuf":
+        return _of_numbers(array, missing)
+    keys = _of_dates(array)
+    keys[missing if np.ndim(missing) else slice(0)] = np.nan
+    return keys, "dates" if array.dtype.kind == "M" else "times"
 
 
-def _of_arrow(values) -> tuple[np.ndarray, object]:
+def _of_numbers(values: np.ndarray, missing: np.ndarray | bool = False) -> tuple[np.ndarray, str]:
+    """Multiples of 2³², and the rest, which has the sign of the number. Both are exact."""
+    if values.dtype.kind == "f":
+        values = values.astype(np.float64)
+        highs = np.trunc(values / 2**32)
+        with np.errstate(invalid="ignore"):
+            lows = np.where(np.isinf(values), 0.0, values - highs * 2**32)
+    else:
+        values = values.astype(np.uint64 if values.dtype.kind == "u" else np.int64)
+        highs, lows = values >> 32, values & 0xFFFFFFFF
+        is_cut = (values < 0) & (lows > 0)  # towards zero, as for floats
+        highs, lows = highs + is_cut, lows.astype(np.float64) - is_cut * 2.0**32
+    keys = np.stack([highs, lows], axis=-1).astype(np.float64, copy=False)
+    keys[np.broadcast_to(missing, len(keys))] = np.nan
+    return keys, "numbers"
+
+
+def _of_dates(values: np.ndarray) -> np.ndarray:
+    """Seconds, and the fraction of one."""
+    unit, step = np.datetime_data(values.dtype)
+    if unit in ("Y", "M") and values.dtype.kind == "M":
+        values, unit, step = values.astype("M8[M]").astype("M8[D]"), "D", 1
+    if unit not in _UNITS_PER_SECOND | _SECONDS_PER_UNIT:
+        raise TypeError(f"`order` must hold numbers or dates, got dtype {values.dtype}.")
+    counts = values.astype(values.dtype.newbyteorder("=")).view(np.int64)
+    per_second = _UNITS_PER_SECOND.get(unit)
+    if per_second is None:
+        keys = np.stack([counts * (float(step) * _SECONDS_PER_UNIT[unit]), np.zeros(len(counts))], axis=-1)
+    else:
+        seconds, rest = np.divmod(counts, per_second)
+        keys = np.stack([seconds * float(step), rest * float(step) / per_second], axis=-1)
+    keys[np.isnat(values)] = np.nan
+    return keys
+
+
+def _of_arrow(values) -> tuple[np.ndarray, str | None]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     types, kind = pa.types, values.type
+    if types.is_dictionary(kind):
+        return _of_arrow(values.cast(kind.value_type))
+    if types.is_null(kind):
+        return np.full((len(values), 2), np.nan), None
     if types.is_floating(kind):
-        return values.cast(pa.float64()).to_numpy(zero_copy_only=False), np.float64
+        return _of_numbers(np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))
+    missing = np.asarray(values.is_null())
     if types.is_integer(kind) or types.is_boolean(kind):
-        values, kind = values.cast(pa.int64(), safe=False), np.int64
-    elif types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind):
-        values = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
-    else:
-        raise TypeError(f"`order` must hold numbers or dates, got type {kind}.")
-    return np.asarray(pc.fill_null(values, np.iinfo(np.int64).max)), kind
+        whole = pa.uint64() if types.is_uint64(kind) else pa.int64()
+        return _of_numbers(np.asarray(pc.fill_null(values.cast(whole), 0)), missing)
+    if not (types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind)):
+        raise TypeError(f"`order` must hold numbers or dates, got type {kind}. Convert it first.")
+    unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)) or kind.unit
+    counts = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
+    of_day = types.is_time(kind) or types.is_duration(kind)
+    keys = _of_dates(np.asarray(pc.fill_null(counts, 0)).view(f"{'m' if of_day else 'M'}8[{unit}]"))
+    keys[missing] = np.nan
+    return keys, "times" if of_day else "dates with a time zone" if getattr(kind, "tz", None) else "dates"

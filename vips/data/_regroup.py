@@ -76,7 +76,7 @@ def regroup(
 
     Notes
     -----
-    Memory: one partition of the source, and about 80 bytes for each row of the largest partition that is written. Disk: the
+    Memory: one partition of the source, and about 100 bytes for each row of the largest partition that is written. Disk: the
     rows twice, until the end.
 
     A Dask collection must compute the same rows in the same order every time: rows, labels and ids may be computed apart, and
@@ -165,16 +165,18 @@ def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
     key, kinds = secrets.token_bytes(32), set()
     for name, opened, (ids, *orders) in _rows_and_keys(source, keys):
         n_rows, order = opened.X.shape[0], None
+        if len(ids) != n_rows:
+            raise SourceError(f"{name}: X and `by` have different numbers of rows.")
         try:
             distinct, numbers = ids_and_numbers(ids, n_rows)
             for each in orders:
                 order, kind = sortable(each, n_rows)
-                kinds.add(kind)
+                kinds |= {kind} - {None}
         except (TypeError, ValueError) as error:
             raise SourceError(f"{name}: {error}") from None
         if len(kinds) > 1:
             raise SourceError(
-                f"{name}: `order` is of another type than in the first partition: {', '.join(sorted(kinds))}."
+                f"{name}: `order` has values of another kind than in the first partitions: {' and '.join(sorted(kinds))}."
             )
         rows = np.flatnonzero(numbers >= 0)
         y = None if opened.y is None else opened.y[rows]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from decimal import Decimal
+from numbers import Real
 
 import numpy as np
 
 from vips.data._arrow_lists import steps_and_offsets
 from vips.data._columns import is_frame
 from vips.data._groups import ids_and_numbers, runs_of_rows
+from vips.data._order import sortable
 from vips.data._tables import from_arrow
 
 __all__ = ["Sequences", "in_order", "sequences_of"]
@@ -146,17 +149,19 @@ class Sequences:
     def from_list(cls, sequences: Sequence[np.ndarray], n_features: int | None = None) -> Sequences:
         """A list of arrays, each of shape (length,) or (length, n_features).
 
-        Without ``n_features`` there are as many columns as most arrays with numbers have, so that no single sequence decides.
         An array of another width, or of something else than numbers, becomes a sequence of one missing step; one without
         rows is an empty sequence.
+
+        Without ``n_features`` there are as many columns as most arrays have. One sequence can decide that if two widths are
+        as frequent, or if no other array has columns: pass ``n_features`` unless all arrays have the same width.
         """
         arrays = list(map(_array, sequences))
         tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
         usable = [each.ndim == 2 and each.dtype.kind in "biuf" for each in tables]
         width = n_features
         if width is None:
-            numbers = [each for each, is_usable in zip(tables, usable, strict=True) if is_usable]
-            widths = Counter(each.shape[1] for each in [each for each in numbers if each.size] or numbers)
+            shapes = [each.shape for each, is_usable in zip(arrays, usable, strict=True) if is_usable]
+            widths = Counter(shape[1] if len(shape) == 2 else 1 for shape in shapes if shape != (0,))
             width = max(widths, key=lambda each: (widths[each], -each), default=1)
         empty, missing = np.empty((0, width)), np.full((1, width), np.nan)
         tables = [
@@ -223,16 +228,23 @@ class Sequences:
 
 
 def in_order(when) -> np.ndarray:
-    """Rows of a series in the order of its values, missing ones last. Neither numbers nor dates: as texts."""
-    from pandas.api.types import is_datetime64_any_dtype, is_numeric_dtype
+    """Rows of a series in the order of its values, missing ones last. Of objects, numbers come first, then others as texts."""
+    try:
+        keys, _ = sortable(when, len(when))
+    except TypeError:
+        ranks = [_rank(value) for value in when]
+        return np.array(sorted(range(len(ranks)), key=ranks.__getitem__), np.intp)
+    return np.lexsort(keys.T[::-1])
 
-    if not (is_numeric_dtype(when.dtype) or is_datetime64_any_dtype(when.dtype)):
-        return np.argsort([str(value) for value in when], kind="stable")  # values of different types cannot be compared
-    missing = when.isna().to_numpy(dtype=bool)
-    known = np.flatnonzero(~missing)
-    # without the others, which would turn whole numbers into floats, or could not be compared
-    order = np.asarray(when.iloc[known].argsort(kind="stable"), np.intp)
-    return np.concatenate([known[order], np.flatnonzero(missing)])
+
+def _rank(value: object) -> tuple[int, float, str]:
+    """Of a value of any type, so that any two can be compared. Raises for no value."""
+    with suppress(Exception):
+        if isinstance(value, Real | Decimal):
+            return (2, 0.0, "") if value != value else (0, value, "")
+        if not (value is None or value != value):  # NaT is unequal to itself
+            return 1, 0.0, str(value)
+    return 2, 0.0, ""
 
 
 def _array(values: object) -> np.ndarray:

@@ -1,0 +1,155 @@
+"""What rows are ordered by, against Python's exact numbers and dates."""
+
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from vips.data import NpySource, ParquetTable, Sequences, regroup
+from vips.data._order import sortable
+from vips.data._sequences import in_order
+
+HUGE = [
+    2**53 + 2,
+    2**53 + 1,
+    2**53,
+    2**53 - 1,
+    2**63 - 1,
+    -(2**63),
+    -(2**53) - 1,
+    -1,
+    0,
+    1,
+    -(2**32),
+    2**32,
+    -(2**32) - 1,
+]
+FLOATS = [np.inf, -np.inf, 1e308, -5e-324, 0.25, -0.25, -1e-20, 2.0**53, 2.0**32 + 0.5, -(2.0**32) - 0.5]
+
+
+def order_of(*columns) -> list[int]:
+    """Rows of columns below each other, each read as if it were another file."""
+    keys = np.concatenate([sortable(each, len(each))[0] for each in columns])
+    return np.lexsort(keys.T[::-1]).tolist()
+
+
+def test_whole_numbers_and_floats_have_one_exact_order():
+    exact = [Fraction(each) if np.isfinite(each) else each for each in [*HUGE, *FLOATS]]
+    assert order_of(np.array(HUGE), np.array(FLOATS)) == sorted(range(len(exact)), key=exact.__getitem__)
+    top = [2**64 - 1, 2**63, 5, 2**64 - 2]
+    assert order_of(np.array(top, np.uint64), np.array(HUGE)) == sorted(range(17), key=[*top, *HUGE].__getitem__)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pd.array([*HUGE, None], dtype="Int64"),
+        pd.Series([*HUGE, None], dtype="int64[pyarrow]"),
+        pa.array([*HUGE, None]),
+        pa.chunked_array([pa.array(HUGE), pa.nulls(1, pa.int64())]),
+        pa.array([*HUGE, None]).dictionary_encode(),
+        pd.Series(pd.Categorical([*HUGE, None])),
+        pd.CategoricalIndex([*HUGE, None]),
+        np.ma.masked_array([*HUGE, -5], [False] * len(HUGE) + [True]),
+        np.array([*HUGE, 2**63 - 1], ">i8"),
+    ],
+    ids=lambda values: f"{type(values).__name__}-{getattr(values, 'dtype', '')}",
+)
+def test_whole_numbers_stay_exact_beside_a_missing_one(values):
+    expected = sorted(range(len(HUGE)), key=HUGE.__getitem__)
+    found = order_of(values)
+    found.remove(len(HUGE))
+    assert found == expected
+    assert sortable(values, len(values))[1] == "numbers"
+
+
+DATES = [
+    datetime(2024, 3, 1),
+    datetime(1677, 9, 22),
+    None,
+    datetime(2024, 2, 29, 23, 59, 59, 999_999),
+    datetime(1969, 12, 31),
+]
+EXPECTED = [1, 4, 3, 0, 2]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+def test_dates_of_all_units_have_one_order(unit):
+    dates = np.array(DATES, f"M8[{unit}]")
+    some = [
+        dates,
+        pd.Series(dates),
+        pa.array(dates),
+        pd.Series(pd.Categorical(pd.Series(dates))),
+        pd.DatetimeIndex(dates),
+    ]
+    for each in some:
+        assert order_of(each) == EXPECTED
+        assert sortable(each, 5)[1] == "dates"
+    days = np.array([None if each is None else each.date() for each in DATES], "M8[D]")
+    # beside whole days in another file, which tie only where the times are midnight
+    assert order_of(dates, days)[:2] == [1, 6]
+    assert order_of(pa.array(days)) == order_of(pa.array(days).cast(pa.date64())) == EXPECTED
+    months = np.array(["2024-02", "NaT", "1969-12"], "M8[M]")
+    assert order_of(months, days) == [4, 2, 7, 0, 6, 3, 1, 5]
+
+
+def test_dates_with_a_time_zone_are_ordered_by_the_instant():
+    instants = pd.Series([None if each is None else each.replace(tzinfo=UTC) for each in DATES[:1] + DATES[2:]])
+    for zone in ("UTC", "Europe/Berlin"):
+        found = instants.dt.tz_convert(zone)
+        assert sortable(found, 4)[1] == "dates with a time zone" == sortable(pa.array(found), 4)[1]
+        assert order_of(found) == order_of(pa.array(found)) == [3, 2, 0, 1]
+
+
+def test_times_of_day_and_durations():
+    times = pa.array([time(23), None, time(0, 0, 1)])
+    assert order_of(times) == order_of(times.cast(pa.time32("s"))) == [2, 0, 1]
+    assert order_of(np.array([timedelta(2), None, timedelta(-1)], "m8[s]")) == [2, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [["a"], np.array(["a"]), np.array([1], object), pd.Series(["a"]), pd.Series(pd.Categorical(["a"])), pa.array(["a"]),
+     pa.array(["a"]).dictionary_encode(), np.array([1j]), np.array([1], "m8[M]"), pd.Series([pd.Period("2024")])],
+)  # fmt: skip
+def test_types_without_an_order_are_refused(values):
+    with pytest.raises(TypeError, match="`order` must"):
+        sortable(values, 1)
+
+
+def test_a_missing_value_refuses_nobody(tmp_path):
+    """Whether a type is refused must not depend on a record: files of pandas where one number is missing, or all are."""
+    rows, whole = {"x": np.arange(4.0), "id": [1, 1, 2, 2]}, [2**53 + 1, 2**53, 4, 3]
+    for name, when in {
+        "a": pa.array(whole), "b": pa.array([3.0, None, 1.0, 2.0]), "c": pa.nulls(4), "d": pa.nulls(4, pa.float64())
+    }.items():  # fmt: skip
+        pq.write_table(pa.table(rows | {"when": when}), tmp_path / f"{name}.parquet")
+    source = regroup(ParquetTable(tmp_path, ["x"]), by="id", order="when", to=tmp_path / "by", n_partitions=1)
+    opened = next(iter(source.partitions)).open()
+    found = {tuple(each[:, 0]) for each in np.split(opened.X, opened.starts[1:-1])}
+    # of both persons the rows of four files: numbers in order, then what is missing as it came
+    assert found == {(0, 1, 0, 1, 0, 1, 0, 1), (2, 3, 3, 2, 2, 3, 2, 3)}
+
+
+def test_other_kinds_and_lengths_are_refused(tmp_path):
+    for name, when in {"a": pa.array([1, 2]), "b": pa.array([date(2024, 1, 1), None])}.items():
+        pq.write_table(pa.table({"x": [1.0, 2.0], "id": [1, 2], "when": when}), tmp_path / f"{name}.parquet")
+    with pytest.raises(ValueError, match=r"`order` has values of another kind .*: dates and numbers"):
+        regroup(ParquetTable(tmp_path, ["x"]), by="id", order="when", to=tmp_path / "by")
+    np.save(tmp_path / "x.npy", np.arange(4.0)[:, None])
+    with pytest.raises(ValueError, match="X and `by` have different numbers of rows"):
+        regroup(NpySource(tmp_path / "x.npy"), by=np.arange(3), to=tmp_path / "to")
+
+
+def test_frames_order_objects_by_number_then_text():
+    values = [10, "b", 9, None, Decimal("9.5"), np.nan, date(2024, 1, 1), pd.NA, True]
+    assert in_order(pd.Series(values, dtype=object)).tolist() == [8, 2, 4, 0, 6, 1, 3, 5, 7]
+    frame = pd.DataFrame({"who": 1, "when": pd.Categorical([10, 9, None, 8]), "code": [1, 2, 3, 4]})
+    found = Sequences.from_frame(frame, by="who", order="when", columns="code")
+    assert found.values[:, 0].tolist() == [4, 2, 1, 3]
