@@ -21,7 +21,6 @@ from tqdm.auto import tqdm
 
 from vips.execution.local import Serial, SerialWorkers
 from vips.execution.partitions import Task
-from vips.persistence.checkpoint import restore_posterior
 from vips.statistics import NoisyTotals
 
 __all__ = ["run"]
@@ -66,7 +65,7 @@ def run(model, data, plan, journal, executor=None):
     first = 1
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
-        posterior = restore_posterior(posterior, journal.start.posterior)
+        posterior = journal.restored(posterior)
     mechanism = plan.mechanism(blocks, randomness, noise_std)
     with (executor or Serial()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import traceback
 import tracemalloc
 
 import dask
@@ -15,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vips import BayesianGaussianMixture, CategoricalHMM, PrivacyPlan
+from vips import BayesianGaussianMixture, CategoricalHMM, GaussianHMM, PrivacyPlan
 from vips.data import (
     DaskSequences,
     GroupedSequences,
@@ -323,3 +324,20 @@ def test_what_dask_computes_is_checked():
     for collection in (dask.bag.from_sequence(LISTS), dask.dataframe.from_dict({"a": [1]}, npartitions=1)):
         with pytest.raises(TypeError, match=r"DaskSequences\(parts\).*regroup"):
             totals(collection)
+
+
+def test_an_error_of_what_dask_computes_is_not_quoted(tmp_path):
+    """It may quote a record."""
+    source = DaskSequences([dask.delayed(quoting)(np.full((2, 2), 9.0))], 2)
+    fits = [
+        lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), feature_norm=3.0).fit(source),
+        lambda: regroup(source, by=np.zeros(1, int), to=tmp_path / "by"),
+    ]
+    for fit in fits:
+        with pytest.raises(SourceError, match="ValueError in quoting") as caught:
+            fit()
+        assert "diagnosis" not in "".join(traceback.format_exception(caught.value))
+
+
+def quoting(part):
+    raise ValueError(f"diagnosis {part.max()} of patient 17")

@@ -301,7 +301,7 @@ def test_forged_checkpoints_are_refused_in_one_way_and_not_touched(tmp_path, cha
 @pytest.mark.parametrize(
     ("name", "value"),
     [("average/heads", value) for value in (1j, "a", np.nan, np.inf, 1e300)]
-    + [("posterior/a", value) for value in (1j, "a", np.nan)],
+    + [("posterior/a", value) for value in (1j, "a", np.nan, 1e300)],
 )
 def test_forged_arrays_are_refused_in_one_way_and_not_touched(tmp_path, name, value):
     path = begun(tmp_path)
@@ -362,6 +362,8 @@ def test_a_folder_or_a_link_where_checkpoints_are_written_first(tmp_path):
     partial.mkdir()
     with pytest.raises(CheckpointError, match="is a folder"):
         BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")
+    with pytest.raises(CheckpointError, match="is a folder"):
+        BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path)
     partial.rmdir()
     partial.symlink_to(tmp_path / "nowhere")
     BetaBernoulli(privacy=PLAN).fit(COINS, checkpoint=tmp_path / "fit.vips")

@@ -7,9 +7,11 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._unquoted import class_and_place
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
+from vips.exceptions import SourceError
 
 __all__ = ["BlockPartition", "ComputedBlock", "DaskSource", "as_source", "is_dask"]
 
@@ -80,16 +82,31 @@ class BlockPartition(Partition):
     n_features: int
 
     def open(self) -> OpenPartition:
-        import dask
-
-        return ComputedBlock(self.name, *dask.compute(self.X, self.y), self.n_features).open()
+        return self.open_with(None)[0]
 
     def open_with(self, other) -> tuple[OpenPartition, object]:
-        """The records, and another chunk, computed together."""
+        """The records, and another chunk, computed together.
+
+        Raises
+        ------
+        SourceError
+            If they cannot be computed. It omits the message of the error, which may quote a record.
+        """
         import dask
 
-        X, y, other = dask.compute(self.X, self.y, other)
-        return ComputedBlock(self.name, X, y, self.n_features).open(), other
+        try:
+            X, y, other = dask.compute(self.X, self.y, other)
+        except SourceError:  # a part of another type
+            raise
+        except Exception as error:
+            problem = class_and_place(error)
+        else:
+            return ComputedBlock(self.name, X, y, self.n_features).open(), other
+        # outside of `except`, so that the original error is not attached
+        raise SourceError(
+            f"{self.name} cannot be computed: {problem}. The error's message is not shown, because it may quote a record: "
+            "compute this part alone to see it."
+        )
 
 
 class ComputedBlock(BlockPartition):

@@ -116,6 +116,21 @@ class Journal:
                 stacklevel=4,
             )
 
+    def restored(self, like):
+        """The posterior of the checkpoint, of the type of ``like``.
+
+        Raises
+        ------
+        CheckpointError
+            If the file holds no posterior of this type.
+        """
+        try:
+            return restore_posterior(like, self.start.posterior)
+        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+            raise CheckpointError(
+                f"{self._path} cannot be used: {str(error).rstrip('.')}. It was not touched."
+            ) from None
+
     def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, unit: str | None) -> None:
         if ledger is not None:
             self._run = LedgerRun(ledger)
@@ -233,6 +248,8 @@ def _public_name(path: str) -> str:
 
 
 def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
+    if path.is_dir():
+        raise CheckpointError(f"{path} is a folder: name a file, which the fit writes.")
     try:
         return read_archive(path, "checkpoint")
     except ValueError as error:
@@ -265,12 +282,13 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str, 
 
 
 def _check_numbers(arrays: Mapping[str, np.ndarray], path: Path) -> None:
-    """Raise CheckpointError unless all arrays hold numbers, and those of totals and averages are of a plausible size."""
+    """Raise CheckpointError unless all arrays hold numbers, of a plausible size."""
     for name, array in arrays.items():
         is_total = name.startswith(("average/", "noisy/"))
         if array.dtype.kind not in ("f" if is_total else "biuf") or np.isnan(array).any():
             raise CheckpointError(f"{path} holds no numbers in {name!r}. It was not touched.")
-        if is_total and not (np.abs(array) < TOO_LARGE).all():
+        sizes = np.abs(array) if is_total else np.abs(array[np.isfinite(array)])  # posteriors may have an infinity
+        if not (sizes < TOO_LARGE).all():
             raise CheckpointError(f"{path} holds numbers in {name!r} that no fit makes. It was not touched.")
 
 

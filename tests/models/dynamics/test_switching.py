@@ -253,3 +253,27 @@ def test_little_noise_changes_little(learnt):
     assert max(agreed, 1.0 - agreed) > 0.85
     one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score(test)
     assert private.score(test) - one > 0.7 * (model.score(test) - one)
+
+
+@pytest.mark.parametrize(
+    ("name", "forged"),
+    [
+        ("moves_cov", np.zeros_like),
+        ("shared_start_cov", np.zeros_like),
+        ("regime_moves", np.negative),
+        ("regime_start", np.exp),
+    ],
+)
+def test_arrays_of_no_posterior_are_refused(name, forged):
+    arrays = a_posterior().to_arrays()
+    SwitchingPosterior.from_arrays(arrays)
+    with pytest.raises(ValueError, match=r"positive definite|add up to 1"):
+        SwitchingPosterior.from_arrays(arrays | {name: forged(arrays[name])})
+
+
+def test_a_chunk_holds_fewer_sequences_the_more_regimes_there_are():
+    """Sequences of one step have as many statistics as any other."""
+    model = SwitchingLinearDynamicalSystem(20, 20)
+    model.n_features_in_ = 5
+    numbers = sum(np.prod(block.shape) for block in model.blocks().values())
+    assert 8 * numbers * model.default_chunk_size() < 250e6  # bytes

@@ -139,9 +139,12 @@ class DynamicsModel(SequenceModel):
 
     def default_chunk_size(self) -> int:
         """Steps of a chunk: about 160 MB of statistics of sequences of one step."""
-        p, K = self.__dict__.get("n_features_in_", 1), self.n_components
-        w = self._n_lags() + 1
-        return int(np.clip(_NUMBERS / (w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2), 256, 65_536))
+        return int(np.clip(_NUMBERS / self._numbers_of_one(), 256, 65_536))
+
+    def _numbers_of_one(self) -> int:
+        """In the statistics of one sequence, and about as many in what they are computed from."""
+        p, K, w = self.__dict__.get("n_features_in_", 1), self.n_components, self._n_lags() + 1
+        return w * (2 * p) ** 2 + 2 * p * w + p * (K + 1) ** 2
 
     def describe(self) -> dict:
         return {

@@ -192,7 +192,7 @@ class DynamicsPosterior:
         Raises
         ------
         ValueError
-            If the arrays do not fit together, are not finite, or a variance is not positive.
+            If the arrays do not fit together, are not finite, or a variance or covariance is not positive.
         """
         of = Dynamics(*(np.asarray(arrays[each.name], dtype=np.float64) for each in fields(Dynamics)))
         p, K = of.loadings.shape
@@ -201,6 +201,8 @@ class DynamicsPosterior:
             raise ValueError("the arrays of the dynamics do not fit together")
         if not all(np.isfinite(value).all() for value in vars(of).values()) or not (of.noise_variance > 0.0).all():
             raise ValueError("the dynamics are not finite, or a variance is not positive")
+        if any(np.linalg.eigvalsh(cov)[0] <= 0.0 for cov in (of.moves_cov, of.start_cov)):
+            raise ValueError("a covariance of the dynamics is not positive definite")
         spread = None
         if any(name.startswith(_OF) for name in arrays):
             given = (np.asarray(arrays[f"{_OF}{each.name}"], np.float64) for each in fields(Uncertainty))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -293,6 +294,11 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def _of_moments_only(self) -> dict[str, Block]:
         return moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
+
+    def _numbers_of_one(self) -> int:
+        p = self.__dict__.get("n_features_in_", 1)
+        own = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
+        return super()._numbers_of_one() + sum(math.prod(block.shape) for block in own.values())
 
     def _n_of_moments(self) -> int:
         """Steps that take moments."""

@@ -80,7 +80,7 @@ class SwitchingPosterior:
         Raises
         ------
         ValueError
-            If the arrays do not fit together, or are not finite.
+            If the arrays do not fit together, or are not valid.
         """
         shared = {name.removeprefix("shared_"): value for name, value in arrays.items() if name.startswith("shared_")}
         of = DynamicsPosterior.from_arrays(shared | {"n_sequences": 0.0, "n_steps": 0.0, "step": 0}).dynamics
@@ -93,6 +93,10 @@ class SwitchingPosterior:
             raise ValueError("the regimes do not fit to the dynamics")
         if not all(np.isfinite(each).all() for each in own):
             raise ValueError("the regimes are not finite")
+        if np.linalg.eigvalsh(own[1]).min() <= 0.0 or min(own[2].min(), own[3].min()) < 0.0:
+            raise ValueError("a covariance of the regimes is not positive definite, or a probability is negative")
+        if not (np.allclose(own[2].sum(), 1.0) and np.allclose(own[3].sum(axis=1), 1.0)):
+            raise ValueError("the probabilities of the regimes do not add up to 1")
         return cls(of, *own, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
 
 

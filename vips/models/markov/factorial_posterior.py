@@ -146,7 +146,7 @@ class FactorialPosterior(ChainPosterior):
         expected = [(d, M * K), (M * K, M * K), (d, d), (d,), (d, d)]
         if arrays["moves"].shape != (M, K, K) or [each.shape for each in own.values()] != expected:
             raise ValueError("the posterior's chains do not fit together")
-        if not all(np.isfinite(each).all() for each in own.values()) or not float(arrays["dof"]) > d - 1:
+        if not all(np.isfinite(each).all() for each in own.values()) or not d - 1 < float(arrays["dof"]) < np.inf:
             raise ValueError("the posterior's emissions are not valid")
         for name in ("spread", "scale"):
             if np.linalg.eigvalsh(own[name])[0] <= 0.0:
