@@ -96,6 +96,42 @@ def test_texts(folder, capsys):
     np.testing.assert_allclose(found.drop(columns="text").sum(axis=1), 1.0, atol=1e-5)
 
 
+def test_texts_of_persons(folder, capsys):
+    """In folders, and in a table: the same persons, who are protected with all their texts."""
+    rng = np.random.default_rng(0)
+    words = [["ship", "sea", "storm", "sails", "harbour"], ["rye", "barley", "field", "harvest", "plough"]]
+    texts = [" ".join(rng.choice(words[i % 2], 20)) for i in range(3_000)]
+    writers = [f"w{i // 2:04d}" for i in range(3_000)]
+    for i, (writer, text) in enumerate(zip(writers, texts, strict=True)):
+        (folder / "letters" / writer / str(i % 2)).mkdir(parents=True)
+        (folder / "letters" / writer / str(i % 2) / "a.txt").write_text(text)
+    table = pd.DataFrame({"writer": writers, "letter": texts})
+    table.loc[0, "letter"] = None
+    table.to_parquet("letters.parquet")
+    for data, options, unit in (
+        ("letters", ["--unit", "folder"], "folder"),
+        ("letters.parquet", ["--text", "letter", "--unit", "writer"], "writer"),
+    ):
+        assert main(["fit", data, "--model", "topics", *options, *SPENDS, "--save", "t.vips"]) == 0
+        out = capsys.readouterr().out
+        assert f"Unit: all rows of one {unit}." in out
+        assert "harbour" in out
+        assert main(["predict", "t.vips", data, "--out", "shares.csv"]) == 0
+        found = pd.read_csv("shares.csv")
+        assert len(found) == 3_000
+        np.testing.assert_allclose(found.filter(like="topic").sum(axis=1), 1.0, atol=1e-5)
+    assert found.columns[0] == "writer"
+    capsys.readouterr()
+    for wrong, message in (
+        (["letters"], "write --unit folder"),
+        (["letters", "--unit", "writer"], "A folder has no columns"),
+        (["letters.parquet"], "--text names the column"),
+        (["letters.parquet", "--text", "writer", "--unit", "who"], "--unit: the table has no column 'who'"),
+    ):
+        assert main(["fit", *wrong, "--model", "topics", *SPENDS]) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

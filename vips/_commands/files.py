@@ -63,21 +63,52 @@ def _number(cell: object) -> float:
         return np.nan
 
 
-def read_texts(folder: str | Path) -> list[str]:
-    """The .txt files of a folder, in the order of their names.
+def read_texts(path: str | Path, text: str | None = None, unit: str | None = None) -> tuple:
+    """The .txt files of a folder, in the order of their names, or a column of a table.
+
+    Parameters
+    ----------
+    path : path
+    text : str
+        Column of texts. A cell that holds none is an empty text.
+    unit : str, optional
+        Column of ids; "folder" for texts in folders, each of which holds those of one person.
+
+    Returns
+    -------
+    texts : list of str
+    groups : series of ids, or None
+    frame : data frame
+        What else is known of each text: other columns, or the name of its file.
 
     Raises
     ------
     ValueError
-        If it is no folder, or has no .txt file.
+        If there is no such column, folder or file.
     """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ValueError(f"{str(folder)!r} is no folder: texts are the .txt files of one.")
-    paths = sorted(folder.glob("*.txt"))
+    pandas, path = _pandas(), Path(path)
+    if not path.is_dir():
+        if text is None:
+            raise ValueError(f"{str(path)!r} is no folder of .txt files. Of a table, --text names the column of texts.")
+        frame = read_table(path, (text, unit))
+        for option, name in (("--text", text), ("--unit", unit)):
+            if name is not None and name not in frame.columns:
+                known = ", ".join(map(str, frame.columns))
+                raise ValueError(f"{option}: the table has no column {name!r}. It has: {known}.")
+        texts = [each if isinstance(each, str) else "" for each in frame[text]]
+        return texts, None if unit is None else frame[unit], frame.drop(columns=[text])
+    if unit not in (None, "folder"):
+        raise ValueError(
+            "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
+        )
+    paths = sorted(path.glob("*.txt") if unit is None else path.glob("*/**/*.txt"))
     if not paths:
-        raise ValueError(f"The folder {str(folder)!r} has no .txt file.")
-    return [path.read_text(encoding="utf-8", errors="replace") for path in paths]
+        what = "no .txt file. For texts in folders, one for each person, write --unit folder"
+        raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
+    names = [each.relative_to(path) for each in paths]
+    groups = None if unit is None else pandas.Series([each.parts[0] for each in names], name=unit)
+    texts = [each.read_text(encoding="utf-8", errors="replace") for each in paths]
+    return texts, groups, pandas.DataFrame({"text": [each.as_posix() for each in names]})
 
 
 def write_table(frame, path: str | Path) -> None:

@@ -33,7 +33,10 @@ def add_commands(commands) -> None:
     fit.add_argument("--model", required=True, choices=["logistic", "topics", "pathways"])
     fit.add_argument("--epsilon", type=float, required=True)
     fit.add_argument("--delta", type=float, required=True)
-    fit.add_argument("--unit", metavar="COLUMN", help="ids of persons: all rows of one are protected together")
+    fit.add_argument(
+        "--unit", metavar="COLUMN",
+        help="ids of persons: all rows of one are protected together; of a folder: 'folder', where each person has one",
+    )  # fmt: skip
     fit.add_argument("--target", metavar="COLUMN", help="logistic: what is predicted")
     fit.add_argument(
         "--classes", metavar="A,B", help="logistic: the two values of the target, the second one counts as yes"
@@ -42,6 +45,7 @@ def add_commands(commands) -> None:
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH, A,B,C or drop; may be repeated. What is declared costs nothing",
     )  # fmt: skip
+    fit.add_argument("--text", metavar="COLUMN", help="topics: texts, in a table")
     fit.add_argument("--event", metavar="COLUMN", help="pathways: what happened")
     fit.add_argument("--order", metavar="COLUMN", help="pathways: when")
     fit.add_argument(
@@ -114,16 +118,12 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
 
 def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
-    if options.unit is not None:
-        raise ValueError(
-            "A folder has no column --unit: one text is one record. For persons with several texts use Python."
-        )
     from vips.preprocessing import PrivateTopics
 
-    texts = read_texts(options.data)
-    topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger)
+    texts, groups, _ = read_texts(options.data, options.text, options.unit)
+    topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger, groups=groups)
     lines = [f"topic {k}: {' '.join(words)}" for k, words in enumerate(topics.top_words(10))]
-    return topics, printable_lines("\n".join(lines)), {"model": "topics"}
+    return topics, printable_lines("\n".join(lines)), {"model": "topics", "text": options.text, "unit": options.unit}
 
 
 def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
@@ -144,15 +144,15 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
 
 def _predict(options: argparse.Namespace) -> None:
-    import pandas as pd
 
     from vips.saving import load
 
     model, needs = load(options.model), json.loads(Path(f"{options.model}.json").read_text(encoding="utf-8"))
     if needs["model"] == "topics":
-        shares = np.asarray(model.transform(read_texts(options.data)))
-        found = pd.DataFrame(shares, columns=[f"topic {k}" for k in range(shares.shape[1])])
-        found.insert(0, "text", [path.name for path in sorted(Path(options.data).glob("*.txt"))])
+        unit = needs.get("unit") if Path(options.data).is_dir() else None  # predictions need no ids
+        texts, _, found = read_texts(options.data, needs.get("text"), unit)
+        shares = np.asarray(model.transform(texts))
+        found = found.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
     elif needs["model"] == "pathways":
         names = needs["unit"], needs["event"], needs["order"]
         frame = read_table(options.data, names)
