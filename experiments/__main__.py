@@ -172,6 +172,10 @@ EXPERIMENTS = {
         "topics.million_texts",
         "words and topics of up to a million texts in Parquet files, and their memory (20 minutes)",
     ),
+    "streams": (
+        "topics.streams",
+        "topics of documents that keep arriving, beside refitting: a generated year, Wikipedia in 60 batches (20 minutes)",
+    ),
     "lda_settings": (
         "topics.settings",
         "how the defaults of LDA were chosen, on other articles (20 minutes)",

@@ -633,3 +633,13 @@ def the_best_candidate_is_the_best_in_the_table(printed, folder):
         assert row["best"]["mean"] == pytest.approx(min(row["candidates"]))
         assert row["blind"]["mean"] == pytest.approx(np.mean(row["candidates"]))
         assert all(0 <= place < len(row["candidates"]) for place in row["chosen"])
+
+
+@check("streams")
+def _(printed, folder):
+    year, articles = (read_json(folder / f"{name}.json") for name in ("year", "wikipedia"))
+    words, truth, without_noise = (row["perplexity"] for row in year[:3])
+    assert all(truth[t] < without_noise[t] < words[t] for t in ("2", "6"))
+    assert truth["2"] == pytest.approx(after(printed, "| true topics |")[0], abs=0.5)
+    assert [row["method"] for row in articles][-2:] == ["refitted after every batch", "refitted every 2"]
+    assert all(np.isfinite(list(row["perplexity"].values())).all() for row in year + articles)

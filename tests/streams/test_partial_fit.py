@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.optimize import brentq
-from scipy.stats import chi2, norm
+from scipy.stats import beta, chi2, norm
 
 import vips
 from tests.streams.test_strategies import matrices
@@ -104,6 +104,36 @@ def test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, part
     np.testing.assert_allclose(released.std(axis=1), [stream.noise_std(t) for t in range(1, T + 1)], rtol=0.08)
     assert model.noisy_totals_.noise_std["counts"] == pytest.approx(stream.noise_std(T) * model.default_clip())
     assert model.privacy_.epsilon() == pytest.approx(1.0, rel=1e-3)
+
+
+@pytest.mark.parametrize(("mechanism", "participation"), [("toeplitz", 1), ("toeplitz", 2), ("tree", 1)])
+def test_canaries_come_near_the_claim_and_do_not_exceed_it(mechanism, participation):
+    """Each of 2,000 categories may have a canary: a person of 100 counts in the worst batches, whom only she has.
+
+    The most powerful test of all releases, C x against 0; its two error rates bound μ (Dong, Roth and Su, 2022), with
+    Clopper and Pearson's limits.
+    """
+    T, d = 40, 2_000
+    stream = plan(T, 8.0, participation=participation, mechanism=mechanism)
+    A, B = matrices(stream.strategy)
+    C = np.linalg.solve(B, A)
+    worst = max(combinations(range(T), participation), key=lambda some: np.linalg.norm(C[:, list(some)].sum(axis=1)))
+    is_in = np.random.default_rng(0).random(d) < 0.5
+    batches = [100 * np.eye(d)[is_in] if t in worst else np.zeros((0, d)) for t in range(T)]
+    model, released = DirichletMultinomial(privacy=stream), []
+    for batch in batches:
+        ids = pd.Series(np.flatnonzero(is_in)[: len(batch)], name="person")
+        released.append(model.partial_fit(batch, groups=ids).noisy_totals_.average["counts"].copy())
+    direction = C[:, list(worst)].sum(axis=1)
+    scores = direction @ np.linalg.solve(B, np.stack(released))
+    claim = brentq(
+        lambda mu: norm.cdf(mu / 2 - 8.0 / mu) - np.exp(8.0) * norm.cdf(-mu / 2 - 8.0 / mu) - 1e-6, 0.1, 10.0
+    )
+    found = scores > direction @ direction * model.default_clip() / 2
+    limits = []
+    for hits in (found[is_in], ~found[~is_in]):
+        limits.append(norm.ppf(beta.ppf(1e-4, hits.sum(), len(hits) - hits.sum() + 1)))
+    assert 0.65 * claim < sum(limits) <= claim
 
 
 def test_a_person_is_in_so_many_batches_and_no_more():

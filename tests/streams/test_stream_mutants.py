@@ -6,12 +6,17 @@ import numpy as np
 import pytest
 
 from tests.streams import test_partial_fit as tests
+from vips import PrivacyPlan
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz
 from vips.streams.secret import Register
 
 
 def noise(participation=1, mechanism="toeplitz"):
     tests.test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, participation, 1.0)
+
+
+def canaries(participation=1):
+    tests.test_canaries_come_near_the_claim_and_do_not_exceed_it("toeplitz", participation)
 
 
 def anew(strategy, t, fresh, buffers):
@@ -34,6 +39,14 @@ MUTANTS = {
     "noise drawn anew for old batches": (BufferedToeplitz, "step", anew, noise),
     "no noise after the first batch": (
         BufferedToeplitz, "step", lambda self, t, fresh, buffers: fresh * (t == 1) + 1e-9 * fresh, noise,
+    ),
+    "canaries and sensitivity of one batch": (BufferedToeplitz, "sensitivity", lambda self, k=1: 1.0, canaries),
+    "canaries and sensitivity of one participation": (
+        BufferedToeplitz, "sensitivity", lambda self, k=1, _of=BufferedToeplitz.sensitivity: _of(self, 1),
+        lambda: canaries(2),
+    ),
+    "canaries that are not clipped": (
+        PrivacyPlan, "clip_weights", lambda self, norms: np.full(np.shape(norms), 0.015), canaries,
     ),
     "a person in every batch": (Register, "admitted", everybody, tests.test_a_person_is_in_so_many_batches_and_no_more),
 }  # fmt: skip
