@@ -172,6 +172,10 @@ EXPERIMENTS = {
         "topics.million_texts",
         "words and topics of up to a million texts in Parquet files, and their memory (20 minutes)",
     ),
+    "change_points": (
+        "privacy.change_points",
+        "private change points and online tests of the lecture notes, a figure of Cummings et al. (a minute)",
+    ),
     "streams": (
         "topics.streams",
         "topics of documents that keep arriving, beside refitting: a generated year, Wikipedia in 60 batches (20 minutes)",

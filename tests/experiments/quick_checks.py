@@ -17,7 +17,7 @@ from sklearn.metrics import roc_auc_score
 
 from experiments import stand_ins
 from experiments.classification import few_records
-from experiments.privacy import accounting
+from experiments.privacy import accounting, change_points
 from experiments.regression import stroke as blr_stroke
 from experiments.regression.compare import QUICK_RECORDS, split
 from experiments.results import read_json
@@ -643,3 +643,17 @@ def _(printed, folder):
     assert truth["2"] == pytest.approx(after(printed, "| true topics |")[0], abs=0.5)
     assert [row["method"] for row in articles][-2:] == ["refitted after every batch", "refitted every 2"]
     assert all(np.isfinite(list(row["perplexity"].values())).all() for row in year + articles)
+
+
+@check("change_points")
+def _(printed, folder):
+    found = read_json(folder / "results.json")
+    shares = {(row["change"], row["method"], row["epsilon"]): row["further than"] for row in found["change points"]}
+    exact, private = shares["large", "no noise", math.inf], shares["large", "permute and flip", 1.0]
+    assert exact["10"] < 0.05 < private["10"] < 0.4 < shares["large", "permute and flip", 0.1]["10"]
+    # one answer more at 52 % of 10,000: the mean of log(p/(1-p)) there, 0.08, and some curvature
+    assert change_points.sensitivity_of_log_p() == pytest.approx(2 * math.sqrt(2 * math.log(1e7) / 10_000), rel=0.1)
+    rejections = [row["rejections"] for row in found["online tests"]]
+    assert rejections[0] > 20
+    assert max(rejections[1:]) <= 10
+    assert all(row["fdr"] < 0.35 for row in found["online tests"])
