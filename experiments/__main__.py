@@ -176,6 +176,10 @@ EXPERIMENTS = {
         "privacy.change_points",
         "private change points and online tests of the lecture notes, a figure of Cummings et al. (a minute)",
     ),
+    "correlated_fits": (
+        "privacy.correlated_fits",
+        "noise correlated over the steps of a fit, beside independent noise at equal ε: three models (20 minutes)",
+    ),
     "streams": (
         "topics.streams",
         "topics of documents that keep arriving, beside refitting: a generated year, Wikipedia in 60 batches (20 minutes)",

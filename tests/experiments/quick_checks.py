@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import expit
 from scipy.stats import norm
 from sklearn.metrics import roc_auc_score
@@ -657,3 +658,22 @@ def _(printed, folder):
     assert rejections[0] > 20
     assert max(rejections[1:]) <= 10
     assert all(row["fdr"] < 0.35 for row in found["online tests"])
+
+
+@check("correlated_fits")
+def _(printed, folder):
+    rows = read_json(folder / "results.json")
+    assert [row["steps"] for row in rows] == [4, 20, 20, 20] * 2 + [4, 40, 40, 40] * 2 + [4, 20, 20, 20] * 2
+    first, last = rows[0]["noise"], rows[4]["noise"]
+    # 3/(t + 2): the first average is the first release, of four that have the ε of one with half the deviation
+    mu = brentq(lambda mu: gaussian_delta(mu, 1.0) - 1e-5, 0.01, 5.0)
+    assert first[0] == pytest.approx(2.0 / mu, rel=1e-2)
+    assert max(last) < max(first) / 4
+
+
+@check("other_tools")
+def _(printed, folder):
+    assert "The autoencoder is left out" in printed
+    (people,), (images,) = (read_json(folder / f"{name}.json") for name in ("adult", "mnist"))
+    assert people["score"][0] > 0.6
+    assert 0.6 < images["score"][0] < 1.0
