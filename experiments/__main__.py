@@ -180,6 +180,10 @@ EXPERIMENTS = {
         "privacy.correlated_fits",
         "noise correlated over the steps of a fit, beside independent noise at equal ε: three models (20 minutes)",
     ),
+    "other_tools": (
+        "other_tools",
+        "d3p and NumPyro on Adult, an autoencoder by Opacus on MNIST, at equal ε (40 minutes with both tools)",
+    ),
     "streams": (
         "topics.streams",
         "topics of documents that keep arriving, beside refitting: a generated year, Wikipedia in 60 batches (20 minutes)",
