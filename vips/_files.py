@@ -16,7 +16,7 @@ __all__ = ["sync_folder", "text_or_file", "whole_file", "whole_folder"]
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator[BinaryIO]:
+def whole_file(path: str | os.PathLike, partial: Path | None = None, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a new file for writing; it replaces ``path`` when the block ends without an error.
 
     The new file keeps the permissions and the owner of the file that it replaces. A symbolic link is followed.
@@ -27,6 +27,8 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
     partial : path, optional
         Name of the file until then, in the same folder. It stays if the block raises or the process is killed, so that a later
         start sees it. None uses a new name, and removes the file if the block raises.
+    mode : int
+        Permissions of a file that replaces none, less the umask.
 
     Raises
     ------
@@ -37,7 +39,7 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None) -> Iterator
     is_temporary = partial is None
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial") if partial is None else partial
     try:
-        with _created(partial, like=path) as file:
+        with _created(partial, like=path, mode=mode) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -86,13 +88,13 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
 
 
 @contextmanager
-def _created(path: Path, like: Path) -> Iterator[BinaryIO]:
+def _created(path: Path, like: Path, mode: int) -> Iterator[BinaryIO]:
     """A new file, with the permissions and owner of ``like`` if that exists."""
     try:
         old = like.stat()
     except FileNotFoundError:
         old = None
-    mode = 0o666 if old is None else 0o600  # less the umask
+    mode = mode if old is None else 0o600
     with open(path, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
         if old is not None and os.name == "posix":
             os.fchmod(file.fileno(), _kept_mode(file.fileno(), old))

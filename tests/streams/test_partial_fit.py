@@ -15,6 +15,8 @@ from scipy.optimize import brentq
 from scipy.stats import beta, chi2, norm
 
 import vips
+import vips.streams.secret as secret_module
+import vips.streams.stream as stream_module
 from tests.streams.test_strategies import matrices
 from vips import (
     BayesianLinearRegression,
@@ -269,3 +271,65 @@ def test_what_cannot_go_on_is_refused(tmp_path):
     for arguments in ({"n_batches": 0}, {"epsilon": 0.0}, {"participation": 0}, {"decay": 1.5}, {"mechanism": "magic"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             plan(**arguments)
+
+
+def interrupted_at(owner, attribute, monkeypatch, call, before=True):
+    """Run ``call``, in which a Ctrl-C comes before (or after) the work of a function."""
+    original = getattr(owner, attribute)
+
+    def stop(*arguments, **named):
+        found = None if before else original(*arguments, **named)
+        raise KeyboardInterrupt from found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, attribute, stop)
+        with pytest.raises(KeyboardInterrupt):
+            call()
+
+
+def test_an_interrupted_first_batch_leaves_nothing_in_the_way(tmp_path, monkeypatch):
+    """Before the secret is in place the batch does not count, and no half a file is left."""
+    path = tmp_path / "s.vips"
+    model = DirichletMultinomial(privacy=plan())
+    for owner, attribute in ((secret_module, "write_archive"), (os, "replace"), (os, "fsync")):
+        interrupted_at(owner, attribute, monkeypatch, lambda: model.partial_fit(COUNTS[:9], checkpoint=path))
+        assert not path.exists()
+        assert not (tmp_path / "s.vips.secret").exists()
+        assert not list(tmp_path.glob("*.partial"))
+    model.partial_fit(COUNTS[:9], checkpoint=path)
+    assert model.n_batches_seen_ == 1
+    assert (tmp_path / "s.vips.secret").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("n_before", [0, 1])
+def test_a_model_is_told_that_an_interrupted_batch_counts(tmp_path, monkeypatch, n_before):
+    """The batch is not counted twice, wherever after the secret the Ctrl-C came."""
+    owners = [(stream_module, "write_archive")]
+    if not n_before:  # a later call shows the state before it, too
+        owners += [(stream_module._Stream, "_noise_std"), (stream_module._Stream, "_show")]
+    for i, (owner, attribute) in enumerate(owners):
+        path = tmp_path / f"{i}.vips"
+        model = DirichletMultinomial(privacy=plan())
+        for k in range(n_before):
+            model.partial_fit(COUNTS[k : k + 1], checkpoint=path)
+        interrupted_at(owner, attribute, monkeypatch, lambda: model.partial_fit(COUNTS[5:9], checkpoint=path))  # noqa: B023
+        with pytest.raises(StreamError, match=f"{n_before + 1} batches count"):
+            model.partial_fit(COUNTS[5:9], checkpoint=path)
+        assert model.n_batches_seen_ == n_before + 1
+        assert model.partial_fit(COUNTS[9:], checkpoint=path).n_batches_seen_ == n_before + 2
+
+
+def test_a_model_that_another_one_overtook_is_told(tmp_path):
+    first, second = (DirichletMultinomial(privacy=plan()) for _ in range(2))
+    first.partial_fit(COUNTS[:5], checkpoint=tmp_path / "s.vips")
+    second.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "s.vips")
+    with pytest.raises(StreamError, match="2 batches count"):
+        first.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "s.vips")
+    assert first.n_batches_seen_ == 2
+
+
+@pytest.mark.parametrize(("n_batches", "decay", "participation"), [(24, 0.98, 10), (500, 1.0, 365), (730, 0.999, 730)])
+def test_plans_whose_fit_ends_at_its_limits_have_noise(n_batches, decay, participation):
+    """Rounding once took the sum of ω above 1 in these plans."""
+    stream = plan(n_batches, decay=decay, participation=participation)
+    assert np.isfinite(stream.noise_std(n_batches))

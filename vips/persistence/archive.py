@@ -26,9 +26,14 @@ _KINDS = "biufcSU"  # allowed kinds of dtypes: numbers and strings
 
 
 def write_archive(
-    path: str | os.PathLike, kind: str, header: dict, arrays: Mapping[str, np.ndarray], partial: Path | None = None
+    path: str | os.PathLike,
+    kind: str,
+    header: dict,
+    arrays: Mapping[str, np.ndarray],
+    partial: Path | None = None,
+    mode: int = 0o666,
 ) -> None:
-    """Write a file of that kind, atomically and durably; ``partial`` as in :func:`whole_file`.
+    """Write a file of that kind, atomically and durably; ``partial`` and ``mode`` as in :func:`whole_file`.
 
     Raises
     ------
@@ -36,7 +41,7 @@ def write_archive(
         If the file cannot be written; an older one is then unchanged.
     """
     full = {"format": FORMAT, "version": VERSION, "kind": kind, **header, "arrays": sorted(arrays)}
-    with whole_file(path, partial) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with whole_file(path, partial, mode) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         archive.writestr("header.json", json.dumps(full, indent=1))
         for name, array in arrays.items():
             with archive.open(

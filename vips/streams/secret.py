@@ -1,10 +1,10 @@
 """The secret half of a stream: the state of its correlated noise, and who was in it.
 
 A released total minus its noise is the exact total, and later noise is computed from earlier draws. So this state is as
-secret as
-the records: it lives in this process, or in a file of its own that only its owner may read, and in no model, pickle or
-checkpoint. It moves forward, durably, before anything is released. In the file lies also the release that it moved forward for:
-a process that is killed between the two completes that release at the next start, and never draws again for the same batch.
+secret as the records: it lives in this process, or in a file of its own that only its owner may read, and in no model, pickle
+or checkpoint. It moves forward, durably, before anything is released. In the file lies also the release that it moved forward
+for: a process that is killed between the two completes that release at the next start, and never draws again for the same
+batch.
 """
 
 from __future__ import annotations
@@ -172,10 +172,7 @@ class SecretFile:
 
     def write(self, secret: Secret) -> None:
         """Durably; the file before is replaced as a whole."""
-        if not self.path.exists():
-            os.close(
-                os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            )  # the new file keeps its permissions
         parts = {"buffers": secret.buffers, "released": secret.released, "register": secret.register.to_arrays()}
         arrays = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
-        write_archive(self.path, _KIND, {"stream": secret.stream, "t": secret.t, "public": secret.header}, arrays)
+        header = {"stream": secret.stream, "t": secret.t, "public": secret.header}
+        write_archive(self.path, _KIND, header, arrays, mode=0o600)

@@ -2,11 +2,12 @@
 
 Protocol of batch t::
 
-    clipped sum s_t ─▶ R_t = γ R_{t-1} + s_t + w_t ─▶ secret of t, with R_t (durable) ─▶ posterior ─▶ checkpoint of t ─▶
-    attributes
+    clipped sum s_t ─▶ R_t = γ R_{t-1} + s_t + w_t ─▶ secret of t, with R_t (durable) ─▶ posterior ─▶ attributes ─▶
+    checkpoint of t
 
 A kill before the secret is written leaves nothing: the batch was not seen, and can be passed again. A kill after it leaves a
-release that is determined: the next call completes it, and says that the batch counts.
+release that is determined: the next call completes it, and says that the batch counts. Attributes come before the checkpoint,
+so that a model whose call was interrupted between them is told as well.
 """
 
 from __future__ import annotations
@@ -83,10 +84,11 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         stream = _Stream(model, place, checkpoint, ledger)
         if is_new:
             stream.begin(name)
-        elif stream.resume() and X is not None:
+        elif (stream.resume() or (known is not None and known.t != stream.t)) and X is not None:
             raise StreamError(
-                f"The call before was interrupted after it had counted its batch. That batch is number {stream.t}, and its "
-                "release is complete now. Do not pass its records again; go on with the next batch."
+                f"The call before was interrupted after it had counted its batch, or another model went on with this stream. "
+                f"{stream.t} batches count, and their release is complete now. Do not pass their records again; go on with the "
+                "next batch."
             )
         if X is not None:
             stream.take(X, y, groups, executor)
@@ -254,10 +256,10 @@ class _Stream:
         finally:
             model.__dict__.pop("_fitting_plan", None)
         self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
+        self._show()
         if self.checkpoint is not None:
             arrays = {f"posterior/{name}": value for name, value in posterior_arrays(self.posterior).items()}
             write_archive(self.checkpoint, _KIND, {"stream": self.name, "t": self.t}, arrays)
-        self._show()
 
     def _noise_std(self, t: int, blocks: Mapping) -> dict[str, float]:
         std = self.plan.noise_std(t) * self.plan.clip_norm if self.plan.is_private else 0.0

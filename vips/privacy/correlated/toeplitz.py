@@ -6,8 +6,8 @@ The square root has C = B = A^(1/2), with coefficients γ^k binom(2k, k) / 4^k (
     c_0 = 1,   c_k = Σ_i ω_i θ_i^(k-1)
 
 come close to it with a few arrays (Dvijotham et al., 2024, "Efficient and near-optimal noise generation for streaming
-differential
-privacy"; McMahan, Xu and Zhang, 2024, "A hassle-free algorithm for strong differential privacy in federated learning systems").
+differential privacy"; McMahan, Xu and Zhang, 2024, "A hassle-free algorithm for strong differential privacy in federated
+learning systems").
 """
 
 from __future__ import annotations
@@ -116,8 +116,9 @@ def fitted_toeplitz(n_batches: int, decay: float = 1.0, participation: int = 1, 
 
     def strategy(values: np.ndarray) -> BufferedToeplitz:
         theta = np.clip(expit(values[:n_buffers]), 1e-9, 1.0 - 1e-9)
-        share = softmax(np.append(values[n_buffers:], 0.0))[:-1]
-        return BufferedToeplitz(n_batches, decay, theta, np.maximum(share, 1e-12))
+        omega = np.maximum(softmax(np.append(values[n_buffers:], 0.0))[:-1], 1e-12)
+        omega /= max(1.0, omega.sum() * (1.0 + 1e-12))  # rounding can bring it above 1
+        return BufferedToeplitz(n_batches, decay, theta, omega)
 
     def log_error(values: np.ndarray) -> float:
         return float(np.log(strategy(values).error(participation)))
