@@ -36,7 +36,7 @@ from vips.preprocessing import TableEncoder
 
 N_SPLITS, EPSILONS, DELTA = 3, (0.5, 1.0, 4.0), 1e-5
 EPSILONS_OF_IMAGES, DELTA_OF_IMAGES, N_HIDDEN = (0.5, 1.0, 2.35), 1e-4, 100
-VAE = {"n_hidden": 200, "n_latent": 20, "learning_rate": 1e-3, "batch_size": 1024, "clip_norm": 1.0, "epochs": 20}
+VAE = {"n_hidden": 400, "n_latent": 20, "learning_rate": 1e-3, "batch_size": 1024, "clip_norm": 1.0, "epochs": 40}
 SCRIPT = Path(__file__).parent / "belief_networks/opacus_vae.py"
 
 

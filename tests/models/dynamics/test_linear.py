@@ -10,7 +10,7 @@ import vips
 from tests.models.dynamics import brute_force
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
-from vips.models.dynamics.posterior import DynamicsPosterior
+from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 
 K, P = 2, 3
 RNG = np.random.default_rng(0)
@@ -329,3 +329,38 @@ def test_fits_can_be_compared():
     private = LinearDynamicalSystem(K, privacy=plan, feature_norm=20.0).fit(train)
     found = vips.compare(private, LinearDynamicalSystem(K, privacy=every(5)).fit(train), test)
     assert "log likelihood per step" in str(found)
+
+
+def test_tables_of_a_known_system():
+    """Half-lives and periods of a damped swing and a slow level, by hand; variances by simulation."""
+    turn, shrink = 2 * np.pi / 12, 0.5 ** (1 / 8)
+    moves = np.zeros((3, 3))
+    moves[:2, :2] = shrink * np.array([[np.cos(turn), -np.sin(turn)], [np.sin(turn), np.cos(turn)]])
+    moves[2, 2] = 0.5 ** (1 / 20)
+    of = Dynamics(
+        moves, 0.1 * np.eye(3), np.eye(3)[[0, 2]], np.array([5.0, 6.0]), np.array([0.5, 2.0]), np.zeros(3), np.eye(3)
+    )
+    model = LinearDynamicalSystem(3)
+    model.n_features_in_, model.posterior_ = 2, DynamicsPosterior(of, 1.0, 10.0, 1)
+    modes = model.modes()
+    np.testing.assert_allclose(modes["half-life"], [20.0, 8.0, 8.0], rtol=1e-9)
+    np.testing.assert_allclose(modes["period"], [np.inf, 12.0, 12.0], rtol=1e-9)
+    drawn, _ = model.sample(400_000, random_state=0)
+    table = model.summary()
+    np.testing.assert_allclose(table["mean"], drawn.mean(axis=0), atol=0.1)
+    np.testing.assert_allclose(table["noise"] ** 2 / (1.0 - table["explained"]), drawn.var(axis=0), rtol=0.05)
+    later = [np.cov(drawn[:-1, j], drawn[1:, j])[0, 1] for j in range(2)]
+    np.testing.assert_allclose(table["next"] * table["explained"] * drawn.var(axis=0), later, rtol=0.1)
+
+
+def test_a_forecast_can_be_drawn():
+    pytest.importorskip("matplotlib").use("Agg")
+    model = LinearDynamicalSystem(2).fit(DATA)
+    series = np.asarray(DATA[:1].values)
+    axes = model.plot_forecast(series, n_steps=7, columns=[1])
+    mean, _, upper = model.forecast([series], n_steps=7)
+    line = axes.lines[1]
+    np.testing.assert_allclose(line.get_xdata(), len(series) + np.arange(7))
+    np.testing.assert_allclose(line.get_ydata(), mean[0, :, 1])
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [model.column_names()[1]]
+    assert axes.collections[0].get_paths()[0].get_extents().ymax == pytest.approx(upper[0, :, 1].max())

@@ -277,3 +277,13 @@ def test_a_chunk_holds_fewer_sequences_the_more_regimes_there_are():
     model.n_features_in_ = 5
     numbers = sum(np.prod(block.shape) for block in model.blocks().values())
     assert 8 * numbers * model.default_chunk_size() < 250e6  # bytes
+
+
+def test_regimes_can_be_drawn(learnt):
+    pytest.importorskip("matplotlib").use("Agg")
+    model, sequences = learnt[0], learnt[1][:3]
+    picture = np.asarray(model.plot_sequences(sequences).images[0].get_array())
+    regimes = np.split(model.predict(sequences), sequences.offsets[1:-1])
+    colours = {tuple(picture[i, t]) for i, row in enumerate(regimes) for t in range(len(row)) if row[t] == 0}
+    assert len(colours) <= 1
+    assert picture.shape[0] == 3

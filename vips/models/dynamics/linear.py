@@ -15,7 +15,7 @@ from vips.data import Sequences
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
-from vips.models.dynamics.reading import forecasts, samples
+from vips.models.dynamics.reading import SystemReading, forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
@@ -26,7 +26,7 @@ __all__ = ["LinearDynamicalSystem"]
 _TINY = 1e-300
 
 
-class LinearDynamicalSystem(DynamicsModel):
+class LinearDynamicalSystem(SystemReading, DynamicsModel):
     """Sequences of vectors that a hidden state drives, which moves linearly: x' ~ N(A x, Q), y ~ N(C x + d, diag R).
 
     One record is one whole sequence. Without privacy the fit is EM, or variational Bayes. A private fit releases moments of

@@ -1,6 +1,8 @@
-"""What a linear dynamical system says about steps that nobody has seen."""
+"""What people read of a linear dynamical system: its columns, its modes, and steps that nobody has seen."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import ndtri
@@ -9,7 +11,82 @@ from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.smoothing import filtered
 
-__all__ = ["forecasts", "samples"]
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+__all__ = ["SystemReading", "forecasts", "samples"]
+
+
+class SystemReading:
+    """Tables and pictures of a fitted system."""
+
+    def summary(self) -> pd.DataFrame:
+        """A row for each column: what the state explains of it. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            ``mean``; ``noise``, the standard deviation of what the state does not explain; ``explained``, the share of the
+            variance that it does; ``next``, the correlation of the explained part with itself one step later. All in the long
+            run of the system.
+        """
+        import pandas as pd
+
+        of = self._system()
+        cov = of.stationary()
+        signal = np.einsum("pi,ij,pj->p", of.loadings, cov, of.loadings)
+        later = np.einsum("pi,ij,pj->p", of.loadings, of.moves @ cov, of.loadings)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table = {
+                "mean": of.offset, "noise": np.sqrt(of.noise_variance), "explained": signal / (signal + of.noise_variance),
+                "next": later / signal,
+            }  # fmt: skip
+        return pd.DataFrame(table, index=pd.Index(self.column_names()))
+
+    def modes(self) -> pd.DataFrame:
+        """A row for each mode of the moves, the slowest first: how fast it fades, and how it swings. Needs pandas.
+
+        Returns
+        -------
+        DataFrame
+            ``half-life`` in steps; ``period`` in steps, infinite for a mode that does not swing. Two rows for each swing.
+        """
+        import pandas as pd
+
+        values = np.linalg.eigvals(self._system().moves)
+        values = values[np.argsort(-np.abs(values), kind="stable")]
+        with np.errstate(divide="ignore"):
+            halves = np.abs(np.log(0.5) / np.log(np.minimum(np.abs(values), 1.0)))
+            return pd.DataFrame({"half-life": halves, "period": 2.0 * np.pi / np.abs(np.angle(values))})
+
+    def plot_forecast(
+        self, X, *, n_steps: int = 10, level: float = 0.95, columns: object = None, ax: Axes | None = None
+    ) -> Axes:
+        """A picture of one sequence and of the steps after it. It shows this record, and is not private.
+
+        Parameters
+        ----------
+        X : array of shape (n_steps, n_features)
+            One sequence; NaN is a gap.
+        n_steps : int
+        level : float
+            Of the intervals, as in :meth:`forecast`.
+        columns : list of int, optional
+            Those that are drawn; the first four by default.
+        ax : matplotlib.axes.Axes, optional
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models.dynamics.plot import plot_forecast
+
+        series = Sequences.from_list([np.asarray(X, float)], self.n_features_in_)
+        means, lower, upper = (each[0] for each in self.forecast(series, n_steps=n_steps, level=level))
+        some = list(range(min(4, self.n_features_in_)) if columns is None else columns)
+        names = [self.column_names()[j] for j in some]
+        return plot_forecast(series.values[:, some], means[:, some], lower[:, some], upper[:, some], names, ax)
 
 
 def forecasts(

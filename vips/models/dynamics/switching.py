@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -30,6 +31,9 @@ from vips.parts import Part
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 __all__ = ["SwitchingLinearDynamicalSystem"]
 
@@ -196,6 +200,19 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     def predict(self, X, lengths=None) -> np.ndarray:
         """The most probable regime of each step, shape (n_steps,)."""
         return self.predict_proba(X, lengths).argmax(axis=1)
+
+    def plot_sequences(self, X, lengths=None, ax: Axes | None = None) -> Axes:
+        """A picture of these sequences, coloured by their most probable regimes. It shows these records, and is not private.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
+        from vips.models.markov.plot import plot_sequences
+
+        sequences = self._sequences(X, lengths)
+        regimes = np.split(self.predict(sequences), sequences.offsets[1:-1])
+        return plot_sequences(regimes, self.n_regimes, [f"regime {k}" for k in range(self.n_regimes)], ax)
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
