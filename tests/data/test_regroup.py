@@ -486,7 +486,9 @@ def test_a_killed_process_leaves_nothing_to_be_taken_for_complete(place, after, 
 def test_an_error_removes_what_was_written(tmp_path):
     rows = da.from_array(np.ones((40, 2)), chunks=(10, 2)).map_blocks(fails_in_the_third)
     for by in (np.arange(40), da.from_array(np.arange(40), chunks=10)):
-        with pytest.raises(SourceError, match="chunk 2 cannot be computed: RuntimeError in fails_in_the_third") as failed:
+        with pytest.raises(
+            SourceError, match="chunk 2 cannot be computed: RuntimeError in fails_in_the_third"
+        ) as failed:
             regroup(rows, by=by, to=tmp_path / "g")
         assert "secret" not in str(failed.value)
         assert failed.value.__context__ is failed.value.__cause__ is None

@@ -333,3 +333,26 @@ def test_plans_whose_fit_ends_at_its_limits_have_noise(n_batches, decay, partici
     """Rounding once took the sum of ω above 1 in these plans."""
     stream = plan(n_batches, decay=decay, participation=participation)
     assert np.isfinite(stream.noise_std(n_batches))
+
+
+@pytest.mark.parametrize("make", [
+    lambda: (DirichletMultinomial(privacy=plan()), COUNTS, None),
+    lambda: (LatentDirichletAllocation(2, vocabulary=3, privacy=plan(decay=0.9), random_state=0), COUNTS, None),
+    lambda: (BayesianLinearRegression(privacy=plan(), feature_norm=1.0, target_range=(-2.0, 2.0)), ROWS, TARGETS),
+])  # fmt: skip
+def test_a_model_of_a_stream_can_be_saved_and_goes_on(make, tmp_path):
+    """Nothing secret is in its file, and the stream goes on where its own secret is."""
+    model, X, y = make()
+    for part in OF_FIVE[:2]:
+        model.partial_fit(X[part], None if y is None else y[part], checkpoint=tmp_path / "s.vips")
+    model.save(tmp_path / "m.vips")
+    loaded = vips.load(tmp_path / "m.vips")
+    for name, value in model.noisy_totals_.average.items():
+        np.testing.assert_array_equal(loaded.noisy_totals_.average[name], value)
+    assert loaded.noisy_totals_.noise_std == model.noisy_totals_.noise_std
+    assert loaded.stream_ == model.stream_
+    assert str(loaded.privacy_) == str(model.privacy_)
+    assert b"buffers" not in (tmp_path / "m.vips").read_bytes()
+    part = OF_FIVE[2]
+    loaded.partial_fit(X[part], None if y is None else y[part], checkpoint=tmp_path / "s.vips")
+    assert loaded.n_batches_seen_ == 3

@@ -10,11 +10,12 @@ import scipy.sparse as sp
 
 from vips.expfam import DiagonalGaussian, Gaussian
 from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy.stream_plan import StreamState
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["decode", "describe", "encode"]
 
-_CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, StreamPlan, RobbinsMonro, PolynomialAveraging)}
+_CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging)}
 _GAUSSIANS = {cls.__name__: cls for cls in (Gaussian, DiagonalGaussian)}
 _TAG = "__vips__"
 _KINDS = "biufUO"

@@ -12,7 +12,7 @@ from vips._validation import check_choice, check_delta, check_integer, check_num
 from vips.privacy.correlated import BinaryTree, Independent, Strategy, fitted_toeplitz
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["StreamPlan"]
+__all__ = ["StreamPlan", "StreamState"]
 
 _MECHANISMS = ("toeplitz", "tree", "independent")
 
@@ -127,3 +127,21 @@ class StreamPlan:
     def noise_std(self, t: int) -> float:
         """Standard deviation of the noise in a coordinate of the total after batch t, in units of the clip norm."""
         return self.of_draws.noise_multiplier * float(self._deviations[t - 1]) if self.is_private else 0.0
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """Where a stream is; public.
+
+    Attributes
+    ----------
+    name : str
+    t : int
+        Batches so far.
+    run : str or None
+        Of the ledger.
+    """
+
+    name: str
+    t: int
+    run: str | None

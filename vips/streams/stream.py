@@ -16,7 +16,7 @@ import json
 import os
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,31 +33,14 @@ from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness, gaussian_noise
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
+from vips.privacy.stream_plan import StreamState
 from vips.privacy.units import unit_of_group
 from vips.statistics import NoisyTotals
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
 
-__all__ = ["StreamState", "fit_batch"]
+__all__ = ["fit_batch"]
 
 _KIND = "stream"
-
-
-@dataclass(frozen=True)
-class StreamState:
-    """Where a stream is; public.
-
-    Attributes
-    ----------
-    name : str
-    t : int
-        Batches so far.
-    run : str or None
-        Of the ledger.
-    """
-
-    name: str
-    t: int
-    run: str | None
 
 
 def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, executor=None):

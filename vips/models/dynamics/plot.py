@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from vips._printable import PLAIN_TEXT, printable
+from vips.models._sequence_plot import pyplot
 
 __all__ = ["plot_forecast"]
 
@@ -23,10 +24,7 @@ def plot_forecast(
     means, lower, upper : ndarray of shape (n_later, n_columns)
     names : sequence of n_columns str
     """
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError("plot_forecast needs Matplotlib: pip install 'vips[plot]'.") from error
+    plt = pyplot("plot_forecast")
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 3.2), layout="constrained")
     n = len(series)

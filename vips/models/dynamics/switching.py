@@ -208,7 +208,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_sequences
+        from vips.models._sequence_plot import plot_sequences
 
         sequences = self._sequences(X, lengths)
         regimes = np.split(self.predict(sequences), sequences.offsets[1:-1])

@@ -1,4 +1,4 @@
-"""Pictures of Markov chains: moves between states, what is seen in each state, and sequences coloured by their states."""
+"""Pictures of Markov chains: moves between states, and what is seen in each state."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from vips._printable import PLAIN_TEXT, printable
+from vips.models._sequence_plot import colour, pyplot
 
-__all__ = ["plot_emissions", "plot_sequences", "plot_transitions"]
+__all__ = ["plot_emissions", "plot_transitions"]
 
 _LEAST = 0.03  # probability of a move that is drawn
 _BENT = 0.18  # curvature of arrows, so that those in both directions are seen
@@ -22,7 +23,7 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
     moves, shares, start : ndarray of shape (K, K), (K,), (K,)
     names : sequence of K str
     """
-    plt = _pyplot("plot_transitions")
+    plt = pyplot("plot_transitions")
     if ax is None:
         _, ax = plt.subplots(figsize=(5.5, 5.5), layout="constrained")
     angles = 0.5 * np.pi - 2.0 * np.pi * np.arange(len(moves)) / len(moves)
@@ -32,7 +33,7 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
         if i != j:
             _arrow(ax, places[i], places[j], radii[i], radii[j], moves[i, j])
     for k, ((x, y), radius) in enumerate(zip(places, radii, strict=True)):
-        ax.add_patch(plt.Circle((x, y), radius, facecolor=_colour(k), edgecolor="0.2", zorder=3))
+        ax.add_patch(plt.Circle((x, y), radius, facecolor=colour(k), edgecolor="0.2", zorder=3))
         ax.annotate(
             f"{names[k]}\nstays {100.0 * moves[k, k]:.0f} %",
             (x, y),
@@ -65,7 +66,7 @@ def plot_emissions(values: np.ndarray, rows: Sequence[str], columns: Sequence[st
     label : str
         Of the colours.
     """
-    plt = _pyplot("plot_emissions")
+    plt = pyplot("plot_emissions")
     if ax is None:
         _, ax = plt.subplots(figsize=(2.6 + 0.62 * len(columns), 1.2 + 0.19 * len(rows)), layout="constrained")
     largest = max(float(np.abs(values).max(initial=0.0)), 1e-300)
@@ -76,31 +77,6 @@ def plot_emissions(values: np.ndarray, rows: Sequence[str], columns: Sequence[st
     ax.set_yticks(np.arange(len(rows)), [printable(str(row)) for row in rows], fontsize="x-small", **PLAIN_TEXT)
     ax.tick_params(length=0)
     ax.figure.colorbar(shades, ax=ax, label=label, shrink=0.6)
-    return ax
-
-
-def plot_sequences(states: Sequence[np.ndarray], n_states: int, names: Sequence[str], ax=None):
-    """A line for each sequence, whose steps have the colours of their states.
-
-    Parameters
-    ----------
-    states : list of ndarray of int
-        Of each sequence.
-    names : sequence of n_states str
-    """
-    plt = _pyplot("plot_sequences")
-    if ax is None:
-        _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")
-    longest = max((len(each) for each in states), default=0)
-    picture = np.ones((len(states), longest, 3))
-    for row, each in zip(picture, states, strict=True):
-        row[: len(each)] = [_colour(k) for k in each] if len(each) else row[:0]
-    ax.imshow(picture, aspect="auto", interpolation="nearest")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=_colour(k)) for k in range(n_states)]
-    ax.legend(handles, names, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-    ax.set_xlabel("step")
-    ax.set_ylabel("sequence")
-    ax.set_yticks([])
     return ax
 
 
@@ -124,17 +100,3 @@ def _ink() -> str:
     import matplotlib
 
     return matplotlib.rcParams["text.color"]
-
-
-def _colour(k: int) -> tuple[float, float, float]:
-    import matplotlib
-
-    return tuple(0.25 + 0.75 * value for value in matplotlib.colormaps["tab20"](k % 20)[:3])
-
-
-def _pyplot(name: str):
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(f"{name}() needs matplotlib: pip install 'vips[plot]'.") from error
-    return plt

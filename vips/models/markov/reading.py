@@ -101,7 +101,7 @@ class ReadableChain:
         -------
         matplotlib.axes.Axes
         """
-        from vips.models.markov.plot import plot_sequences
+        from vips.models._sequence_plot import plot_sequences
 
         sequences = self._sequences(X, lengths)
         states = np.split(self.predict(sequences), sequences.offsets[1:-1])

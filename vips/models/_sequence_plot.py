@@ -1,0 +1,50 @@
+"""Sequences coloured by their states, which models of several families draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+__all__ = ["colour", "plot_sequences", "pyplot"]
+
+
+def plot_sequences(states: Sequence[np.ndarray], n_states: int, names: Sequence[str], ax=None):
+    """A line for each sequence, whose steps have the colours of their states.
+
+    Parameters
+    ----------
+    states : list of ndarray of int
+        Of each sequence.
+    names : sequence of n_states str
+    """
+    plt = pyplot("plot_sequences")
+    if ax is None:
+        _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")
+    longest = max((len(each) for each in states), default=0)
+    picture = np.ones((len(states), longest, 3))
+    for row, each in zip(picture, states, strict=True):
+        row[: len(each)] = [colour(k) for k in each] if len(each) else row[:0]
+    ax.imshow(picture, aspect="auto", interpolation="nearest")
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(k)) for k in range(n_states)]
+    ax.legend(handles, names, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
+    ax.set_xlabel("step")
+    ax.set_ylabel("sequence")
+    ax.set_yticks([])
+    return ax
+
+
+def colour(k: int) -> tuple[float, float, float]:
+    """Of state ``k``: pale, so that black text can be read on it."""
+    import matplotlib
+
+    return tuple(0.25 + 0.75 * value for value in matplotlib.colormaps["tab20"](k % 20)[:3])
+
+
+def pyplot(name: str):
+    """Matplotlib's pyplot, or an ImportError that says what ``name`` needs."""
+    try:
+        import matplotlib.pyplot as plt
+    except ImportError as error:
+        raise ImportError(f"{name}() needs matplotlib: pip install 'vips[plot]'.") from error
+    return plt
