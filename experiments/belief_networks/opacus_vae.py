@@ -60,7 +60,9 @@ def main() -> None:
             mask = (torch.rand_like(images) < 0.5).float()
             logits, divergence = model(images * mask, mask, torch.randn(len(images), settings["n_latent"]))
             fit = binary_cross_entropy_with_logits(logits, images, reduction="none").sum(dim=1)
-            loss = (fit + divergence)[:, None]
+            loss = (
+                fit + divergence
+            )  # shape (n,): Opacus' text says (n, 1), with which it would multiply all pairs and clip nothing
             if settings["epsilon"] is None:
                 loss.mean().backward()
             else:  # norms of gradients by the layers' inputs: no gradient of a single image is formed
