@@ -33,9 +33,8 @@ class StreamPlan:
         Public. The stream ends after so many.
     participation : int
         Batches in which one record, or one person, may be; any ones. A person's rows in one batch are one share, if
-        ``groups`` are
-        given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a promise of the
-        caller.
+        ``groups`` are given; the model then counts batches by person and leaves out later ones. Without ``groups`` it is a
+        promise of the caller.
     decay : float
         γ in (0, 1]: weight of a batch against the one after it. 1 weighs all alike; 0.99 forgets about as if 100 batches
         counted.
