@@ -356,3 +356,15 @@ def test_a_model_of_a_stream_can_be_saved_and_goes_on(make, tmp_path):
     part = OF_FIVE[2]
     loaded.partial_fit(X[part], None if y is None else y[part], checkpoint=tmp_path / "s.vips")
     assert loaded.n_batches_seen_ == 3
+
+
+def test_a_model_does_not_change_streams(tmp_path):
+    """The checkpoint of another stream with the same settings is refused, and not touched."""
+    one, other = (DirichletMultinomial(privacy=plan()) for _ in range(2))
+    one.partial_fit(COUNTS[:5], checkpoint=tmp_path / "a.vips")
+    other.partial_fit(COUNTS[5:9], checkpoint=tmp_path / "b.vips")
+    before = {each.name: each.read_bytes() for each in tmp_path.glob("b.vips*")}
+    with pytest.raises(StreamError, match="another stream than this model"):
+        one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "b.vips")
+    assert {each.name: each.read_bytes() for each in tmp_path.glob("b.vips*")} == before
+    assert one.partial_fit(COUNTS[9:], checkpoint=tmp_path / "a.vips").n_batches_seen_ == 2

@@ -52,18 +52,15 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         )
     executor, ledger = executors.resolve(executor), model._ledger(ledger)
     known = getattr(model, "stream_", None)
-    if checkpoint is None:
-        name = secrets.token_hex(16) if known is None else known.name
-        place, is_new = SecretMemory(name), known is None
-    else:
-        place = SecretFile(checkpoint)
-        is_new, name = not place.exists() and not os.path.exists(checkpoint), secrets.token_hex(16)
+    name = secrets.token_hex(16) if known is None or checkpoint is not None else known.name
+    place = SecretMemory(name) if checkpoint is None else SecretFile(checkpoint)
+    with place.locked():
+        is_new = known is None if checkpoint is None else not (place.exists() or os.path.exists(checkpoint))
         if is_new and known is not None:
             raise StreamError(
                 f"This model's stream has {known.t} batches, and {checkpoint} has none. Pass the checkpoint that it began "
                 "with, or a new model."
             )
-    with place.locked():
         stream = _Stream(model, place, checkpoint, ledger)
         if is_new:
             stream.begin(name)
@@ -92,6 +89,12 @@ class _Stream:
     def resume(self) -> bool:
         """Continue a stream; whether a release had to be completed."""
         model, secret = self.model, self.place.read()
+        known = getattr(model, "stream_", None)
+        if known is not None and known.name != secret.stream:
+            raise StreamError(
+                f"{self.checkpoint} holds another stream than this model's. Pass the checkpoint that it began with, or a new "
+                "model. Nothing was changed."
+            )
         self.name, self.secret, self.run = secret.stream, secret, secret.header["run"]
         model.n_features_in_ = secret.header["n_features"]
         self.plan = _with_strategy(self._completed(model.privacy), secret.header["strategy"])
