@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["as_columns", "as_numbers", "read_features", "read_table", "read_texts", "write_table"]
+__all__ = ["as_columns", "as_numbers", "column_of", "read_features", "read_table", "read_texts", "write_table"]
 
 _KINDS = ("number", "category", "date")
 
@@ -91,12 +91,8 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
         if text is None:
             raise ValueError(f"{str(path)!r} is no folder of .txt files. Of a table, --text names the column of texts.")
         frame = read_table(path, (text, unit))
-        for option, name in (("--text", text), ("--unit", unit)):
-            if name is not None and name not in frame.columns:
-                known = ", ".join(map(str, frame.columns))
-                raise ValueError(f"{option}: the table has no column {name!r}. It has: {known}.")
-        texts = [each if isinstance(each, str) else "" for each in frame[text]]
-        return texts, None if unit is None else frame[unit], frame.drop(columns=[text])
+        cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
+        return [each if isinstance(each, str) else "" for each in cells], groups, frame.drop(columns=[text])
     if unit not in (None, "folder"):
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
@@ -109,6 +105,19 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
     groups = None if unit is None else pandas.Series([each.parts[0] for each in names], name=unit)
     texts = [each.read_text(encoding="utf-8", errors="replace") for each in paths]
     return texts, groups, pandas.DataFrame({"text": [each.as_posix() for each in names]})
+
+
+def column_of(frame, name: str | None, option: str):
+    """The column that an option of the command names; None without a name.
+
+    Raises
+    ------
+    ValueError
+        If there is none: a public fact.
+    """
+    if name is not None and name not in frame.columns:
+        raise ValueError(f"{option}: the table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+    return None if name is None else frame[name]
 
 
 def write_table(frame, path: str | Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._commands.files import as_columns, as_numbers, read_features, read_table, read_texts, write_table
+from vips._commands.files import as_columns, as_numbers, column_of, read_features, read_table, read_texts, write_table
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -100,8 +100,8 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
     _need(options, "target", "classes")
     frame = read_features(options.data, options.column, (options.unit, options.target))
-    groups = _popped(frame, options.unit, "--unit")
-    target = _popped(frame, options.target, "--target")
+    groups = column_of(frame, options.unit, "--unit")
+    target = column_of(frame, options.target, "--target")
     if groups is not None:
         frame = frame.drop(columns=[options.unit])
     frame = frame.drop(columns=[options.target])
@@ -144,7 +144,6 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
 
 def _predict(options: argparse.Namespace) -> None:
-
     from vips.saving import load
 
     model, needs = load(options.model), json.loads(Path(f"{options.model}.json").read_text(encoding="utf-8"))
@@ -214,12 +213,6 @@ def _catalogue(text: str) -> list[str]:
             "--catalogue names at least two different events, as in --catalogue visit,operation,discharge."
         )
     return names
-
-
-def _popped(frame, name: str | None, option: str):
-    if name is not None and name not in frame.columns:
-        raise ValueError(f"{option}: the table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
-    return None if name is None else frame[name]
 
 
 def _need(options: argparse.Namespace, *names: str) -> None:

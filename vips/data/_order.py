@@ -52,24 +52,25 @@ def _keys(values: object) -> tuple[np.ndarray, str | None]:
     if hasattr(dtype, "tz"):
         return _of_dates(np.asarray(values, dtype=f"M8[{dtype.unit}]")), "dates with a time zone"
     if is_nullable_number(dtype):
-        missing = np.asarray(values.isna())
-        whole = np.uint64 if dtype.kind == "u" else np.int64
-        kept = values.to_numpy(dtype=whole, na_value=0) if dtype.kind in "biu" else None
-        return _of_numbers(values.to_numpy(dtype=np.float64, na_value=np.nan) if kept is None else kept, missing)
-    array, missing = np.asarray(values), np.ma.getmaskarray(values) if np.ma.isMA(values) else False
+        exact = {"f": np.float64, "u": np.uint64}.get(dtype.kind, np.int64)
+        return _without(_of_numbers(values.to_numpy(dtype=exact, na_value=0)), np.asarray(values.isna())), "numbers"
+    array = np.asarray(values)
     if array.dtype.kind not in "biufmM":
         raise TypeError(
             f"`order` must hold numbers or dates, got dtype {array.dtype}. Convert it first, e.g. by pandas.to_datetime(..., "
             "errors='coerce') or pandas.to_numeric(..., errors='coerce')."
         )
-    if array.dtype.kind in "biuf":
-        return _of_numbers(array, missing)
-    keys = _of_dates(array)
-    keys[missing if np.ndim(missing) else slice(0)] = np.nan
-    return keys, "dates" if array.dtype.kind == "M" else "times"
+    kind = {"m": "times", "M": "dates"}.get(array.dtype.kind, "numbers")
+    keys = _of_numbers(array) if kind == "numbers" else _of_dates(array)
+    return _without(keys, np.ma.getmaskarray(values)) if np.ma.isMA(values) else keys, kind
 
 
-def _of_numbers(values: np.ndarray, missing: np.ndarray | bool = False) -> tuple[np.ndarray, str]:
+def _without(keys: np.ndarray, missing: np.ndarray) -> np.ndarray:
+    keys[missing] = np.nan
+    return keys
+
+
+def _of_numbers(values: np.ndarray) -> np.ndarray:
     """Multiples of 2³², and the rest, which has the sign of the number. Both are exact."""
     if values.dtype.kind == "f":
         values = values.astype(np.float64)
@@ -81,9 +82,7 @@ def _of_numbers(values: np.ndarray, missing: np.ndarray | bool = False) -> tuple
         highs, lows = values >> 32, values & 0xFFFFFFFF
         is_cut = (values < 0) & (lows > 0)  # towards zero, as for floats
         highs, lows = highs + is_cut, lows.astype(np.float64) - is_cut * 2.0**32
-    keys = np.stack([highs, lows], axis=-1).astype(np.float64, copy=False)
-    keys[np.broadcast_to(missing, len(keys))] = np.nan
-    return keys, "numbers"
+    return np.stack([highs, lows], axis=-1).astype(np.float64, copy=False)
 
 
 def _of_dates(values: np.ndarray) -> np.ndarray:
@@ -100,8 +99,7 @@ def _of_dates(values: np.ndarray) -> np.ndarray:
     else:
         seconds, rest = np.divmod(counts, per_second)
         keys = np.stack([seconds * float(step), rest * float(step) / per_second], axis=-1)
-    keys[np.isnat(values)] = np.nan
-    return keys
+    return _without(keys, np.isnat(values))
 
 
 def _of_arrow(values) -> tuple[np.ndarray, str | None]:
@@ -114,16 +112,16 @@ def _of_arrow(values) -> tuple[np.ndarray, str | None]:
     if types.is_null(kind):
         return np.full((len(values), 2), np.nan), None
     if types.is_floating(kind):
-        return _of_numbers(np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False)))
+        return _of_numbers(np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False))), "numbers"
     missing = np.asarray(values.is_null())
     if types.is_integer(kind) or types.is_boolean(kind):
         whole = pa.uint64() if types.is_uint64(kind) else pa.int64()
-        return _of_numbers(np.asarray(pc.fill_null(values.cast(whole), 0)), missing)
+        return _without(_of_numbers(np.asarray(pc.fill_null(values.cast(whole), 0))), missing), "numbers"
     if not (types.is_timestamp(kind) or types.is_date(kind) or types.is_time(kind) or types.is_duration(kind)):
         raise TypeError(f"`order` must hold numbers or dates, got type {kind}. Convert it first.")
     unit = {"date32[day]": "D", "date64[ms]": "ms"}.get(str(kind)) or kind.unit
     counts = values.cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(pa.int64())
     of_day = types.is_time(kind) or types.is_duration(kind)
     keys = _of_dates(np.asarray(pc.fill_null(counts, 0)).view(f"{'m' if of_day else 'M'}8[{unit}]"))
-    keys[missing] = np.nan
-    return keys, "times" if of_day else "dates with a time zone" if getattr(kind, "tz", None) else "dates"
+    kind = "times" if of_day else "dates with a time zone" if getattr(kind, "tz", None) else "dates"
+    return _without(keys, missing), kind

@@ -6,19 +6,25 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["colour", "plot_sequences", "pyplot"]
+from vips._extras import imported
+
+__all__ = ["colour", "plot_sequences"]
 
 
-def plot_sequences(states: Sequence[np.ndarray], n_states: int, names: Sequence[str], ax=None):
-    """A line for each sequence, whose steps have the colours of their states.
+def plot_sequences(model, X, lengths, names: Sequence[str], ax=None):
+    """A line for each sequence, whose steps have the colours of their most probable states.
 
     Parameters
     ----------
-    states : list of ndarray of int
-        Of each sequence.
-    names : sequence of n_states str
+    model : SequenceModel
+        With ``predict``.
+    X, lengths
+        Sequences, as for ``fit``.
+    names : sequence of str
+        Of all states.
     """
-    plt = pyplot("plot_sequences")
+    plt, sequences = imported("matplotlib.pyplot", "plot_sequences()"), model._sequences(X, lengths)
+    states = np.split(model.predict(sequences), sequences.offsets[1:-1])
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")
     longest = max((len(each) for each in states), default=0)
@@ -26,7 +32,7 @@ def plot_sequences(states: Sequence[np.ndarray], n_states: int, names: Sequence[
     for row, each in zip(picture, states, strict=True):
         row[: len(each)] = [colour(k) for k in each] if len(each) else row[:0]
     ax.imshow(picture, aspect="auto", interpolation="nearest")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(k)) for k in range(n_states)]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=colour(k)) for k in range(len(names))]
     ax.legend(handles, names, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
     ax.set_xlabel("step")
     ax.set_ylabel("sequence")
@@ -39,12 +45,3 @@ def colour(k: int) -> tuple[float, float, float]:
     import matplotlib
 
     return tuple(0.25 + 0.75 * value for value in matplotlib.colormaps["tab20"](k % 20)[:3])
-
-
-def pyplot(name: str):
-    """Matplotlib's pyplot, or an ImportError that says what ``name`` needs."""
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError as error:
-        raise ImportError(f"{name}() needs matplotlib: pip install 'vips[plot]'.") from error
-    return plt

@@ -64,7 +64,7 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         stream = _Stream(model, place, checkpoint, ledger)
         if is_new:
             stream.begin(name)
-        elif (stream.resume() or (known is not None and known.t != stream.t)) and X is not None:
+        elif stream.resume() and X is not None:
             raise StreamError(
                 f"The call before was interrupted after it had counted its batch, or another model went on with this stream. "
                 f"{stream.t} batches count, and their release is complete now. Do not pass their records again; go on with the "
@@ -87,7 +87,7 @@ class _Stream:
         self.name = name
 
     def resume(self) -> bool:
-        """Continue a stream; whether a release had to be completed."""
+        """Continue a stream; whether it has a release that this model has not shown yet."""
         model, secret = self.model, self.place.read()
         known = getattr(model, "stream_", None)
         if known is not None and known.name != secret.stream:
@@ -113,7 +113,7 @@ class _Stream:
             self._release(secret)
         else:
             self._show()
-        return is_pending
+        return is_pending or (known is not None and known.t != self.t)
 
     def take(self, X, y, groups, executor) -> None:
         """One batch."""

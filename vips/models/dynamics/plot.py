@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vips._extras import imported
 from vips._printable import PLAIN_TEXT, printable
-from vips.models._sequence_plot import pyplot
 
 __all__ = ["plot_forecast"]
 
@@ -24,7 +24,7 @@ def plot_forecast(
     means, lower, upper : ndarray of shape (n_later, n_columns)
     names : sequence of n_columns str
     """
-    plt = pyplot("plot_forecast")
+    plt = imported("matplotlib.pyplot", "plot_forecast()")
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 3.2), layout="constrained")
     n = len(series)

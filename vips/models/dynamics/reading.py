@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
+from vips._extras import imported
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.smoothing import filtered
@@ -31,9 +32,7 @@ class SystemReading:
             variance that it does; ``next``, the correlation of the explained part with itself one step later. All in the long
             run of the system.
         """
-        import pandas as pd
-
-        of = self._system()
+        pd, of = imported("pandas", "summary()"), self._system()
         cov = of.stationary()
         signal = np.einsum("pi,ij,pj->p", of.loadings, cov, of.loadings)
         later = np.einsum("pi,ij,pj->p", of.loadings, of.moves @ cov, of.loadings)
@@ -52,8 +51,7 @@ class SystemReading:
         DataFrame
             ``half-life`` in steps; ``period`` in steps, infinite for a mode that does not swing. Two rows for each swing.
         """
-        import pandas as pd
-
+        pd = imported("pandas", "modes()")
         values = np.linalg.eigvals(self._system().moves)
         values = values[np.argsort(-np.abs(values), kind="stable")]
         with np.errstate(divide="ignore"):

@@ -210,9 +210,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """
         from vips.models._sequence_plot import plot_sequences
 
-        sequences = self._sequences(X, lengths)
-        regimes = np.split(self.predict(sequences), sequences.offsets[1:-1])
-        return plot_sequences(regimes, self.n_regimes, [f"regime {k}" for k in range(self.n_regimes)], ax)
+        return plot_sequences(self, X, lengths, [f"regime {k}" for k in range(self.n_regimes)], ax)
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vips._extras import imported
 from vips._printable import PLAIN_TEXT, printable
 
 __all__ = ["plot_ellipses"]
@@ -24,11 +25,9 @@ def plot_ellipses(
     names : sequence of two str
     records : ndarray of shape (n_records, 2), optional
     """
-    try:
-        import matplotlib.pyplot as plt
-        from matplotlib.patches import Ellipse
-    except ImportError as error:
-        raise ImportError("plot_components() needs matplotlib: pip install 'vips[plot]'.") from error
+    plt = imported("matplotlib.pyplot", "plot_components()")
+    from matplotlib.patches import Ellipse
+
     if ax is None:
         _, ax = plt.subplots(figsize=(5.0, 4.5), layout="constrained")
     if records is not None:

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from vips._extras import imported
 from vips._printable import PLAIN_TEXT, printable
-from vips.models._sequence_plot import colour, pyplot
+from vips.models._sequence_plot import colour
 
 __all__ = ["plot_emissions", "plot_transitions"]
 
@@ -23,7 +24,7 @@ def plot_transitions(moves: np.ndarray, shares: np.ndarray, start: np.ndarray, n
     moves, shares, start : ndarray of shape (K, K), (K,), (K,)
     names : sequence of K str
     """
-    plt = pyplot("plot_transitions")
+    plt = imported("matplotlib.pyplot", "plot_transitions()")
     if ax is None:
         _, ax = plt.subplots(figsize=(5.5, 5.5), layout="constrained")
     angles = 0.5 * np.pi - 2.0 * np.pi * np.arange(len(moves)) / len(moves)
@@ -66,7 +67,7 @@ def plot_emissions(values: np.ndarray, rows: Sequence[str], columns: Sequence[st
     label : str
         Of the colours.
     """
-    plt = pyplot("plot_emissions")
+    plt = imported("matplotlib.pyplot", "plot_emissions()")
     if ax is None:
         _, ax = plt.subplots(figsize=(2.6 + 0.62 * len(columns), 1.2 + 0.19 * len(rows)), layout="constrained")
     largest = max(float(np.abs(values).max(initial=0.0)), 1e-300)

@@ -103,9 +103,7 @@ class ReadableChain:
         """
         from vips.models._sequence_plot import plot_sequences
 
-        sequences = self._sequences(X, lengths)
-        states = np.split(self.predict(sequences), sequences.offsets[1:-1])
-        return plot_sequences(states, self.n_components, self._state_names(), ax)
+        return plot_sequences(self, X, lengths, self._state_names(), ax)
 
     def _state_names(self) -> list[str]:
         return [f"state {k}" for k in range(self.n_components)]
