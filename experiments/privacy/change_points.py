@@ -1,6 +1,6 @@
 """``python -m experiments change_points``: when did it change, and which of many tests are discoveries?
 
-**Change points** (Cummings, Krehbiel, Mei, Tuo and Zhang, 2018, Algorithm 1 and the Bernoulli panels of their first figure): of
+**Change points** (Cummings, Krehbiel, Mei, Tuo and Zhang, 2018, Algorithm 1, as in the Bernoulli panels of their figure 1): of
 200 observations the first 100 have probability p₀, the others p₁; P(|k̃ - 100| > a) against a. The estimate is the largest
 log-likelihood ratio with noise. One observation changes each ratio by at most A = |log p₁(1-p₀) / p₀(1-p₁)|. Theirs adds
 Laplace noise of scale 2A/ε; ``report noisy max`` of OpenDP (permute and flip, here as exponential noise of the same scale,
