@@ -221,6 +221,38 @@ def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
         child.join(30)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_no_fork_while_another_thread_sets_the_number_of_threads(two_threads, monkeypatch):
+    """OpenBLAS holds a lock meanwhile, which a child would never get."""
+    is_setting, ended, set_number = False, threading.Event(), _blas_threads._set
+
+    def slowly(library, n):
+        nonlocal is_setting
+        is_setting = True
+        set_number(library, n)
+        time.sleep(0.002)
+        is_setting = False
+
+    def ask():
+        while not ended.is_set():
+            with at_most_threads(1):
+                pass
+
+    monkeypatch.setattr(_blas_threads, "_set", slowly)
+    statuses = []
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(ask)
+        for _ in range(20):
+            time.sleep(0.003)
+            child = os.fork()
+            if child == 0:
+                os._exit(is_setting)
+            statuses.append(os.waitpid(child, 0)[1])
+        ended.set()
+    assert statuses == [0] * 20
+
+
 FORKS = """
 import multiprocessing, os, threading
 import numpy as np
@@ -233,7 +265,7 @@ def multiply():
 for _ in range(2):
     threading.Thread(target=multiply, daemon=True).start()
 context = multiprocessing.get_context("fork")
-for _ in range(30):
+for _ in range(10):
     child = context.Process(target=blas.gram, args=(rows,))
     child.start()
     child.join(60)

@@ -40,6 +40,8 @@ class _OfThread(threading.local):
 def at_most_threads(n: int) -> Iterator[None]:
     """Limit BLAS to ``n`` threads in the block. With one thread, BLAS also lets the process fork while it computes.
 
+    (Not quite: for some nanoseconds of each product OpenBLAS holds a lock, for which the child of just then waits forever.)
+
     Most libraries have one number for the whole process: the smallest limit of any thread counts, and the last thread to leave
     restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes sets it.
     A block inside a stricter one of the same thread changes nothing.
@@ -82,7 +84,12 @@ def _forget_other_threads() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
+    # Nobody may be setting the number of threads during a fork: the child would wait forever for a lock inside of OpenBLAS.
+    os.register_at_fork(
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
+        after_in_child=_forget_other_threads,
+    )
 
 
 def _apply() -> None:
