@@ -494,8 +494,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             self.feature_names_in_ = np.array(source.feature_names, dtype=object)
         return source
 
-    def _grouped(self, data: DataSource, groups: object, records: str = "X, y") -> DataSource:
-        """The same rows, where all rows of one person are one record. ``records`` is how the call of ``fit`` names them."""
+    def _check_groups(self, data: DataSource, groups: object, records: str = "X, y") -> None:
+        """Raise ValueError or TypeError if these records cannot be persons, or not under this plan."""
         bounds_rows = getattr(self.privacy, "max_rows_per_group", None) is not None
         if groups is None and not data.has_groups:
             if bounds_rows:
@@ -503,14 +503,19 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                     "`max_rows_per_group` bounds the rows of a person: pass the persons' ids as `groups` to fit, or a source "
                     "that vips.data.regroup wrote."
                 )
-            return data
+            return
         if groups is not None:
             check_groups_of_source(data, groups, records)
         if not bounds_rows and self.is_private and self.privacy.rounds_records:
+            plan = type(self.privacy).__name__
             raise ValueError(
-                'noise="discrete" rounds every row: with persons, write PrivacyPlan(max_rows_per_group=...), a public number.'
+                f'noise="discrete" rounds every row: with persons, write {plan}(max_rows_per_group=...), a public number.'
             )
-        if data.has_groups:
+
+    def _grouped(self, data: DataSource, groups: object, records: str = "X, y") -> DataSource:
+        """The same rows, where all rows of one person are one record. ``records`` is how the call of ``fit`` names them."""
+        self._check_groups(data, groups, records)
+        if groups is None or data.has_groups:
             return data
         numbers = group_numbers(groups, data.n_records)
         if not self.is_private and (numbers < 0).any():

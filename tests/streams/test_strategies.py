@@ -58,6 +58,36 @@ def test_no_directions_of_shares_give_more(k):
         assert np.linalg.norm(moved.reshape(500, -1), axis=1).max() <= strategy.sensitivity(k) * (1.0 + 1e-12)
 
 
+def draws_of(strategy, w):
+    """z of the steps w, all whole, by undoing the mechanism batch by batch."""
+    buffers, z = np.zeros((strategy.n_buffers, w.shape[1])), np.empty_like(w)
+    for t in range(1, strategy.n_batches + 1):
+        z[t - 1] = w[t - 1] - np.rint(strategy.carried(t, buffers))
+        strategy.keep(t, z[t - 1], w[t - 1], buffers)
+    return z
+
+
+@pytest.mark.parametrize("decay", [1.0, 0.9])
+@pytest.mark.parametrize("name", ["independent", "tree", "toeplitz"])
+def test_rounding_moves_draws_by_no_more_than_is_stated(name, decay):
+    """Neighbours who release the same whole numbers have draws that differ by C Δ, and by what rounding adds."""
+    rng, T, d = np.random.default_rng(0), 100, 50
+    strategy = {"independent": Independent, "tree": BinaryTree, "toeplitz": fitted_toeplitz}[name](T, decay)
+    A, B = matrices(strategy)
+    C, buffers = np.linalg.solve(B, A), np.zeros((strategy.n_buffers, d))
+    z = np.rint(rng.normal(0.0, 2.0**28, (T, d)))
+    w = np.stack([strategy.step(t, z[t - 1], buffers, whole=True) for t in range(1, T + 1)])
+    np.testing.assert_array_equal(w, np.rint(w))
+    np.testing.assert_array_equal(draws_of(strategy, w), z)  # a release and the data give the draws back
+    for scale in (1.0, 10.0, 1e5):  # of a share, in units
+        delta = np.zeros((T, d))
+        delta[[0, 60]] = np.rint(scale * rng.normal(size=(2, d)))
+        moved = z - draws_of(strategy, w - delta) - C @ delta
+        assert np.linalg.norm(moved) <= strategy.rounding() * np.sqrt(d) * strategy.sensitivity() + 1e-9 * scale
+        if name == "toeplitz":  # which rounds whatever the decay
+            assert np.linalg.norm(moved) > 0.1 * strategy.rounding() * np.sqrt(d)
+
+
 def test_the_tree_of_a_power_of_two_is_the_textbooks():
     """Every batch is in log2 T + 1 nodes, and a total is a sum of as many nodes as t has binary digits 1."""
     tree = BinaryTree(1024)

@@ -6,17 +6,27 @@ import numpy as np
 import pytest
 
 from tests.streams import test_partial_fit as tests
+from tests.streams import test_strategies
 from vips import PrivacyPlan
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz
+from vips.streams import stream
 from vips.streams.secret import Register
 
 
-def noise(participation=1, mechanism="toeplitz"):
-    tests.test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, participation, 1.0)
+def noise(participation=1, mechanism="toeplitz", kind="gaussian"):
+    tests.test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, participation, 1.0, kind)
 
 
 def canaries(participation=1):
-    tests.test_canaries_come_near_the_claim_and_do_not_exceed_it("toeplitz", participation)
+    tests.test_canaries_come_near_the_claim_and_do_not_exceed_it("toeplitz", participation, "gaussian")
+
+
+def rounding(name="toeplitz", decay=1.0):
+    test_strategies.test_rounding_moves_draws_by_no_more_than_is_stated(name, decay)
+
+
+def symmetric():
+    tests.test_hardened_streams_of_symmetric_blocks_are_symmetric()
 
 
 def anew(strategy, t, fresh, buffers):
@@ -48,6 +58,18 @@ MUTANTS = {
     "canaries that are not clipped": (
         PrivacyPlan, "clip_weights", lambda self, norms: np.full(np.shape(norms), 0.015), canaries,
     ),
+    "a lattice for records only": (BufferedToeplitz, "rounding", lambda self: 0.0, rounding),
+    "a lattice for records only, of a tree that forgets": (
+        BinaryTree, "rounding", lambda self: 0.0, lambda: rounding("tree", 0.9),
+    ),
+    "what is carried over is not rounded": (
+        BufferedToeplitz, "step", lambda self, t, fresh, buffers, whole=False, _of=BufferedToeplitz.step:
+        _of(self, t, fresh, buffers), rounding,
+    ),
+    "half of the discrete noise": (
+        stream, "discrete_noise", lambda *a, _of=stream.discrete_noise: _of(*a) // 2, lambda: noise(kind="discrete"),
+    ),
+    "triangles that differ": (stream, "mirrored_upper", lambda array: np.tril(array, -1) + array, symmetric),
     "a person in every batch": (Register, "admitted", everybody, tests.test_a_person_is_in_so_many_batches_and_no_more),
 }  # fmt: skip
 

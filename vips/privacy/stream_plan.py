@@ -3,18 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.privacy.correlated import BinaryTree, Independent, Strategy, fitted_toeplitz
+from vips.privacy.mechanism.lattice import Lattice
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["StreamPlan", "StreamState"]
 
 _MECHANISMS = ("toeplitz", "tree", "independent")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PlanOfDraws(PrivacyPlan):
+    """Clip, lattice and noise of one batch. What is carried over from earlier noise is rounded as well.
+
+    Parameters
+    ----------
+    roundings : float
+        By how much that moves C s + z, in units of what rounding one row does.
+    """
+
+    roundings: float = 0.0
+
+    def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
+        if not self.rounds_records:
+            return None
+        rows = (self.max_rows_per_group or 1) + self.roundings
+        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, rows)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +63,10 @@ class StreamPlan:
         As in :class:`PrivacyPlan`.
     mechanism : {"toeplitz", "tree", "independent"}
         How noise is correlated: buffered Toeplitz factorisation, which is best; the binary tree of the textbooks; not at all.
+    noise : {"gaussian", "discrete"}
+        As in :class:`PrivacyPlan`: "discrete" rounds records to a public lattice, adds them exactly, and adds whole noise.
+    max_rows_per_group : int or None
+        Rows of a person in a batch beyond the first so many are left out. ``noise="discrete"`` needs it with ``groups``.
 
     Guarantees
     ----------
@@ -64,11 +89,10 @@ class StreamPlan:
     decay: float = 1.0
     clip_norm: float | None = None
     mechanism: str = "toeplitz"
+    noise: str = field(default="gaussian", metadata={"is_new": True})  # older files lack these two
+    max_rows_per_group: int | None = field(default=None, metadata={"is_new": True})
 
-    # A stream's noise is normal, drawn from the operating system; no row of a person is left out.
-    reproducible_noise = False
-    rounds_records = False
-    max_rows_per_group = None
+    reproducible_noise = False  # noise comes from the operating system
     sent_from = None
 
     def __post_init__(self) -> None:
@@ -79,6 +103,11 @@ class StreamPlan:
         check_integer("participation", self.participation)
         check_number("decay", self.decay, 0.0, 1.0, "in (0, 1]", open_low=True)
         check_choice("mechanism", self.mechanism, _MECHANISMS)
+        check_choice("noise", self.noise, ("gaussian", "discrete"))
+        if self.rounds_records and not self.is_private:
+            raise ValueError('noise="discrete" needs a finite `epsilon`: without noise nothing is rounded.')
+        if self.max_rows_per_group is not None:
+            check_integer("max_rows_per_group", self.max_rows_per_group)
         if self.clip_norm is not None and self.clip_norm != math.inf:
             check_number(
                 "clip_norm", self.clip_norm, 1e-12, 1e12, "between 1e-12 and 1e12, or None for the model's default"
@@ -90,6 +119,11 @@ class StreamPlan:
     def is_private(self) -> bool:
         """Whether noise is added at all."""
         return self.epsilon != math.inf
+
+    @property
+    def rounds_records(self) -> bool:
+        """Whether each clipped record is rounded before it is summed."""
+        return self.noise == "discrete"
 
     @cached_property
     def strategy(self) -> Strategy:
@@ -103,17 +137,25 @@ class StreamPlan:
         """All releases as one step of full data: what ledger, report and accountants see."""
         if not self.is_private:
             return replace(PrivacyPlan.non_private(n_steps=1), sampling="full")
-        return PrivacyPlan.from_epsilon(
-            epsilon=self.epsilon, delta=self.delta, sampling="full", n_steps=1, clip_norm=self.clip_norm
+        plan = PrivacyPlan.from_epsilon(
+            epsilon=self.epsilon,
+            delta=self.delta,
+            sampling="full",
+            n_steps=1,
+            clip_norm=self.clip_norm,
+            noise=self.noise,
         )
+        return replace(plan, max_rows_per_group=self.max_rows_per_group)
 
     @cached_property
     def of_draws(self) -> PrivacyPlan:
         """What draws z_t, and clips: the noise of one draw, for each of ``n_batches`` batches. Its own ε says nothing."""
         if not self.is_private:
             return replace(self.whole, n_steps=self.n_batches)
+        fields_of_whole = {each.name: getattr(self.whole, each.name) for each in fields(self.whole)}
         sigma = self.whole.noise_multiplier * self.strategy.sensitivity(self.participation)
-        return replace(self.whole, noise_multiplier=sigma, n_steps=self.n_batches)
+        changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
+        return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
 
     def weight(self, t: int) -> float:
         """1 + γ + … + γ^(t-1): of all batches so far, in units of the last one's."""

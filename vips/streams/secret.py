@@ -75,7 +75,7 @@ class Secret:
     buffers : dict of str to ndarray
         Of the noise, by block, shape (n_buffers, *block).
     released : dict of str to ndarray
-        R_t: about to be released, or released.
+        R_t: about to be released, or released; with discrete noise in whole units of its lattice.
     register : Register
     header : dict
         What the stream is; public.

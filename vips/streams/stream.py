@@ -21,7 +21,7 @@ from dataclasses import replace
 import numpy as np
 
 from vips import engine
-from vips.data._groups import check_groups_of_source, ids_and_numbers, name_of
+from vips.data._groups import ids_and_numbers, name_of
 from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
 from vips.execution.local import Serial
@@ -30,7 +30,7 @@ from vips.persistence.checkpoint import identity, posterior_arrays, restore_post
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.correlated import BufferedToeplitz
 from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.noise import Randomness, gaussian_noise
+from vips.privacy.mechanism.noise import Randomness, discrete_noise, gaussian_noise, mirrored_upper
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.stream_plan import StreamState
@@ -128,6 +128,8 @@ class _Stream:
             model.check_features()
             plan = self.plan = self._completed(self.plan)
             model._fitting_plan = draws = plan.of_draws
+            blocks, t = model.blocks(), self.t + 1
+            draws.lattice(blocks)
             data, register, unit = self._persons(data, groups)
             header = self._header(unit) | {"register": groups is not None}
             if self.t:
@@ -136,7 +138,6 @@ class _Stream:
                 begun = LedgerRun(self.ledger)
                 begun.charge(plan.whole, type(model).__name__, unit)
                 header["run"] = self.run = begun.run
-            blocks, t = model.blocks(), self.t + 1
             if self.posterior is None:
                 rng = Randomness.for_fit(model.random_state, False).initial
                 self.posterior = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(blocks, 0.0), None)
@@ -172,10 +173,10 @@ class _Stream:
     def _persons(self, data, groups) -> tuple:
         """Data in which each person is one record, without persons who were in enough batches; the register; the unit."""
         register = Register() if self.secret is None else self.secret.register
+        self.model._check_groups(data, groups)
         if groups is None:
             unit = unit_of_group(data.group_name or "group") if data.has_groups else self.model.describe()["unit"]
             return data, register, unit
-        check_groups_of_source(data, groups, "X, y")
         ids, numbers = ids_and_numbers(groups, data.n_records)
         is_in, register = register.admitted(ids, self.plan.participation)
         numbers = np.where((numbers >= 0) & np.append(is_in, False)[numbers], numbers, -1)
@@ -214,21 +215,31 @@ class _Stream:
 
     def _moved(self, total: Mapping, blocks: Mapping, register: Register, header: dict) -> Secret:
         """The secret after this batch, with R_t."""
-        t, plan = self.t + 1, self.plan
-        buffers, released = {}, {}
-        rng = np.random.Generator(Randomness.for_fit(None, False).noise_bits(t))
+        t, plan, draws = self.t + 1, self.plan, self.plan.of_draws
+        lattice, bits = draws.lattice(blocks), Randomness.for_fit(None, False).noise_bits(self.t + 1)
+        rng, buffers, released = np.random.Generator(bits), {}, {}
         for name, block in blocks.items():
-            old = np.zeros(block.shape) if self.secret is None else self.secret.released[name]
-            released[name] = plan.decay * old + total[name]
+            old = np.zeros_like(total[name]) if self.secret is None else self.secret.released[name]
+            old = old if plan.decay == 1.0 else plan.decay * old
+            shape = (plan.strategy.n_buffers if plan.is_private else 0, *block.shape)
+            buffers[name] = state = np.zeros(shape) if self.secret is None else np.array(self.secret.buffers[name])
             if not plan.is_private:
-                buffers[name] = np.zeros((0, *block.shape))
-                continue
-            shape = (plan.strategy.n_buffers, *block.shape)
-            state = np.zeros(shape) if self.secret is None else np.array(self.secret.buffers[name])
-            fresh = gaussian_noise(block.shape, block.symmetric, plan.of_draws.noise_std() * block.scale, rng)
-            released[name] += plan.strategy.step(t, fresh, state)
-            buffers[name] = state
+                released[name] = old + total[name]
+            elif lattice is None:
+                fresh = gaussian_noise(block.shape, block.symmetric, draws.noise_std() * block.scale, rng)
+                released[name] = old + total[name] + plan.strategy.step(t, fresh, state)
+            else:  # in whole units
+                w = plan.strategy.step(t, discrete_noise(block, lattice, bits), state, whole=True)
+                w = mirrored_upper(w) if block.symmetric else w  # rounding could differ between the triangles
+                released[name] = np.rint(old).astype(np.int64) + total[name] + w.astype(np.int64)
         return Secret(self.name, t, buffers, released, register, header)
+
+    def _values(self, secret: Secret, blocks: Mapping) -> dict[str, np.ndarray]:
+        """R_t, which the secret holds in whole units of the lattice, if there is one."""
+        lattice = self.plan.of_draws.lattice(blocks)
+        if lattice is None:
+            return {name: np.array(value) for name, value in secret.released.items()}
+        return {name: lattice.values(value, blocks[name]) for name, value in secret.released.items()}
 
     def _release(self, secret: Secret) -> None:
         """From R_t to the posterior, the checkpoint and the model's attributes."""
@@ -237,8 +248,7 @@ class _Stream:
         try:
             blocks = model.blocks()
             noise_std = self._noise_std(secret.t, blocks)
-            released = {name: np.array(value) for name, value in secret.released.items()}
-            self.posterior = model.to_posterior(released, noise_std, self.posterior)
+            self.posterior = model.to_posterior(self._values(secret, blocks), noise_std, self.posterior)
         finally:
             model.__dict__.pop("_fitting_plan", None)
         self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
@@ -276,9 +286,7 @@ class _Stream:
         """The model's attributes."""
         model, plan, secret = self.model, self.plan, self.secret
         blocks = model.blocks()
-        totals = NoisyTotals(
-            {name: np.array(value) for name, value in secret.released.items()}, self._noise_std(secret.t, blocks)
-        )
+        totals = NoisyTotals(self._values(secret, blocks), self._noise_std(secret.t, blocks))
         unit, has_register = secret.header["unit"], secret.header["register"]
         facts = model.describe() | ({} if unit == model.describe()["unit"] else {"not_covered": NOT_COVERED_OF_PERSONS})
         ledger = None

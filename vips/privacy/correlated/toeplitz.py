@@ -38,11 +38,14 @@ class SquareRoot(Strategy):
             self.n_batches
         )
 
-    def step(self, t: int, fresh: np.ndarray, buffers: np.ndarray) -> np.ndarray:
-        buffers[t - 1] = fresh
+    def carried(self, t: int, buffers: np.ndarray) -> np.ndarray | float:
+        if t == 1:
+            return 0.0
         own = self.coefficients()[:t]
-        y = np.tensordot(own[::-1], buffers[:t], axes=1)
-        return y - self.decay * (np.tensordot(own[-2::-1], buffers[: t - 1], axes=1) if t > 1 else 0.0)
+        return np.tensordot((own[1:] - self.decay * own[:-1])[::-1], buffers[: t - 1], axes=1)
+
+    def keep(self, t: int, fresh: np.ndarray, w: np.ndarray, buffers: np.ndarray) -> None:
+        buffers[t - 1] = fresh
 
     def sensitivity(self, participation: int = 1) -> float:
         return sensitivity_of_toeplitz(self.coefficients(), participation)
@@ -80,11 +83,16 @@ class BufferedToeplitz(Strategy):
         powers = self.theta ** np.arange(self.n_batches - 1)[:, None]
         return np.concatenate([[1.0], powers @ self.omega])
 
-    def step(self, t: int, fresh: np.ndarray, buffers: np.ndarray) -> np.ndarray:
-        w = fresh - np.tensordot(self.omega, buffers, axes=1)
-        buffers *= self.theta.reshape(-1, *np.ones(fresh.ndim, int))
+    def carried(self, t: int, buffers: np.ndarray) -> np.ndarray:
+        return -np.tensordot(self.omega, buffers, axes=1)
+
+    def keep(self, t: int, fresh: np.ndarray, w: np.ndarray, buffers: np.ndarray) -> None:
+        buffers *= self.theta.reshape(-1, *np.ones(w.ndim, int))
         buffers += w
-        return w
+
+    def rounding(self) -> float:
+        """h_t is a function of w, so that its rounding moves z_t and nothing else."""
+        return 1.1 * self.n_batches**0.5
 
     def sensitivity(self, participation: int = 1) -> float:
         return sensitivity_of_toeplitz(self.coefficients(), participation)

@@ -26,13 +26,16 @@ class BinaryTree(Strategy):
     def n_buffers(self) -> int:
         return self.n_levels
 
-    def step(self, t: int, fresh: np.ndarray, buffers: np.ndarray) -> np.ndarray:
-        level = (t & -t).bit_length() - 1  # of the node that ends at t; it replaces those below
-        before = buffers.sum(axis=0)  # y_{t-1}
+    def carried(self, t: int, buffers: np.ndarray) -> np.ndarray:
+        return -self.decay * buffers[: _level(t) + 1].sum(axis=0)  # of the nodes that the new one replaces
+
+    def keep(self, t: int, fresh: np.ndarray, w: np.ndarray, buffers: np.ndarray) -> None:
         buffers *= self.decay
-        buffers[:level] = 0.0
-        buffers[level] = fresh
-        return buffers.sum(axis=0) - self.decay * before
+        buffers[: _level(t)] = 0.0
+        buffers[_level(t)] = fresh
+
+    def rounding(self) -> float:
+        return 0.0 if self.decay == 1.0 else super().rounding()  # sums of whole numbers are whole
 
     def sensitivity(self, participation: int = 1) -> float:
         """Of an undiscounted tree, which discounts only make smaller: √ of the largest Σ n² over nodes with n of k batches
@@ -47,6 +50,11 @@ class BinaryTree(Strategy):
             end[is_set] += 2**level
             total += is_set * self.decay ** (2.0 * (t - end))
         return np.sqrt(total)
+
+
+def _level(t: int) -> int:
+    """Of the node that ends at t."""
+    return (t & -t).bit_length() - 1
 
 
 @lru_cache(maxsize=65_536)

@@ -40,7 +40,7 @@ class Lattice:
 
     @classmethod
     def for_blocks(
-        cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float, rows_of_record: int = 1
+        cls, blocks: Mapping[str, object], noise_multiplier: float, clip_norm: float, rows_of_record: float = 1
     ) -> Lattice:
         """The coarsest lattice whose rounding stays within ``SENSITIVITY_FACTOR``. Public numbers only."""
         n_coordinates = sum(_n_coordinates(block) for block in blocks.values())
@@ -49,7 +49,7 @@ class Lattice:
         if exponent > LARGEST_EXPONENT:
             raise ValueError(
                 f'noise="discrete" cannot hold {n_coordinates} coordinates at noise_multiplier {noise_multiplier:g}'
-                f"{f' and {rows_of_record} rows of a record' if rows_of_record > 1 else ''}: its "
+                f"{f' and {rows_of_record:.4g} rows of a record' if rows_of_record > 1 else ''}: its "
                 'lattice would need more than 2**29 steps per standard deviation. Use less noise per step, or noise="gaussian".'
             )
         return cls(noise_multiplier * clip_norm / 2**exponent, 2**exponent)

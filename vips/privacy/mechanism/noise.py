@@ -13,7 +13,7 @@ from vips._random_state import entropy_of
 from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
 from vips.privacy.mechanism.lattice import Lattice
 
-__all__ = ["Randomness", "add_discrete_noise", "add_noise", "gaussian_noise"]
+__all__ = ["Randomness", "add_discrete_noise", "add_noise", "discrete_noise", "gaussian_noise", "mirrored_upper"]
 
 
 def gaussian_noise(shape: tuple[int, ...], symmetric: bool, std: float, rng: np.random.Generator) -> np.ndarray:
@@ -45,14 +45,22 @@ def add_discrete_noise(
     total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice: Lattice, bits: AESCounter
 ) -> dict[str, np.ndarray]:
     """The values of ``total`` (in units of ``lattice``) plus a discrete Gaussian in every isometric coordinate."""
-    noisy = {}
-    for name, block in blocks.items():
-        noise = discrete_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
-        if block.symmetric:
-            upper = np.triu(noise)
-            noise = upper + np.swapaxes(np.triu(upper, k=1), -1, -2)
-        noisy[name] = lattice.values(total[name] + noise, block)
-    return noisy
+    return {
+        name: lattice.values(total[name] + discrete_noise(block, lattice, bits), block)
+        for name, block in blocks.items()
+    }
+
+
+def discrete_noise(block, lattice: Lattice, bits: AESCounter) -> np.ndarray:
+    """Noise for the sum of one block, in units of ``lattice`` (int64)."""
+    noise = discrete_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
+    return mirrored_upper(noise) if block.symmetric else noise
+
+
+def mirrored_upper(array: np.ndarray) -> np.ndarray:
+    """Symmetric matrices with the upper triangles of ``array``, shape (..., size, size)."""
+    upper = np.triu(array)
+    return upper + np.swapaxes(np.triu(upper, k=1), -1, -2)
 
 
 @dataclass(frozen=True)
