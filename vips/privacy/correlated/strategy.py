@@ -12,8 +12,8 @@ private linear operators on adaptive streams"). In place of y only the steps w_t
 
 **Whole numbers.** With discrete noise, shares, z and R are whole units of a lattice, and h_t and γ R_{t-1} are rounded to whole
 units. Let neighbours, whose sums differ by Δ, release the same R. Then w' = w - Δ, since γ R is a function of what was
-released, and z' = z - C Δ + e. Here e comes from rounding h_t, before and after, by half a unit each in every coordinate. So the
-draws are discrete Gaussians whose centres move, all together, by a vector of norm at most ‖C Δ‖ + ‖e‖, whatever was
+released, and z' = z - C Δ + e. Here e comes from rounding h_t, before and after, by half a unit each in every coordinate.
+So the draws are discrete Gaussians whose centres move, all together, by a vector of norm at most ‖C Δ‖ + ‖e‖, whatever was
 released. :meth:`Strategy.rounding` bounds ‖e‖, and the lattice is so fine that the bound is within the sensitivity that is
 charged. (h_t is computed in double precision, with an error below 0.05 while draws are below 64 deviations: except with
 probability 10⁻⁸⁰⁰.)
