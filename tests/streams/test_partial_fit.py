@@ -21,6 +21,7 @@ from tests.streams.test_strategies import matrices
 from vips import (
     BayesianLinearRegression,
     DirichletMultinomial,
+    LatentClassAnalysis,
     LatentDirichletAllocation,
     PrivacyBudgetError,
     PrivacyLedger,
@@ -88,6 +89,37 @@ def delta_of_discrete(sigma):
     """The same by Rényi divergences α/2σ² (Canonne, Kamath and Steinke, 2020), of shares that rounding makes 1/512 longer."""
     alpha, rho = np.linspace(1.1, 200.0, 20_000), 0.5 * ((1.0 + 2.0**-9) / sigma) ** 2
     return np.exp(((alpha - 1.0) * (alpha * rho - 1.0 + np.log1p(-1.0 / alpha)) - np.log(alpha)).min())
+
+
+ANSWERS = (RNG.random((2_000, 6)) < np.where(RNG.random((2_000, 1)) < 0.4, 0.9, 0.2)).astype(int)
+
+
+def test_classes_without_noise_are_streaming_expectation_maximisation():
+    """The first batch is in all classes alike; each later one is added at the classes before it."""
+    stream = without_noise(4, decay=0.9)
+    model = LatentClassAnalysis(2, categories=[2] * 6, inference="em", privacy=stream, random_state=0)
+    total = None
+    for part in np.split(ANSWERS, 4):
+        if total is None:
+            total = np.tile((part[:, :, None] == [0, 1]).sum(axis=0).ravel() / 2, (2, 1))
+        else:
+            log_likelihood = np.stack([part @ np.log(p[1::2]) + (1 - part) @ np.log(p[::2]) for p in model.components_])
+            shares = model.weights_[:, None] * np.exp(log_likelihood)
+            shares /= shares.sum(axis=0)
+            total = 0.9 * total + np.einsum("kn,njl->kjl", shares, part[:, :, None] == [0, 1]).reshape(2, 12)
+        model.partial_fit(part)
+        np.testing.assert_allclose(model.noisy_totals_.average["answers"], total, rtol=1e-9)
+    with pytest.raises(ValueError, match="categories"):
+        LatentClassAnalysis(2, privacy=without_noise()).partial_fit(ANSWERS[:5])
+
+
+def test_private_streams_find_classes():
+    stream = plan(10, 4.0, decay=0.7)
+    model = LatentClassAnalysis(2, categories=[2] * 6, privacy=stream, random_state=0)
+    for part in np.split(ANSWERS, 10):
+        model.partial_fit(part)
+    likes = np.sort(model.components_[:, 1::2].mean(axis=1))
+    assert likes[1] - likes[0] > 0.35  # of [0.2, 0.9]; before the second batch they are alike
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
@@ -405,6 +437,7 @@ def test_plans_whose_fit_ends_at_its_limits_have_noise(n_batches, decay, partici
 @pytest.mark.parametrize("make", [
     lambda: (DirichletMultinomial(privacy=plan()), COUNTS, None),
     lambda: (LatentDirichletAllocation(2, vocabulary=3, privacy=plan(decay=0.9), random_state=0), COUNTS, None),
+    lambda: (LatentClassAnalysis(2, categories=[2] * 6, privacy=plan(), random_state=0), ANSWERS, None),
     lambda: (BayesianLinearRegression(privacy=plan(), feature_norm=1.0, target_range=(-2.0, 2.0)), ROWS, TARGETS),
 ])  # fmt: skip
 def test_a_model_of_a_stream_can_be_saved_and_goes_on(make, tmp_path):

@@ -46,7 +46,7 @@ from vips.models.mixtures.table import (
     is_range,
 )
 from vips.parts import Part
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -77,9 +77,9 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by EM, which ignores both priors. E-steps of private fits take posterior means
         with either.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyPlan, StreamPlan or None
         None is a non-private fit: 100 steps with all records. The first step counts the answers in each column, and classes
-        begin around them, so a plan needs several steps.
+        begin around them, so a plan needs several steps. A StreamPlan is for :meth:`partial_fit`.
     schedule : RobbinsMonro, callable or None
         Step sizes from the third step on, as a function of 2, 3, …; those before are 1. None: see :meth:`step_size`.
     clip_share : float
@@ -130,6 +130,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     name_of_score = "log likelihood"
     ignores_labels = True
     exact_rows = True
+    adds_up = True
     planned_steps = 60
 
     def __init__(
@@ -140,7 +141,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         class_prior: float | None = None,
         answer_prior: float = 1.0,
         inference: str = "vb",
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyPlan | StreamPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         clip_share: float = _CLIP,
         on_invalid: str = "drop",
@@ -176,6 +177,8 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
                 'public categories of each column, e.g. LatentClassAnalysis(categories={"sex": ["f", "m"], ...}, ...), or '
                 "the numbers of codes."
             )
+        elif self._in_stream():
+            raise ValueError("`categories` is required for a stream: later batches may hold others.")
 
     def check_features(self) -> None:
         if self.n_features_in_ != len(self._levels()):
@@ -203,20 +206,22 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``).
 
-        Everybody is in the first class in the first step, so that its totals are the marginals; classes begin around them.
+        Everybody is in the first class in the first step, so that its totals are the marginals; classes begin around them. The
+        first batch of a stream stays in the total: there everybody is in all classes alike.
         """
         count, answers, levels = average["count"], average["answers"], tuple(self._levels())
         plug_in = self.is_private or self.inference == "em"
         if previous is None and not count.any():
             weights = np.full(self.n_components, _NOTHING)
-            weights[0] = 1.0
+            weights[: self._n_first()] = 1.0
             return ClassPosterior(Dirichlet(weights), np.ones(answers.shape), levels, answers.copy(), 0, plug_in)
         step = 2 if previous is None else previous.step + 1
         start = np.zeros(answers.shape) if previous is None else previous.start
         if step == 1:
-            marginals = marginal_counts(answers[0], noise_std["answers"], levels)
+            n = self._n_first()
+            marginals = marginal_counts(answers[:n].sum(axis=0), n**0.5 * noise_std["answers"], levels)
             answers = start_at(marginals, start)
-            count = np.full(self.n_components, max(float(count[0]), 0.0) / self.n_components)
+            count = np.full(self.n_components, max(float(count[:n].sum()), 0.0) / self.n_components)
         elif noise_std["answers"] > 0.0:
             count, answers = private_counts(count, answers, noise_std)
         class_prior, answer_prior = self._priors()
@@ -343,6 +348,13 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         return tags
 
     # -- helpers ------------------------------------------------------------------------------------------------
+
+    def _in_stream(self) -> bool:
+        return isinstance(self.privacy, StreamPlan)
+
+    def _n_first(self) -> int:
+        """Classes in which everybody is in the first step."""
+        return self.n_components if self._in_stream() else 1
 
     def _priors(self) -> tuple[float, float]:
         if self.inference == "em":
