@@ -243,14 +243,14 @@ def test_no_fork_while_another_thread_sets_the_number_of_threads(two_threads, mo
     statuses = []
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ask)
-        for _ in range(20):
+        for _ in range(10):
             time.sleep(0.003)
             child = os.fork()
             if child == 0:
                 os._exit(is_setting)
             statuses.append(os.waitpid(child, 0)[1])
         ended.set()
-    assert statuses == [0] * 20
+    assert statuses == [0] * 10
 
 
 FORKS = """
