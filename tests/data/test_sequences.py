@@ -132,3 +132,14 @@ def test_a_missing_value_of_the_order_changes_no_other_sequence(kind):
     for each in (frame, changed):
         found = as_lists(Sequences.from_frame(each, by="who", order="when", columns="code"))
         assert ([2, 0, 1] if kind == "boolean" else [2, 1, 0]) in found
+
+
+@pytest.mark.parametrize("name", ["by", "order", "columns"])
+def test_columns_are_named(name):
+    """Ids in an array of their own are refused in words, and what the words suggest works."""
+    frame, ids = pd.DataFrame({"day": [2, 1, 1], "event": [0, 1, 2]}), [1, 1, 2]
+    arguments = {"by": "day", "order": "day", "columns": "event"} | {name: [ids] if name == "columns" else ids}
+    with pytest.raises(TypeError, match=r"frame\.assign\(patient=ids\)"):
+        Sequences.from_frame(frame, **arguments)
+    found = Sequences.from_frame(frame.assign(patient=ids), by="patient", order="day", columns="event")
+    assert found.values.ravel().tolist() == [1.0, 0.0, 2.0]

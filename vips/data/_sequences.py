@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from numbers import Real
@@ -202,7 +202,12 @@ class Sequences:
         if not is_frame(frame):
             raise TypeError(f"`frame` must be a data frame or an Arrow table, got {type(frame).__name__}.")
         columns = [columns] if isinstance(columns, str) else list(columns)
-        for name in (by, *([order] if order else []), *columns):
+        for name in (by, *([] if order is None else [order]), *columns):
+            if not isinstance(name, Hashable):
+                raise TypeError(
+                    f"`by`, `order` and `columns` name columns of the frame, got a {type(name).__name__}. For ids in an array of "
+                    'their own, write frame.assign(patient=ids) and by="patient".'
+                )
             if name not in frame.columns:
                 raise ValueError(f"The frame has no column {name!r}.")
         for name in columns:
