@@ -205,8 +205,8 @@ class Sequences:
         for name in (by, *([] if order is None else [order]), *columns):
             if not isinstance(name, Hashable):
                 raise TypeError(
-                    f"`by`, `order` and `columns` name columns of the frame, got a {type(name).__name__}. For ids in an array of "
-                    'their own, write frame.assign(patient=ids) and by="patient".'
+                    f"`by`, `order` and `columns` name columns of the frame, got a {type(name).__name__}. For ids in an array "
+                    'of their own, write frame.assign(patient=ids) and by="patient".'
                 )
             if name not in frame.columns:
                 raise ValueError(f"The frame has no column {name!r}.")
