@@ -9,7 +9,7 @@ from tests.streams import test_partial_fit as tests
 from tests.streams import test_strategies
 from vips import PrivacyPlan
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz
-from vips.streams import stream
+from vips.streams import release
 from vips.streams.secret import Register
 
 
@@ -67,9 +67,9 @@ MUTANTS = {
         _of(self, t, fresh, buffers), rounding,
     ),
     "half of the discrete noise": (
-        stream, "discrete_noise", lambda *a, _of=stream.discrete_noise: _of(*a) // 2, lambda: noise(kind="discrete"),
+        release, "discrete_noise", lambda *a, _of=release.discrete_noise: _of(*a) // 2, lambda: noise(kind="discrete"),
     ),
-    "triangles that differ": (stream, "mirrored_upper", lambda array: np.tril(array, -1) + array, symmetric),
+    "triangles that differ": (release, "mirrored_upper", lambda array: np.tril(array, -1) + array, symmetric),
     "a person in every batch": (Register, "admitted", everybody, tests.test_a_person_is_in_so_many_batches_and_no_more),
 }  # fmt: skip
 

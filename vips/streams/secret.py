@@ -72,10 +72,10 @@ class Secret:
         Name of the stream, in its checkpoint, too.
     t : int
         Batches so far.
-    buffers : dict of str to ndarray
-        Of the noise, by block, shape (n_buffers, *block).
     released : dict of str to ndarray
         R_t: about to be released, or released; with discrete noise in whole units of its lattice.
+    buffers : dict of str to ndarray
+        Of the noise, by block, shape (n_buffers, *block).
     register : Register
     header : dict
         What the stream is; public.
@@ -83,8 +83,8 @@ class Secret:
 
     stream: str
     t: int
-    buffers: dict[str, np.ndarray]
     released: dict[str, np.ndarray]
+    buffers: dict[str, np.ndarray]
     register: Register
     header: dict
 
@@ -168,7 +168,7 @@ class SecretFile:
             part, _, own = name.partition("/")
             groups[part][own] = value
         register = Register.from_arrays(groups["register"])
-        return Secret(header["stream"], header["t"], groups["buffers"], groups["released"], register, header["public"])
+        return Secret(header["stream"], header["t"], groups["released"], groups["buffers"], register, header["public"])
 
     def write(self, secret: Secret) -> None:
         """Durably; the file before is replaced as a whole."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -30,12 +29,13 @@ from vips.persistence.checkpoint import identity, posterior_arrays, restore_post
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.correlated import BufferedToeplitz
 from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.noise import Randomness, discrete_noise, gaussian_noise, mirrored_upper
+from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.stream_plan import StreamState
 from vips.privacy.units import unit_of_group
 from vips.statistics import NoisyTotals
+from vips.streams.release import next_release, noise_after, values_of
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
 
 __all__ = ["fit_batch"]
@@ -144,7 +144,8 @@ class _Stream:
             coins = Randomness.for_fit(None, False)  # nothing is sampled
             with (executor or Serial()).over(data) as workers:
                 total = engine.clipped_sum(model, blocks, data, self.posterior, draws, coins, t, workers)
-            secret = self._moved(total, blocks, register, header)
+            before = None if self.secret is None else (self.secret.released, self.secret.buffers)
+            secret = Secret(self.name, t, *next_release(plan, t, total, blocks, before), register, header)
             if begun is not None:
                 begun.release(1)  # from here on nothing is given back
             self.place.write(secret)
@@ -213,42 +214,14 @@ class _Stream:
         if self.ledger is not None:
             self.ledger.run(known["run"])  # an error if another ledger was charged
 
-    def _moved(self, total: Mapping, blocks: Mapping, register: Register, header: dict) -> Secret:
-        """The secret after this batch, with R_t."""
-        t, plan, draws = self.t + 1, self.plan, self.plan.of_draws
-        lattice, bits = draws.lattice(blocks), Randomness.for_fit(None, False).noise_bits(self.t + 1)
-        rng, buffers, released = np.random.Generator(bits), {}, {}
-        for name, block in blocks.items():
-            old = np.zeros_like(total[name]) if self.secret is None else self.secret.released[name]
-            old = old if plan.decay == 1.0 else plan.decay * old
-            shape = (plan.strategy.n_buffers if plan.is_private else 0, *block.shape)
-            buffers[name] = state = np.zeros(shape) if self.secret is None else np.array(self.secret.buffers[name])
-            if not plan.is_private:
-                released[name] = old + total[name]
-            elif lattice is None:
-                fresh = gaussian_noise(block.shape, block.symmetric, draws.noise_std() * block.scale, rng)
-                released[name] = old + total[name] + plan.strategy.step(t, fresh, state)
-            else:  # in whole units
-                w = plan.strategy.step(t, discrete_noise(block, lattice, bits), state, whole=True)
-                w = mirrored_upper(w) if block.symmetric else w  # rounding could differ between the triangles
-                released[name] = np.rint(old).astype(np.int64) + total[name] + w.astype(np.int64)
-        return Secret(self.name, t, buffers, released, register, header)
-
-    def _values(self, secret: Secret, blocks: Mapping) -> dict[str, np.ndarray]:
-        """R_t, which the secret holds in whole units of the lattice, if there is one."""
-        lattice = self.plan.of_draws.lattice(blocks)
-        if lattice is None:
-            return {name: np.array(value) for name, value in secret.released.items()}
-        return {name: lattice.values(value, blocks[name]) for name, value in secret.released.items()}
-
     def _release(self, secret: Secret) -> None:
         """From R_t to the posterior, the checkpoint and the model's attributes."""
         model, plan, blocks = self.model, self.plan, None
         model._fitting_plan = plan.of_draws
         try:
             blocks = model.blocks()
-            noise_std = self._noise_std(secret.t, blocks)
-            self.posterior = model.to_posterior(self._values(secret, blocks), noise_std, self.posterior)
+            released, noise_std = values_of(plan, secret.released, blocks), noise_after(plan, secret.t, blocks)
+            self.posterior = model.to_posterior(released, noise_std, self.posterior)
         finally:
             model.__dict__.pop("_fitting_plan", None)
         self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
@@ -256,10 +229,6 @@ class _Stream:
         if self.checkpoint is not None:
             arrays = {f"posterior/{name}": value for name, value in posterior_arrays(self.posterior).items()}
             write_archive(self.checkpoint, _KIND, {"stream": self.name, "t": self.t}, arrays)
-
-    def _noise_std(self, t: int, blocks: Mapping) -> dict[str, float]:
-        std = self.plan.noise_std(t) * self.plan.clip_norm if self.plan.is_private else 0.0
-        return {name: std * block.scale for name, block in blocks.items()}
 
     def _read_checkpoint(self) -> tuple[int, object]:
         """Number of batches and posterior of the checkpoint; those of no batch if there is no file yet."""
@@ -286,7 +255,7 @@ class _Stream:
         """The model's attributes."""
         model, plan, secret = self.model, self.plan, self.secret
         blocks = model.blocks()
-        totals = NoisyTotals(self._values(secret, blocks), self._noise_std(secret.t, blocks))
+        totals = NoisyTotals(values_of(plan, secret.released, blocks), noise_after(plan, secret.t, blocks))
         unit, has_register = secret.header["unit"], secret.header["register"]
         facts = model.describe() | ({} if unit == model.describe()["unit"] else {"not_covered": NOT_COVERED_OF_PERSONS})
         ledger = None
