@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.streams import test_hardened, test_strategies
 from tests.streams import test_partial_fit as tests
-from tests.streams import test_strategies
 from vips import PrivacyPlan
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz
 from vips.streams import release
@@ -26,7 +26,7 @@ def rounding(name="toeplitz", decay=1.0):
 
 
 def symmetric():
-    tests.test_hardened_streams_of_symmetric_blocks_are_symmetric()
+    test_hardened.test_hardened_streams_of_symmetric_blocks_are_symmetric()
 
 
 def anew(strategy, t, fresh, buffers):

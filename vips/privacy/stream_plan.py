@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
-from vips.privacy.correlated import BinaryTree, Independent, Strategy, fitted_toeplitz
+from vips.privacy.correlated import BinaryTree, BufferedToeplitz, Independent, Strategy, fitted_toeplitz
 from vips.privacy.mechanism.lattice import Lattice
 from vips.privacy.plan import PrivacyPlan
 
@@ -27,15 +27,25 @@ class _PlanOfDraws(PrivacyPlan):
     ----------
     roundings : float
         By how much that moves C s + z, in units of what rounding one row does.
+    begun_with : Lattice or None
+        That of a stream which has begun.
     """
 
     roundings: float = 0.0
+    begun_with: Lattice | None = None
 
     def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
-        if not self.rounds_records:
-            return None
+        if not self.rounds_records or self.begun_with is not None:
+            return self.begun_with
         rows = (self.max_rows_per_group or 1) + self.roundings
-        return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, rows)
+        try:
+            return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, rows)
+        except ValueError as error:
+            n = sum(math.prod(block.shape) for block in blocks.values())
+            raise ValueError(
+                f'noise="discrete" cannot hold {n} numbers over {self.n_steps} batches at this epsilon: its lattice would be '
+                'too fine. Plan fewer batches, or write mechanism="toeplitz", or "tree" with decay=1, or noise="gaussian".'
+            ) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +124,16 @@ class StreamPlan:
             )
         if self.is_private and self.clip_norm == math.inf:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
+        for name in ("epsilon", "delta", "decay", "clip_norm"):
+            if getattr(self, name) is not None:
+                object.__setattr__(self, name, float(getattr(self, name)))
+        try:
+            _ = self.whole
+        except ValueError as error:
+            raise ValueError(
+                f"No noise gives epsilon={self.epsilon!r} at delta={self.delta!r}: write an epsilon between 0.01 and 1e4, or "
+                "epsilon=inf for a stream without noise."
+            ) from error
 
     @property
     def is_private(self) -> bool:
@@ -136,7 +156,9 @@ class StreamPlan:
     def whole(self) -> PrivacyPlan:
         """All releases as one step of full data: what ledger, report and accountants see."""
         if not self.is_private:
-            return replace(PrivacyPlan.non_private(n_steps=1), sampling="full")
+            clip = math.inf if self.clip_norm is None else self.clip_norm
+            plain = PrivacyPlan(noise_multiplier=0.0, sampling="full", n_steps=1, clip_norm=clip)
+            return replace(plain, max_rows_per_group=self.max_rows_per_group)
         plan = PrivacyPlan.from_epsilon(
             epsilon=self.epsilon,
             delta=self.delta,
@@ -156,6 +178,43 @@ class StreamPlan:
         sigma = self.whole.noise_multiplier * self.strategy.sensitivity(self.participation)
         changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
         return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
+
+    def found(self, blocks: Mapping[str, object]) -> dict:
+        """Noise, factorisation and lattice, which searches found, as JSON: a stream keeps them for life."""
+        strategy, lattice = self.strategy, self.of_draws.lattice(blocks)
+        is_fitted = isinstance(strategy, BufferedToeplitz)
+        return {
+            "noise_multiplier": self.whole.noise_multiplier,
+            "of_draws": self.of_draws.noise_multiplier,
+            "strategy": {"theta": strategy.theta.tolist(), "omega": strategy.omega.tolist()} if is_fitted else {},
+            "lattice": None if lattice is None else [lattice.unit, lattice.noise_steps],
+        }
+
+    def with_found(self, found: dict) -> StreamPlan:
+        """The plan with what :meth:`found` said when its stream began.
+
+        Raises
+        ------
+        ValueError, KeyError, TypeError
+            If that is of another plan.
+        """
+        plan = replace(self)
+        kept = plan.__dict__  # the cached properties
+        kept["whole"] = replace(plan.whole, noise_multiplier=found["noise_multiplier"])
+        is_fitted = self.mechanism == "toeplitz"
+        kept["strategy"] = (
+            BufferedToeplitz(self.n_batches, self.decay, **found["strategy"]) if is_fitted else plan.strategy
+        )
+        if not math.isclose(plan.of_draws.noise_multiplier, found["of_draws"], rel_tol=1e-9):
+            raise ValueError("the noise is not that of its strategy")
+        if (found["lattice"] is not None) != self.rounds_records:
+            raise ValueError("the lattice is of another kind of noise")
+        if self.rounds_records:
+            lattice = Lattice(*found["lattice"])
+            if not math.isclose(lattice.unit * lattice.noise_steps, plan.of_draws.noise_std(), rel_tol=1e-9):
+                raise ValueError("the lattice is not that of the noise")
+            kept["of_draws"] = replace(plan.of_draws, begun_with=lattice)
+        return plan
 
     def weight(self, t: int) -> float:
         """1 + γ + … + γ^(t-1): of all batches so far, in units of the last one's."""

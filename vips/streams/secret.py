@@ -12,10 +12,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import stat
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from vips.exceptions import StreamError
-from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.archive import one_error, read_archive, write_archive
 
 __all__ = ["Register", "Secret", "SecretFile", "SecretMemory"]
 
@@ -58,6 +59,17 @@ class Register:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Register:
+        """Inverse of ``to_arrays``. Raises ValueError if the arrays are none of a register."""
+        n = len(arrays["counts"])
+        for name, dtype, shape in (
+            ("key", np.uint8, (32,)),
+            ("digests", np.uint8, (n, _DIGEST)),
+            ("counts", np.int64, (n,)),
+        ):
+            if arrays[name].dtype != dtype or arrays[name].shape != shape:
+                raise ValueError(f"the register's {name!r} is none")
+        if (arrays["counts"] < 1).any():
+            raise ValueError("the register has persons who were in no batch")
         digests = (bytes(each) for each in arrays["digests"])
         return cls(bytes(arrays["key"]), dict(zip(digests, arrays["counts"].tolist(), strict=True)))
 
@@ -88,6 +100,18 @@ class Secret:
     register: Register
     header: dict
 
+    def check(self, shapes: Mapping[str, tuple[int, ...]], n_buffers: int, dtype: type) -> None:
+        """Raise ValueError unless these are the arrays of a stream with blocks of these shapes, and totals of this dtype."""
+        expected = {
+            "released": (self.released, dtype, shapes),
+            "buffers": (self.buffers, np.float64, {name: (n_buffers, *shape) for name, shape in shapes.items()}),
+        }
+        for what, (arrays, of_type, wanted) in expected.items():
+            if {name: array.shape for name, array in arrays.items()} != wanted:
+                raise ValueError(f"its arrays {what!r} are not those of the model")
+            if any(array.dtype != of_type or not np.isfinite(array).all() for array in arrays.values()):
+                raise ValueError(f"its arrays {what!r} hold other numbers than those of a stream")
+
 
 class SecretMemory:
     """Secrets of streams without a file, by the name of the stream. Another process, also a forked one, has none of them."""
@@ -117,6 +141,10 @@ class SecretMemory:
         self._all[self._stream] = (os.getpid(), secret)
 
 
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=SecretMemory._locks.clear)  # another thread may hold one, which no child has
+
+
 class SecretFile:
     """A secret in ``NAME.secret`` beside the checkpoint NAME, with permissions for its owner only.
 
@@ -133,7 +161,7 @@ class SecretFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One batch at a time, over all threads and processes. Another one that is at work is an error."""
-        descriptor = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor, process = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), os.getpid()
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -141,8 +169,13 @@ class SecretFile:
                 raise StreamError(
                     f"Another call of partial_fit is at work on {self.path}: wait until it ends."
                 ) from None
+            for left in self.path.parent.glob(".*.partial"):  # by a killed process
+                if re.fullmatch(rf"\.{re.escape(self.path.name)}\.[0-9a-f]{{32}}\.partial", left.name):
+                    left.unlink(missing_ok=True)
             yield
         finally:
+            if os.getpid() == process:
+                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile would hold it as long as it lives
             os.close(descriptor)
 
     def exists(self) -> bool:
@@ -152,6 +185,8 @@ class SecretFile:
         try:
             mode = os.stat(self.path).st_mode
             header, arrays = read_archive(self.path, _KIND)
+            with one_error(self.path):
+                secret = _secret_of(header, arrays)
         except FileNotFoundError:
             raise StreamError(
                 f"{self.path} is missing: it held the state of the stream's noise, without which no batch can follow. A new "
@@ -163,12 +198,7 @@ class SecretFile:
             raise StreamError(
                 f"Others than the owner may read {self.path}, which is as secret as the records. If nobody has, run chmod 600."
             )
-        groups = {"buffers": {}, "released": {}, "register": {}}
-        for name, value in arrays.items():
-            part, _, own = name.partition("/")
-            groups[part][own] = value
-        register = Register.from_arrays(groups["register"])
-        return Secret(header["stream"], header["t"], groups["released"], groups["buffers"], register, header["public"])
+        return secret
 
     def write(self, secret: Secret) -> None:
         """Durably; the file before is replaced as a whole."""
@@ -176,3 +206,16 @@ class SecretFile:
         arrays = {f"{part}/{name}": value for part, values in parts.items() for name, value in values.items()}
         header = {"stream": secret.stream, "t": secret.t, "public": secret.header}
         write_archive(self.path, _KIND, header, arrays, mode=0o600)
+
+
+def _secret_of(header: dict, arrays: Mapping[str, np.ndarray]) -> Secret:
+    """What a file holds. Raises if it is of another kind."""
+    groups: dict[str, dict] = {"buffers": {}, "released": {}, "register": {}}
+    for name, value in arrays.items():
+        part, _, own = name.partition("/")
+        groups[part][own] = value
+    register, (stream, t, public) = Register.from_arrays(groups["register"]), map(header.get, ("stream", "t", "public"))
+    names = {"model", "parameters", "plan", "n_features", "unit", "run", "register", "found"}
+    if not (isinstance(stream, str) and type(t) is int and t >= 1 and set(public) == names):
+        raise ValueError("its header is not that of a stream")
+    return Secret(stream, t, groups["released"], groups["buffers"], register, public)

@@ -15,6 +15,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
@@ -24,10 +26,9 @@ from vips.data._groups import ids_and_numbers, name_of
 from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
 from vips.execution.local import Serial
-from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
 from vips.privacy import PrivacyReport, StreamPlan
-from vips.privacy.correlated import BufferedToeplitz
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
@@ -96,9 +97,13 @@ class _Stream:
                 "model. Nothing was changed."
             )
         self.name, self.secret, self.run = secret.stream, secret, secret.header["run"]
-        model.n_features_in_ = secret.header["n_features"]
-        self.plan = _with_strategy(self._completed(model.privacy), secret.header["strategy"])
-        self._check_same(secret.header)
+        attributes = dict(vars(model))
+        try:
+            self._begin_as(secret)
+        except BaseException:
+            vars(model).clear()
+            vars(model).update(attributes)
+            raise
         if self.checkpoint is None:
             self.t, self.posterior = model.stream_.t, model.posterior_
         else:
@@ -131,7 +136,7 @@ class _Stream:
             blocks, t = model.blocks(), self.t + 1
             draws.lattice(blocks)
             data, register, unit = self._persons(data, groups)
-            header = self._header(unit) | {"register": groups is not None}
+            header = self._header(unit) | {"register": groups is not None, "found": plan.found(blocks)}
             if self.t:
                 self._check_same(header)
             elif self.ledger is not None:
@@ -185,27 +190,56 @@ class _Stream:
         return data, register, unit_of_group(data.group_name or "group")
 
     def _header(self, unit: str) -> dict:
-        strategy = self.plan.strategy
-        found = (
-            {"theta": strategy.theta.tolist(), "omega": strategy.omega.tolist()}
-            if isinstance(strategy, BufferedToeplitz)
-            else {}
-        )
-        return identity(self.model, self.plan, unit) | {"strategy": found, "run": self.run}
+        return identity(self.model, self.plan, unit) | {"run": self.run}
+
+    def _begin_as(self, secret: Secret) -> None:
+        """Take the number of columns, noise, factorisation and lattice with which the stream began.
+
+        Raises
+        ------
+        StreamError
+            If it is another model's, or not as its header says.
+        """
+        model = self.model
+        model.n_features_in_, self.plan = secret.header["n_features"], self._completed(model.privacy)
+        self._check_same(secret.header)
+        try:
+            with one_error(self.checkpoint or "The state of this stream"):
+                self.plan = self.plan.with_found(secret.header["found"])
+                with self._fitting():
+                    shapes = {name: block.shape for name, block in model.blocks().items()}
+                n_buffers = self.plan.strategy.n_buffers if self.plan.is_private else 0
+                secret.check(shapes, n_buffers, np.int64 if self.plan.rounds_records else np.float64)
+        except ValueError as error:
+            raise StreamError(f"{error} It was not touched.") from error
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """The model's methods see the plan of one batch."""
+        self.model._fitting_plan = self.plan.of_draws
+        try:
+            yield
+        finally:
+            self.model.__dict__.pop("_fitting_plan", None)
 
     def _check_same(self, header: dict) -> None:
         """Raise StreamError if this call belongs to another stream than ``header`` says."""
         ours = self._header(header["unit"]) | {"register": header["register"]}
         known = header if self.secret is None else self.secret.header
         for name in ours:
-            if name not in ("strategy", "run", "unit", "register") and json.dumps(
-                ours[name], sort_keys=True
-            ) != json.dumps(known[name], sort_keys=True):
+            if name not in ("run", "unit", "register") and json.dumps(ours[name], sort_keys=True) != json.dumps(
+                known[name], sort_keys=True
+            ):
                 raise StreamError(f"The stream was begun with other settings (different: {name}). Nothing was changed.")
-        if any(header[name] != known[name] for name in ("unit", "register")):
+        if header["unit"] != known["unit"]:
             raise StreamError(
                 f"The stream protects {known['unit']!r}, this batch would protect {header['unit']!r}. Pass `groups` in every "
                 "batch or in none, under one name."
+            )
+        if header["register"] != known["register"]:
+            raise StreamError(
+                f"The stream was begun {'with' if known['register'] else 'without'} `groups`, and this batch comes "
+                f"{'with' if header['register'] else 'without'} them: pass `groups` in every batch, or in none."
             )
         if (known["run"] is None) != (self.ledger is None):
             raise StreamError(
@@ -216,14 +250,11 @@ class _Stream:
 
     def _release(self, secret: Secret) -> None:
         """From R_t to the posterior, the checkpoint and the model's attributes."""
-        model, plan, blocks = self.model, self.plan, None
-        model._fitting_plan = plan.of_draws
-        try:
+        model, plan = self.model, self.plan
+        with self._fitting():
             blocks = model.blocks()
             released, noise_std = values_of(plan, secret.released, blocks), noise_after(plan, secret.t, blocks)
             self.posterior = model.to_posterior(released, noise_std, self.posterior)
-        finally:
-            model.__dict__.pop("_fitting_plan", None)
         self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
         self._show()
         if self.checkpoint is not None:
@@ -232,14 +263,10 @@ class _Stream:
 
     def _read_checkpoint(self) -> tuple[int, object]:
         """Number of batches and posterior of the checkpoint; those of no batch if there is no file yet."""
-        model, plan = self.model, self.plan
-        model._fitting_plan = plan.of_draws
-        try:
-            blocks = model.blocks()
+        model = self.model
+        with self._fitting():
             rng = Randomness.for_fit(model.random_state, False).initial
-            first = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(blocks, 0.0), None)
-        finally:
-            model.__dict__.pop("_fitting_plan", None)
+            first = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(model.blocks(), 0.0), None)
         if not os.path.exists(self.checkpoint):
             return 0, first
         try:
@@ -280,12 +307,3 @@ class _Stream:
         model.noisy_totals_ = totals
         model.n_batches_seen_ = secret.t
         model.stream_ = StreamState(self.name, secret.t, self.run)
-
-
-def _with_strategy(plan: StreamPlan, saved: dict) -> StreamPlan:
-    """The plan with the strategy with which its stream began, whatever an optimiser would find today."""
-    if not saved:
-        return plan
-    plan = replace(plan)
-    plan.__dict__["strategy"] = BufferedToeplitz(plan.n_batches, plan.decay, **saved)
-    return plan

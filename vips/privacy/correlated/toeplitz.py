@@ -92,7 +92,7 @@ class BufferedToeplitz(Strategy):
 
     def rounding(self) -> float:
         """h_t is a function of w, so that its rounding moves z_t and nothing else."""
-        return 1.1 * self.n_batches**0.5
+        return self._one_rounding() * self.n_batches**0.5
 
     def sensitivity(self, participation: int = 1) -> float:
         return sensitivity_of_toeplitz(self.coefficients(), participation)
