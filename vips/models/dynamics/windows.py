@@ -40,35 +40,41 @@ class Expected:
 def _prior(of: Dynamics, w: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean, shape (wK,), and covariance of the states of a window that begins with the first state."""
     K = len(of.start)
-    mean, cov, block, here = np.zeros((w, K)), np.zeros((w, K, w, K)), of.start_cov, of.start
+    mean, powers, covs, cov = np.empty((w, K)), np.empty((w, K, K)), np.empty((w, K, K)), np.empty((w, K, w, K))
+    here, power, block = of.start, np.eye(K), of.start_cov
     for i in range(w):
-        mean[i] = here
-        later = block
-        for j in range(i, w):
-            cov[j, :, i], cov[i, :, j] = later, later.T
-            later = of.moves @ later
-        here, block = of.moves @ here, of.moves @ block @ of.moves.T + of.moves_cov
+        mean[i], powers[i], covs[i] = here, power, block
+        here, power, block = of.moves @ here, of.moves @ power, of.moves @ block @ of.moves.T + of.moves_cov
+    late, early = np.tril_indices(w)
+    both = powers[late - early] @ covs[early]
+    cov[early, :, late] = np.swapaxes(both, 1, 2)
+    cov[late, :, early] = both
     return mean.ravel(), cov.reshape(w * K, w * K)
 
 
-def _posterior(of: Dynamics, w: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+Posterior = tuple[np.ndarray, np.ndarray, np.ndarray, float]
+
+
+def _posterior(of: Dynamics, w: int) -> Posterior:
     """Prior mean; gain G (wK, wp); covariance of the states given a window; and log|Cov(u)|."""
     (p, K), (mean, cov) = of.loadings.shape, _prior(of, w)
     weighted = of.loadings / of.noise_variance[:, None]
-    information = np.kron(np.eye(w), of.loadings.T @ weighted)
-    # (Cov⁻¹ + J)⁻¹ = Cov (I + J Cov)⁻¹, for which the covariance may be singular
-    inner = np.eye(w * K) + information @ cov
+    # (Cov⁻¹ + J)⁻¹ = Cov (I + J Cov)⁻¹, for which the covariance may be singular; J has w equal blocks
+    inner = np.eye(w * K) + ((of.loadings.T @ weighted) @ cov.reshape(w, K, w * K)).reshape(w * K, w * K)
     after = np.linalg.solve(inner.T, cov).T
     after = 0.5 * (after + after.T)
     gain = (after.reshape(w * K, w, K) @ weighted.T).reshape(w * K, w * p)
     return mean, gain, after, float(np.linalg.slogdet(inner)[1] + w * np.log(of.noise_variance).sum())
 
 
-def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray) -> Expected:
-    """Of windows whose columns, less the offset, have these second moments, shape (wp, wp), and means, shape (wp,)."""
+def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray, known: Posterior | None = None) -> Expected:
+    """Of windows whose columns, less the offset, have these second moments, shape (wp, wp), and means, shape (wp,).
+
+    ``known`` is ``_posterior(of, w)``, where it was computed before.
+    """
     p, K = of.loadings.shape
     w = len(second) // p
-    prior, gain, after, _ = _posterior(of, w)
+    prior, gain, after, _ = known or _posterior(of, w)
     shift = prior - gain @ _seen(of, prior, w)
     states = gain @ mean + shift
     moments = (
@@ -78,11 +84,11 @@ def expected(of: Dynamics, second: np.ndarray, mean: np.ndarray) -> Expected:
     return Expected(states.reshape(w, K), (moments + after).reshape(w, K, w, K), np.einsum("tptk->pk", cross))
 
 
-def log_likelihood(of: Dynamics, second: np.ndarray, mean: np.ndarray) -> float:
-    """Average over windows of their log likelihood, for each step."""
+def log_likelihood(of: Dynamics, second: np.ndarray, mean: np.ndarray, known: Posterior | None = None) -> float:
+    """Average over windows of their log likelihood, for each step. Arguments as those of :func:`expected`."""
     p = len(of.offset)
     w = len(second) // p
-    prior, gain, _, log_det = _posterior(of, w)
+    prior, gain, _, log_det = known or _posterior(of, w)
     seen = _seen(of, prior, w)
     about = second - np.outer(seen, mean) - np.outer(mean, seen) + np.outer(seen, seen)
     # Cov(u)⁻¹ = R⁻¹ - R⁻¹ H G
@@ -115,8 +121,9 @@ def refined(of: Dynamics, second: np.ndarray, n_iter: int, largest: float, least
     w, nothing, before = len(second) // p, np.zeros(len(second)), -np.inf
     seen = np.diag(second).reshape(w, p).mean(axis=0)
     of = replace(of, start=np.zeros(K))
+    known = _posterior(of, w)
     for _ in range(n_iter):
-        found = expected(of, second, nothing)
+        found = expected(of, second, nothing, known)
         states = np.einsum("tktl->kl", found.second)
         loadings = divided_by(states, found.cross)
         residual = (
@@ -132,7 +139,8 @@ def refined(of: Dynamics, second: np.ndarray, n_iter: int, largest: float, least
             stable(moves, largest), raised(moves_cov, least * np.trace(states) / (w * K)), loadings, of.offset,
             np.maximum(residual, least * seen), of.start, raised(found.second[0, :, 0], least * np.trace(states) / (w * K)),
         )  # fmt: skip
-        now = log_likelihood(of, second, nothing)
+        known = _posterior(of, w)
+        now = log_likelihood(of, second, nothing, known)
         if not now - before > _TOL:
             break
         before = now
@@ -155,15 +163,17 @@ def opened(of: Dynamics, second: np.ndarray, mean: np.ndarray, n_iter: int, nois
         Of an eigenvalue of the covariance, as a share of the mean one.
     """
     prior, before, K = of.start_cov, -np.inf, len(of.start)
-    lowest = least * np.trace(prior) / K
-    gain = _posterior(of, len(second) // len(of.offset))[1][:K]
+    lowest, w = least * np.trace(prior) / K, len(second) // len(of.offset)
+    known = _posterior(of, w)
+    gain = known[1][:K]
     doubt = np.square(_DOUBT * noise_std * np.square(gain).sum() / np.trace(prior))
     for _ in range(n_iter):
-        found = expected(of, second, mean)
+        found = expected(of, second, mean, known)
         shift = np.outer(found.mean[0], of.start)
         cov = found.second[0, :, 0] - shift - shift.T + np.outer(of.start, of.start)
         of = replace(of, start_cov=raised((cov + doubt * prior) / (1.0 + doubt), lowest))
-        now = log_likelihood(of, second, mean)
+        known = _posterior(of, w)
+        now = log_likelihood(of, second, mean, known)
         if not abs(now - before) > _TOL:
             break
         before = now
