@@ -201,8 +201,9 @@ def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_paid(visits, ch
 
 
 def test_files_that_are_no_data(visits, folder, capsys):
-    assert main(["fit", "none.csv", *visits[2:]]) == 2
-    assert "none.csv" in capsys.readouterr().err
+    for name in ("none.csv", "none.parquet"):
+        assert main(["fit", name, *visits[2:]]) == 2
+        assert f"There is no file '{name}'." in capsys.readouterr().err
     assert main(["fit", "visits.xlsx", *visits[2:]]) == 2
     assert ".parquet, .csv" in capsys.readouterr().err
     assert main(["fit", "visits.csv", "--model", "topics", *SPENDS]) == 2

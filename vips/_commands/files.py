@@ -40,6 +40,8 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
         If it cannot be read.
     """
     pandas, path = _pandas(), Path(path)
+    if path.name.endswith((".parquet", ".csv", ".csv.gz")) and not path.exists():
+        raise FileNotFoundError(f"There is no file {str(path)!r}.")
     if path.suffix == ".parquet":
         return pandas.read_parquet(path, dtype_backend="pyarrow")
     if path.name.endswith((".csv", ".csv.gz")):
