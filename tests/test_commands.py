@@ -132,7 +132,8 @@ def test_texts(folder, capsys):
     (folder / "letters").mkdir()
     for i in range(1_500):
         (folder / "letters" / f"{i:04d}.txt").write_text(" ".join(rng.choice(words[i % 2], 20)))
-    assert main(["fit", "letters", "--model", "topics", *SPENDS, "--save", "t.vips"]) == 0
+    assert main(["fit", "letters/", "--model", "topics", *SPENDS, "--save", "t.vips", "--report", "page.html"]) == 0
+    assert "<dt>Data set</dt><dd><bdi>letters</bdi></dd>" in (folder / "page.html").read_text(encoding="utf-8")
     out = capsys.readouterr().out
     assert "topic 0:" in out
     assert "harbour" in out

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +93,7 @@ def _fit(options: argparse.Namespace) -> None:
         model.privacy_.to_html(
             options.report,
             ledger=ledger,
-            dataset=os.path.basename(options.data),
+            dataset=Path(options.data).name,
             purpose=options.purpose,
             model=options.model,
         )
