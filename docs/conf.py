@@ -1,3 +1,4 @@
+import re
 import sys
 from pathlib import Path
 
@@ -28,6 +29,7 @@ napoleon_use_rtype = False
 napoleon_google_docstring = False
 napoleon_custom_sections = ["Privacy", "Guarantees"]
 autodoc_typehints = "none"
+strip_signature_backslash = True  # names that end in _ keep it in lists of attributes
 exclude_patterns = ["_build", "results/*", "pictures"]  # results are parts of other pages
 suppress_warnings = ["myst.header"]
 myst_enable_extensions = ["colon_fence"]
@@ -40,6 +42,18 @@ def is_of_others(app, what, name, member, skip, options):
     return skip or module.startswith("sklearn.") or (name.startswith("set_") and name.endswith("_request")) or None
 
 
+def as_words(app, what, name, obj, options, lines):
+    """The first line of a property is no "type: description", for which napoleon takes it if it has a colon."""
+    found = [i for i, line in enumerate(lines) if line.startswith(":type: ")]
+    if what == "property" and found:
+        lines[:] = [f"{lines[found[0]].removeprefix(':type: ')}: {lines[0]}", *lines[1 : found[0]]]
+
+
+def with_plain_types(app, what, name, obj, options, signature, returns):
+    """Types that are defaults, by their names."""
+    return re.sub(r"<class '([\w.]+)'>", r"\1", signature or "") or signature, returns
+
+
 def with_levels(app, name, template, context, doctree):
     """Captions in the sidebar are headings, to which Sphinx gives no level."""
     tree = context["furo_navigation_tree"]
@@ -48,6 +62,8 @@ def with_levels(app, name, template, context, doctree):
 
 def setup(app):
     app.connect("autodoc-skip-member", is_of_others)
+    app.connect("autodoc-process-docstring", as_words, priority=900)  # after napoleon
+    app.connect("autodoc-process-signature", with_plain_types)
     app.connect("html-page-context", with_levels, priority=900)  # after the theme has made the sidebar
     app.connect("config-inited", lambda app, config: pictures.draw_all(Path(app.srcdir)))
     app.connect("source-read", lambda app, name, source: source.__setitem__(0, pictures.as_shown(source[0])))

@@ -59,6 +59,52 @@ def test_a_table_from_budget_to_predictions(visits, folder, capsys):
     assert PrivacyLedger.open("v.ledger").spent() == spent
 
 
+@pytest.mark.parametrize("classes", ["no,yes", "yes,no"])
+def test_the_second_class_is_yes(visits, folder, capsys, classes):
+    second = classes.split(",")[1]
+    assert main([*visits, "--classes", classes, "--column", "age=0:110", "--epsilon", "8", "--save", "m.vips"]) == 0
+    age = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("age"))
+    assert float(age[1]) * (1 if second == "yes" else -1) > 0.07
+    assert main(["predict", "m.vips", "visits.csv", "--out", "new.csv"]) == 0
+    found = pd.read_csv("new.csv")
+    mean = found.groupby("again")[f"P({second})"].mean()
+    assert mean[second] > mean.drop(second).item() + 0.1
+
+
+@pytest.mark.parametrize(
+    ("dtype", "ending"), [(float, "parquet"), ("Int8", "parquet"), (bool, "parquet"), (float, "csv")]
+)
+def test_a_target_of_numbers_needs_no_names(visits, folder, capsys, dtype, ending):
+    table = pd.read_csv("visits.csv")
+    table["again"] = (table["again"] == "yes").astype(dtype)
+    table.to_parquet("t.parquet") if ending == "parquet" else table.to_csv("t.csv", index=False)
+    command = shlex.split(
+        f"fit t.{ending} --model logistic --target again --unit patient --column age=0:110 --delta 1e-6 --epsilon 8"
+    )
+    assert main([*command, "--save", "m.vips"] + (["--classes", "0,1"] if ending == "csv" else [])) == 0
+    age = next(line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("age"))
+    assert float(age[1]) > 0.07
+    assert main(["predict", "m.vips", f"t.{ending}", "--out", "new.csv"]) == 0
+    assert pd.read_csv("new.csv")["P(1)"].between(0, 1).all()
+
+
+def test_a_target_of_texts_needs_names(visits, folder, capsys):
+    pd.read_csv("visits.csv").to_parquet("visits.parquet")
+    for path in ("visits.csv", "visits.parquet"):
+        command = shlex.split(f"fit {path} --model logistic --target again --unit patient")
+        assert main([*command, *SPENDS]) == 2
+        assert "as in --classes no,yes" in capsys.readouterr().err
+
+
+def test_a_model_is_saved_before_anything_is_printed(visits, folder, monkeypatch):
+    def gone(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("vips._commands.fit.print", gone, raising=False)
+    assert main([*visits, "--save", "m.vips", "--report", "page.html"]) == 2
+    assert all((folder / name).stat().st_size for name in ("m.vips", "m.vips.json", "page.html"))
+
+
 def test_pathways(folder, capsys):
     from vips.datasets import make_pathways
 
@@ -86,7 +132,8 @@ def test_texts(folder, capsys):
     (folder / "letters").mkdir()
     for i in range(1_500):
         (folder / "letters" / f"{i:04d}.txt").write_text(" ".join(rng.choice(words[i % 2], 20)))
-    assert main(["fit", "letters", "--model", "topics", *SPENDS, "--save", "t.vips"]) == 0
+    assert main(["fit", "letters/", "--model", "topics", *SPENDS, "--save", "t.vips", "--report", "page.html"]) == 0
+    assert "<dt>Data set</dt><dd><bdi>letters</bdi></dd>" in (folder / "page.html").read_text(encoding="utf-8")
     out = capsys.readouterr().out
     assert "topic 0:" in out
     assert "harbour" in out
@@ -155,8 +202,9 @@ def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_paid(visits, ch
 
 
 def test_files_that_are_no_data(visits, folder, capsys):
-    assert main(["fit", "none.csv", *visits[2:]]) == 2
-    assert "none.csv" in capsys.readouterr().err
+    for name in ("none.csv", "none.parquet"):
+        assert main(["fit", name, *visits[2:]]) == 2
+        assert f"There is no file '{name}'." in capsys.readouterr().err
     assert main(["fit", "visits.xlsx", *visits[2:]]) == 2
     assert ".parquet, .csv" in capsys.readouterr().err
     assert main(["fit", "visits.csv", "--model", "topics", *SPENDS]) == 2

@@ -32,6 +32,24 @@ def test_no_page_scrolls_sideways(site):
             page.close()
 
 
+def test_lines_of_code_are_seen_whole_on_a_laptop(site):
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        for path in sorted(site.glob("*.html")):
+            page.goto(path.as_uri())
+            cut = page.locator("article pre").evaluate_all(
+                "every => every.filter(each => each.scrollWidth > each.clientWidth + 1).map(each => each.textContent)"
+            )
+            assert cut == [], path.name
+
+
+def test_the_reference_shows_names_and_words_as_they_are_written(site):
+    page = (site / "generated/vips.LatentDirichletAllocation.html").read_text(encoding="utf-8")
+    assert "<strong>components_</strong>" in page  # not a link to "components"
+    assert "Records per E-step call. A speed and memory knob: it changes" in page  # not a type with a description
+    assert "&lt;class" not in page
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_one_picture_of_two_is_shown(site, scheme):
     with chromium() as browser:

@@ -360,8 +360,8 @@ def report(median: dict, runs: dict, size: Size) -> str:
     for name in ("vips, 1 thread", "vips, 2 threads", *(f"{peer}, 1 thread" for peer in peers)):
         row = median[name]
         lines.append(
-            f"  {name:24s} {size.documents / row['cpu_s']:8.0f} documents per CPU second   wall {row['wall_s']:6.2f} s   "
-            f"peak {row['peak_mib']:6.0f} MiB   held-out perplexity {row['perplexity']:7.1f}"
+            f"  {name:22s} {size.documents / row['cpu_s']:6.0f} documents per CPU second  wall {row['wall_s']:5.2f} s  "
+            f"peak {row['peak_mib']:4.0f} MiB  held-out perplexity {row['perplexity']:7.1f}"
         )
     for peer in peers:
         lines.append(

@@ -151,6 +151,16 @@ def figure3(arguments: list[str]) -> None:
         _plot(rows, "batch_size", "documents", "documents seen", "S = {:,}", folder / "figure3.png")
 
 
+def _in_lines(words: list[str]) -> str:
+    """A topic, in lines of at most 110 characters."""
+    lines = [""]
+    for word in words:
+        if len(lines[-1]) + len(word) > 108:
+            lines.append("    ")
+        lines[-1] += f"  {word}"
+    return "\n".join(lines)
+
+
 def table1(arguments: list[str]) -> None:
     """Topics of all methods, σ = 1.24 and S = 20,000."""
     options = parser_of("experiments table1", __doc__).parse_args(arguments)
@@ -167,9 +177,7 @@ def table1(arguments: list[str]) -> None:
     lines = []
     for method, topics in found.items():
         lines += [method, "-" * len(method)]
-        lines += ["  " + "  ".join(f"{word} {probability:.4f}" for word, probability in topic) for topic in topics] + [
-            ""
-        ]
+        lines += [_in_lines([f"{word} {probability:.4f}" for word, probability in topic]) for topic in topics] + [""]
     print(text := "\n".join(lines))
     if folder is not None:
         write_json(folder / "results.json", found)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-__all__ = ["as_columns", "as_numbers", "column_of", "read_features", "read_table", "read_texts", "write_table"]
+__all__ = [
+    "as_columns",
+    "as_labels",
+    "as_numbers",
+    "column_of",
+    "read_features",
+    "read_table",
+    "read_texts",
+    "write_table",
+]
 
 _KINDS = ("number", "category", "date")
 
@@ -31,6 +40,8 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
         If it cannot be read.
     """
     pandas, path = _pandas(), Path(path)
+    if path.name.endswith((".parquet", ".csv", ".csv.gz")) and not path.exists():
+        raise FileNotFoundError(f"There is no file {str(path)!r}.")
     if path.suffix == ".parquet":
         return pandas.read_parquet(path, dtype_backend="pyarrow")
     if path.name.endswith((".csv", ".csv.gz")):
@@ -54,6 +65,28 @@ def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str
 def as_numbers(cells: Iterable[object]) -> np.ndarray:
     """Each cell as a number, NaN where it is none."""
     return np.fromiter(map(_number, cells), np.float64)
+
+
+def as_labels(cells, labels: Mapping[str, object]):
+    """Labels of the cells of a column, by their names. Each cell is read by itself; 1.0 is 1.
+
+    Parameters
+    ----------
+    cells : series
+    labels : mapping of names to labels
+        Labels are all texts, or all numbers.
+
+    Returns
+    -------
+    series
+        A cell with another name keeps its text, or is NaN where labels are numbers: a defective record.
+    """
+    texts, numbers = cells.astype(str).to_numpy(object), as_numbers(cells)
+    named = any(isinstance(label, str) for label in labels.values())
+    found = texts.copy() if named else np.full(len(texts), np.nan)
+    for name, label in labels.items():
+        found[(texts == name) | (numbers == _number(name))] = label
+    return _pandas().Series(found, index=cells.index, name=cells.name)
 
 
 def _number(cell: object) -> float:

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 
-from vips._commands.files import as_columns, as_numbers, column_of, read_features, read_table, read_texts, write_table
+from vips._commands.files import (
+    as_columns,
+    as_labels,
+    as_numbers,
+    column_of,
+    read_features,
+    read_table,
+    read_texts,
+    write_table,
+)
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -39,8 +47,9 @@ def add_commands(commands) -> None:
     )  # fmt: skip
     fit.add_argument("--target", metavar="COLUMN", help="logistic: what is predicted")
     fit.add_argument(
-        "--classes", metavar="A,B", help="logistic: the two values of the target, the second one counts as yes"
-    )
+        "--classes", metavar="A,B",
+        help="logistic: the two values of the target, the second one counts as yes; 0,1 for a target of numbers",
+    )  # fmt: skip
     fit.add_argument(
         "--column", action="append", default=[], metavar="NAME=WHAT",
         help="logistic: number, date, category, LOW:HIGH, A,B,C or drop; may be repeated. What is declared costs nothing",
@@ -77,42 +86,49 @@ def _fit(options: argparse.Namespace) -> None:
     model, text, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
         options, ledger
     )
-    print(text)
-    print(printable_lines(str(model.privacy_)))
-    if ledger is None:
-        print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
-    if options.save is not None:
+    if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
         model.save(options.save)
         Path(f"{options.save}.json").write_text(json.dumps(needs), encoding="utf-8")
     if options.report is not None:
         model.privacy_.to_html(
             options.report,
             ledger=ledger,
-            dataset=os.path.basename(options.data),
+            dataset=Path(options.data).name,
             purpose=options.purpose,
             model=options.model,
         )
+    print(text)
+    print(printable_lines(str(model.privacy_)))
+    if ledger is None:
+        print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
 
 
 def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
     from vips.models import BayesianLogisticRegression
     from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
 
-    _need(options, "target", "classes")
+    _need(options, "target")
     frame = read_features(options.data, options.column, (options.unit, options.target))
     groups = column_of(frame, options.unit, "--unit")
     target = column_of(frame, options.target, "--target")
     if groups is not None:
         frame = frame.drop(columns=[options.unit])
     frame = frame.drop(columns=[options.target])
-    classes = options.classes.split(",")
+    if options.classes is None and not (is_numeric_dtype(target.dtype) or is_bool_dtype(target.dtype)):
+        raise ValueError("The target is a column of texts: name its two values, as in --classes no,yes.")
+    classes = (options.classes or "0,1").split(",")
     if len(set(classes)) != 2:
         raise ValueError("--classes names the two values of the target, as in --classes no,yes.")
+    labels = dict(
+        zip(classes, classes if classes == sorted(classes) else (0.0, 1.0), strict=True)
+    )  # models sort labels
     columns = as_columns(frame, options.column)
-    encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=classes)
+    encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
     pipeline = make_private_pipeline(encoder, model, epsilon=options.epsilon, delta=options.delta)
     arguments = {} if groups is None else {"groups": groups}
-    pipeline.fit(frame[list(columns)], target.astype(str), ledger=ledger, **arguments)
+    pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
     needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
     return pipeline, printable_lines(pipeline.summary().to_string()), needs
 
