@@ -38,7 +38,7 @@ bench: $(VENV)/bench.stamp      ## against peers on the same work, exact noise a
 	$(BIN)/python -m experiments.benchmarks.scaling
 
 docs: $(VENV)/docs.stamp
-	$(BIN)/python -m sphinx -W -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -W -j auto -b html docs docs/_build/html
 
 $(VENV)/%.stamp: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -10,7 +10,7 @@ on 2,000 of the training images, of five (``VAE`` below).
 The tools run in environments of their own, whose interpreters are given; without one its rows are left out::
 
     --d3p PYTHON       see experiments/regression/dpvi.py
-    --opacus PYTHON    python3 -m venv DIR && DIR/bin/pip install torch==2.14.1 opacus==1.6.0
+    --opacus PYTHON    python3 -m venv DIR && DIR/bin/pip install torch==2.13.0 opacus==1.6.0
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class Task:
 
 def tasks(quick: bool) -> Iterator[Task]:
     """Of three models; a quick run has few records."""
-    n, n_test = (600, 100) if quick else (20_000, 2_000)
+    n, n_test = (200, 50) if quick else (20_000, 2_000)
     corpus = wikipedia(n + n_test, quick)
     train, test = corpus.counts[:n], corpus.counts[-n_test:]
     yield Task(
@@ -70,7 +70,8 @@ def tasks(quick: bool) -> Iterator[Task]:
         4, 5,
     )  # fmt: skip
     people = adult(quick)
-    X, y = TableEncoder(people.columns).fit_transform(people.data), np.asarray(people.target)
+    n_people = 1_000 if quick else len(people.data)
+    X, y = TableEncoder(people.columns).fit_transform(people.data[:n_people]), np.asarray(people.target[:n_people])
     cut = int(0.8 * len(y))
     yield Task(
         "logistic regression: AUC",

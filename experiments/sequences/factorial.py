@@ -23,7 +23,7 @@ LENGTH, COLUMNS, STAYS, NOISE, FEATURE_NORM, RESTARTS, N_FITS = 30, 5, 0.9, 0.5,
 def main(arguments: list[str]) -> None:
     options = parser_of("experiments factorial", __doc__).parse_args(arguments)
     folder, rows = folder_of("factorial", options), []
-    cases, n = (CASES[:1], 2_000) if options.quick else (CASES, N_SERIES)
+    cases, n = (CASES[:1], 1_000) if options.quick else (CASES, N_SERIES)
     for n_chains, n_states in cases:
         rng = np.random.default_rng(n_chains * n_states)
         effects = rng.normal(size=(n_chains, n_states, COLUMNS))

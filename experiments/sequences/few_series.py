@@ -26,9 +26,9 @@ def main(arguments: list[str]) -> None:
     plan, steps = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=N_STEPS), len(test.values)
     best = LinearDynamicalSystem(3)
     best.n_features_in_, best.posterior_ = test.values.shape[1], DynamicsPosterior(true)
-    for size in SIZES[:2] if options.quick else SIZES:
+    for size in SIZES[:1] if options.quick else SIZES:
         found = {method: [] for method in METHODS}
-        for _ in range(3 if options.quick else N_SETS):
+        for _ in range(2 if options.quick else N_SETS):
             train = drawn(true, size, 0.0, rng)
             for method, losses in found.items():
                 model = LinearDynamicalSystem(3, inference=method, privacy=plan).fit(train)

@@ -21,7 +21,7 @@ EPSILONS, DELTA, N_SERIES, N_STEPS, N_ITER, FEATURE_NORM = (4.0, 1.0, 0.5), 1e-5
 def main(arguments: list[str]) -> None:
     options = parser_of("experiments switching", __doc__).parse_args(arguments)
     folder = folder_of("switching", options)
-    rng, n = np.random.default_rng(0), 500 if options.quick else N_SERIES
+    rng, n = np.random.default_rng(0), 250 if options.quick else N_SERIES
     true = the_system(rng)
     train, test = (true.sample_sequences(size, rng, lengths=rng.integers(25, 40, size)) for size in (n, 200))
     one = LinearDynamicalSystem(2, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=5)).fit(train[0])

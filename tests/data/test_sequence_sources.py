@@ -298,7 +298,7 @@ def test_shards_that_change_stop_the_fit(tmp_path):
 def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
     """Short sequences, one of a million steps, and all of one person: less is held at once than the files have."""
     rng = np.random.default_rng(0)
-    parts = [[rng.integers(0, 6, 30) for _ in range(10_000)] for _ in range(5)] + [[rng.integers(0, 6, 1_000_000)]]
+    parts = [list(rng.integers(0, 6, (10_000, 30))) for _ in range(5)] + [[rng.integers(0, 6, 1_000_000)]]
     source = write_sequences(parts, tmp_path / "shards")  # 20 MB
     ids = np.zeros(source.n_records, int)
     person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)

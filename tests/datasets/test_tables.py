@@ -81,6 +81,7 @@ def test_diabetes_readmission():
     assert diabetes.data[:, dead].sum() == 0
 
 
+@pytest.mark.slow
 def test_sparse_binary_data_have_the_stated_shape_and_rate():
     made = make_sparse_binary(random_state=0)
     X, y = made.data, made.target

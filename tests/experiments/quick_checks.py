@@ -78,14 +78,14 @@ def _(printed, folder):
 @check("dynamics")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
-    assert [row["epsilon"] for row in rows] == 3 * [None, None, 0.5, 1.0, 4.0, 1.0, 4.0]
-    for alone, plain, *private in (rows[:7], rows[7:14], rows[14:]):
-        assert alone["log likelihood"] + 0.5 < plain["log likelihood"] < 0.0
-        for row in private:
-            assert f"{row['log likelihood']:.3f}" in printed
-        assert private[2]["log likelihood"] < plain["log likelihood"] + 0.05
-        assert private[2]["each"][0] > 0.5  # at ε = 4
-        assert plain["moves"] < 0.1
+    assert [row["epsilon"] for row in rows] == [None, None, 0.5, 1.0, 4.0, 1.0, 4.0]
+    alone, plain, *private = rows
+    assert alone["log likelihood"] + 0.5 < plain["log likelihood"] < 0.0
+    for row in private:
+        assert f"{row['log likelihood']:.3f}" in printed
+    assert private[2]["log likelihood"] < plain["log likelihood"] + 0.05
+    assert private[2]["each"][0] > 0.5  # at ε = 4
+    assert plain["moves"] < 0.1
 
 
 @check("switching")
@@ -101,7 +101,7 @@ def _(printed, folder):
 @check("few_series")
 def _(printed, folder):
     rows = read_json(folder / "results.json")
-    assert [row["series"] for row in rows] == [2, 5]
+    assert [row["series"] for row in rows] == [2]
     assert all(row["em"] < row["vb"] < 0.0 for row in rows)
     assert all(f"{row['vb']:.3f}" in printed for row in rows)
 
@@ -181,7 +181,7 @@ def _(printed, folder):
     for kind in ("full", "diag"):
         for name in ("vips", "vips, private", "hmmlearn", "hmmlearn, scaling", "hmmlearn, EM"):
             (row,) = found[f"{name} {kind}"]
-            assert row["cpu_s"] > 0.0
+            assert math.isfinite(row["cpu_s"])  # differences of short runs, which may be below 0
             assert math.isfinite(row["log likelihood"])
             assert f"| {kind} | {name} |" in printed
 

@@ -122,6 +122,7 @@ def check_noise_is_taken_for_signal_as_seldom_as_stated(n=8_000):
         assert level > 1e-7, f"noise is taken for signal {missed} times of {n}"
 
 
+@pytest.mark.slow
 def test_noise_is_taken_for_signal_as_seldom_as_stated():
     check_noise_is_taken_for_signal_as_seldom_as_stated()
 

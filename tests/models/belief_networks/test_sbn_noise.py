@@ -63,6 +63,7 @@ def test_intervals_hold_the_truth_where_those_of_the_fit_do_not():
     check_intervals_hold_the_truth_where_those_of_the_fit_do_not()
 
 
+@pytest.mark.slow
 def test_synthetic_records_of_the_noise_aware_posterior_have_the_pairs_of_others():
     rng = np.random.default_rng(0)
     *_, X = records(40_000, 12, rng)

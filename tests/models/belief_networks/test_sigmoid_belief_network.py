@@ -179,6 +179,7 @@ def test_bound_is_tight_without_weights():
     np.testing.assert_allclose(infer(y, posterior, 3).bounds(posterior), exact, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_bound_of_parameters_and_records_is_below_the_integrated_evidence():
     """The whole model, with weights and biases integrated out by draws from the prior."""
     rng = np.random.default_rng(0)
@@ -347,6 +348,7 @@ def hidden_accuracy(model, X, seed=0):
     return ((model.reconstruct(X, observed) > 0.5) == X)[~observed].mean()
 
 
+@pytest.mark.slow
 def test_hidden_pixels_are_predicted_better_than_by_the_majority(fitted, digits):
     train, test = digits[:1400], digits[1400:]
     majority = ((train.mean(axis=0) > 0.5) == test).mean()

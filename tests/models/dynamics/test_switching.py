@@ -151,7 +151,7 @@ def test_regimes_are_found(learnt):
 
 def test_the_bound_does_not_fall(learnt):
     train, found = learnt[1][:60], []
-    for n_steps in range(2, 12):
+    for n_steps in (2, 3, 4, 7, 11):
         model = SwitchingLinearDynamicalSystem(2, 2, n_iter=40, privacy=every(n_steps), random_state=0).fit(train)
         found.append(model.bound(train, model.posterior_))
     assert (np.diff(found) > -1e-6).all()
@@ -245,6 +245,7 @@ def test_any_totals_give_valid_regimes():
         assert (found.dynamics.noise_variance > 0.01 * np.square(found.dynamics.loadings).sum(axis=1)).all()
 
 
+@pytest.mark.slow
 def test_little_noise_changes_little(learnt):
     _, train, test, regimes, model = learnt
     plan = PrivacyPlan(noise_multiplier=0.02, sampling_rate=1.0, n_steps=40)

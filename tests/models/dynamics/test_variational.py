@@ -103,6 +103,7 @@ def slopes(model, data, posterior):
     return found
 
 
+@pytest.mark.slow
 def test_the_fit_ends_where_the_bound_is_level():
     data = driven(6, np.random.default_rng(3), 3, 8)
     model = LinearDynamicalSystem(1, inference="vb", privacy=every(1_500)).fit(data)
@@ -143,6 +144,7 @@ def test_the_divergence_is_that_of_draws(early):
     assert abs(divergence(early, PRIOR) - draws.mean()) < 4.0 * error < 0.5
 
 
+@pytest.mark.slow
 def test_few_series_are_forecast_better_than_by_em():
     rng, gain = np.random.default_rng(7), []
     test = driven(400, rng, 5, 20)
@@ -153,6 +155,7 @@ def test_few_series_are_forecast_better_than_by_em():
     assert np.mean(gain) > 0.2
 
 
+@pytest.mark.slow
 def test_many_series_give_what_em_gives():
     data = driven(1_000, np.random.default_rng(2), 10, 20)
     em, model = LinearDynamicalSystem(K, privacy=every(100)).fit(data), fitted(100, data)

@@ -154,7 +154,7 @@ def test_one_chain_with_em_is_hmmlearn():
 
 def test_divergence_is_the_average_of_log_densities():
     posterior, prior, rng = a_posterior(plug_in=False), Prior(0.7, 4.0, 2.0), np.random.default_rng(0)
-    found, n = [], 4_000
+    found, n = [], 1_500
     covs = invwishart.rvs(posterior.dof, posterior.scale, size=n, random_state=rng)
     for cov in covs:
         W = matrix_normal.rvs(posterior.mean, cov, posterior.spread, random_state=rng)
@@ -165,7 +165,7 @@ def test_divergence_is_the_average_of_log_densities():
         found.append(log_q - log_p)
     deviation = np.std(found) / np.sqrt(n)
     assert abs(posterior.divergence_of_emissions(prior) - np.mean(found)) < 4.0 * deviation
-    assert deviation < 0.02 * np.mean(found)
+    assert deviation < 0.03 * np.mean(found)
 
 
 def test_variational_bayes_takes_expectations():
@@ -186,7 +186,7 @@ def test_variational_bayes_takes_expectations():
 
 def test_steps_of_variational_bayes_raise_the_bound():
     few, bounds = Sequences(TRAIN.values[:2_000], TRAIN.offsets[:101]), []
-    for n_steps in range(2, 14):
+    for n_steps in (2, 3, 4, 7, 13):
         model = FactorialHMM(2, 2, n_iter=60, privacy=every(n_steps), random_state=3).fit(few)
         bounds.append(model.bound(few, model.posterior_))
     assert (np.diff(bounds) > -1e-6 * abs(bounds[0])).all()

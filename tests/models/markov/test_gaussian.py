@@ -253,6 +253,7 @@ def test_private_fits_find_the_states():
     assert (model.predict(drawn) == states).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_a_mask_orders_the_states():
     rng = np.random.default_rng(3)
     moves = np.array([[0.8, 0.2, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]])

@@ -166,6 +166,7 @@ def test_variance_ratios_are_kept_without_noise_and_shared_where_noise_hides_the
     assert (variance_ratios(-curvature, 1.0, curvature) > 0.0).all()
 
 
+@pytest.mark.slow
 def test_slopes_are_right_at_the_default_clip():
     """With hardly any noise; a clip that looks at labels makes them a fifth too steep."""
     rng = np.random.default_rng(2)

@@ -163,6 +163,7 @@ def real_and_generated():
     yield pytest.param(StandardScaler().fit_transform(cancer.data)[:, [1, 4, 9]], cancer.target, id="breast cancer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("X", "y"), list(real_and_generated()))
 def test_posterior_against_gibbs(X, y):
     exact = gibbs_logistic(X, y, fit_intercept=True, n_samples=8000, n_burn_in=500, random_state=0)
@@ -293,6 +294,7 @@ def test_a_private_fit_ranks_like_the_truth(covariance, sampling_rate):
     assert not hasattr(model, "bound_")
 
 
+@pytest.mark.slow
 def test_adult_at_epsilon_one():
     try:
         adult = load_adult()

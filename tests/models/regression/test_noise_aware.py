@@ -61,6 +61,7 @@ def test_intervals_hold_the_truth_where_naive_ones_do_not(n_records, epsilon, sa
     assert ratio > 1.3
 
 
+@pytest.mark.slow
 def test_without_noise_it_is_the_laplace_approximation_of_the_exact_posterior():
     """Steps without noise from different points, for a data set with known curvature."""
     rng = np.random.default_rng(0)

@@ -74,6 +74,7 @@ def test_poisson_at_rate_one_is_the_full_batch(corpus):
     np.testing.assert_array_equal(first.components_, second.components_)
 
 
+@pytest.mark.slow
 def test_online_quality_matches_scikit_learn(corpus):
     train, test = corpus.counts[:1200], corpus.counts[1200:]
     ours = LatentDirichletAllocation(

@@ -57,6 +57,7 @@ def test_a_fit_is_not_worse_than_the_public_documents_alone(kind, n_documents, e
     assert np.median(found) < 1.02 * perplexity_of_public_documents_alone(kind)
 
 
+@pytest.mark.slow
 def test_public_documents_help_and_those_of_another_kind_are_given_up():
     plan = private_plan(1.0)
     without, helped, given_up = (
