@@ -4,6 +4,7 @@ import pytest
 
 from tests.laws import checks, reachable, totals, transport
 from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES
+from vips.model import ConjugateExponentialModel
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
 STATISTICAL = {
@@ -22,8 +23,11 @@ OF_A_CLASS = {
 
 
 def marks(law, case):
-    if case.name in REPRESENTATIVES:
+    carries = type(case.make_model()).transport is not ConjugateExponentialModel.transport
+    if case.name in REPRESENTATIVES and (carries or law not in transport.ALL):
         return ()
+    if law in transport.ALL and not carries and case.name != "lda":  # the default, which returns what it is given
+        return pytest.mark.slow
     if law in STATISTICAL or (law in OF_A_CLASS and case.name not in ONE_OF_EACH_CLASS):
         return pytest.mark.slow
     return pytest.mark.thorough
