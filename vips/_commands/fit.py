@@ -121,9 +121,8 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     classes = (options.classes or "0,1").split(",")
     if len(set(classes)) != 2:
         raise ValueError("--classes names the two values of the target, as in --classes no,yes.")
-    labels = dict(
-        zip(classes, classes if classes == sorted(classes) else (0.0, 1.0), strict=True)
-    )  # models sort labels
+    in_order = classes if classes == sorted(classes) else (0.0, 1.0)  # models sort labels
+    labels = dict(zip(classes, in_order, strict=True))
     columns = as_columns(frame, options.column)
     encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
     pipeline = make_private_pipeline(encoder, model, epsilon=options.epsilon, delta=options.delta)

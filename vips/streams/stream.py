@@ -83,6 +83,7 @@ class _Stream:
         self.model, self.place, self.checkpoint, self.ledger = model, place, checkpoint, ledger
         self.plan = model.privacy
         self.t, self.posterior, self.secret, self.run = 0, None, None, None
+        self.begun: LedgerRun | None = None  # of a first batch, once it may be charged
 
     def begin(self, name: str) -> None:
         self.name = name
@@ -97,13 +98,8 @@ class _Stream:
                 "model. Nothing was changed."
             )
         self.name, self.secret, self.run = secret.stream, secret, secret.header["run"]
-        attributes = dict(vars(model))
-        try:
+        with self._undone_by_errors():
             self._begin_as(secret)
-        except BaseException:
-            vars(model).clear()
-            vars(model).update(attributes)
-            raise
         if self.checkpoint is None:
             self.t, self.posterior = model.stream_.t, model.posterior_
         else:
@@ -124,50 +120,41 @@ class _Stream:
         """One batch."""
         if self.t >= self.plan.n_batches:
             raise StreamError(f"The plan is for {self.plan.n_batches} batches, and all of them were released.")
-        model, begun, columns = self.model, None, getattr(self.model, "n_features_in_", None)
-        attributes = dict(vars(model))
-        try:
-            data = model._data(X, y)
-            if self.t and data.n_features != columns:
-                raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
-            model.check_features()
-            plan = self.plan = self._completed(self.plan)
-            model._fitting_plan = draws = plan.of_draws
-            blocks, t = model.blocks(), self.t + 1
-            draws.lattice(blocks)
-            data, register, unit = self._persons(data, groups)
-            header = self._header(unit) | {"register": groups is not None, "found": plan.found(blocks)}
-            if self.t:
-                self._check_same(header)
-            elif self.ledger is not None:
-                begun = LedgerRun(self.ledger)
-                begun.charge(plan.whole, type(model).__name__, unit)
-                header["run"] = self.run = begun.run
-            if self.posterior is None:
-                rng = Randomness.for_fit(model.random_state, False).initial
-                self.posterior = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(blocks, 0.0), None)
-            coins = Randomness.for_fit(None, False)  # nothing is sampled
-            with (executor or Serial()).over(data) as workers:
-                total = engine.clipped_sum(model, blocks, data, self.posterior, draws, coins, t, workers)
-            before = None if self.secret is None else (self.secret.released, self.secret.buffers)
-            secret = Secret(self.name, t, *next_release(plan, t, total, blocks, before), register, header)
-            if begun is not None:
-                begun.release(1)  # from here on nothing is given back
+        with self._undone_by_errors():
+            secret = self._secret_after(X, y, groups, executor)
+            if self.begun is not None:
+                self.begun.release(1)  # from here on nothing is given back
             self.place.write(secret)
-        except BaseException as error:
-            vars(model).clear()
-            vars(model).update(attributes)
-            if begun is not None:
-                try:
-                    begun.close()
-                except (OSError, LedgerError) as failed:
-                    error.add_note(f"The ledger could not be written; close the run {begun.run}: {failed}")
-            raise
-        finally:
-            model.__dict__.pop("_fitting_plan", None)
         self._release(secret)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
+
+    def _secret_after(self, X, y, groups, executor) -> Secret:
+        """The secret after this batch, with the release R_t. A stream that begins is charged before a value is read."""
+        model, columns, t = self.model, getattr(self.model, "n_features_in_", None), self.t + 1
+        data = model._data(X, y)
+        if self.t and data.n_features != columns:
+            raise ValueError(f"The batch has {data.n_features} columns, those before had {columns}.")
+        model.check_features()
+        plan = self.plan = self._completed(self.plan)
+        with self._fitting():
+            blocks = model.blocks()
+            found = plan.found(blocks)
+            data, register, unit = self._persons(data, groups)
+            header = self._header(unit) | {"register": groups is not None, "found": found}
+            if self.t:
+                self._check_same(header)
+            elif self.ledger is not None:
+                self.begun = LedgerRun(self.ledger)
+                self.begun.charge(plan.whole, type(model).__name__, unit)
+                header["run"] = self.run = self.begun.run
+            if self.posterior is None:
+                self.posterior = self._first_posterior()
+            coins = Randomness.for_fit(None, False)  # nothing is sampled
+            with (executor or Serial()).over(data) as workers:
+                total = engine.clipped_sum(model, blocks, data, self.posterior, plan.of_draws, coins, t, workers)
+        before = None if self.secret is None else (self.secret.released, self.secret.buffers)
+        return Secret(self.name, t, *next_release(plan, t, total, blocks, before), register, header)
 
     def _completed(self, plan: StreamPlan) -> StreamPlan:
         if plan.clip_norm is not None or not plan.is_private:
@@ -212,6 +199,22 @@ class _Stream:
                 secret.check(shapes, n_buffers, np.int64 if self.plan.rounds_records else np.float64)
         except ValueError as error:
             raise StreamError(f"{error} It was not touched.") from error
+
+    @contextmanager
+    def _undone_by_errors(self) -> Iterator[None]:
+        """After an error the model is as before, and a charge of which nothing was released is given back."""
+        attributes = dict(vars(self.model))
+        try:
+            yield
+        except BaseException as error:
+            vars(self.model).clear()
+            vars(self.model).update(attributes)
+            if self.begun is not None:
+                try:
+                    self.begun.close()
+                except (OSError, LedgerError) as failed:
+                    error.add_note(f"The ledger could not be written; close the run {self.begun.run}: {failed}")
+            raise
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
@@ -263,10 +266,8 @@ class _Stream:
 
     def _read_checkpoint(self) -> tuple[int, object]:
         """Number of batches and posterior of the checkpoint; those of no batch if there is no file yet."""
-        model = self.model
         with self._fitting():
-            rng = Randomness.for_fit(model.random_state, False).initial
-            first = model.to_posterior(dict(model.initial(rng)), dict.fromkeys(model.blocks(), 0.0), None)
+            first = self._first_posterior()
         if not os.path.exists(self.checkpoint):
             return 0, first
         try:
@@ -277,6 +278,12 @@ class _Stream:
             return int(header["t"]), restore_posterior(first, posterior)
         except ValueError as error:
             raise StreamError(f"{error} It was not touched.") from error
+
+    def _first_posterior(self):
+        """Of no batch."""
+        model = self.model
+        rng = Randomness.for_fit(model.random_state, False).initial
+        return model.to_posterior(dict(model.initial(rng)), dict.fromkeys(model.blocks(), 0.0), None)
 
     def _show(self) -> None:
         """The model's attributes."""
