@@ -431,6 +431,7 @@ def test_the_folder_holds_no_id_and_no_key(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.fresh_bits
 def test_keys_are_fresh(tmp_path):
     first, second = (np.load(regroup(X, by=IDS, to=tmp_path / to)._files[0]["persons"].path) for to in "ab")
     assert not np.isin(first, second).any()
