@@ -108,8 +108,11 @@ def norms_are_joint_and_never_too_small(case):
     model, _, records, posterior = prepared(case, 20)
     for row in [case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))]:
         records = stack(records, row)
-    blocks = model.blocks()
-    norms = model.expected_statistics(records, posterior).norms(blocks)
+    norms_of_records_hold(case, model, records, posterior)
+
+
+def norms_of_records_hold(case, model, records, posterior):
+    norms = model.expected_statistics(records, posterior).norms(model.blocks())
     for i in range(records.shape[0]):
         own = [_true_norm(model, record, posterior) for record in _with_labels(records[[i]], case.labels)]
         assert norms[i] >= max(own) * (1.0 - 1e-13), "a norm is smaller than the record's statistics"
