@@ -15,7 +15,6 @@ __all__ = [
     "read_features",
     "read_table",
     "read_texts",
-    "write_table",
 ]
 
 _KINDS = ("number", "category", "date")
@@ -151,15 +150,6 @@ def column_of(frame, name: str | None, option: str):
     if name is not None and name not in frame.columns:
         raise ValueError(f"{option}: the table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
     return None if name is None else frame[name]
-
-
-def write_table(frame, path: str | Path) -> None:
-    """As Parquet, or as CSV where the name ends so."""
-    path = Path(path)
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_csv(path, index=False)
 
 
 def as_columns(frame, declared: Sequence[str]) -> dict:

@@ -1,12 +1,9 @@
-"""The commands ``fit`` and ``predict``.
-
-A model is saved with what its predictions need besides: the names of symbols, as a file beside it.
-"""
+"""The commands ``fit`` and ``predict``."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +16,10 @@ from vips._commands.files import (
     read_features,
     read_table,
     read_texts,
-    write_table,
 )
+from vips._commands.needs import checked_needs
+from vips._commands.outputs import check_outputs, write_table
+from vips._extras import imported
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -79,16 +78,18 @@ def add_commands(commands) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    for path in (options.save, options.report):
-        if path is not None and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"There is no folder for {path!r}.")  # before anything is paid for
+    catalogue = options.catalogue if options.catalogue and os.path.isfile(options.catalogue) else None
+    check_outputs((options.save, options.report), (options.data, options.ledger, catalogue))
+    if options.report is not None:
+        imported("jinja2", by="--report")
     ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger)
     model, text, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
         options, ledger
     )
     if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
-        model.save(options.save)
-        Path(f"{options.save}.json").write_text(json.dumps(needs), encoding="utf-8")
+        from vips.saving import save_for_shell
+
+        save_for_shell(model, options.save, needs)
     if options.report is not None:
         model.privacy_.to_html(
             options.report,
@@ -159,12 +160,14 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
 
 
 def _predict(options: argparse.Namespace) -> None:
-    from vips.saving import load
+    from vips.saving import load_for_shell
 
-    model, needs = load(options.model), json.loads(Path(f"{options.model}.json").read_text(encoding="utf-8"))
+    check_outputs([options.out], (options.model, options.data))
+    model, needs = load_for_shell(options.model)
+    needs = checked_needs(needs, model, options.model)
     if needs["model"] == "topics":
-        unit = needs.get("unit") if Path(options.data).is_dir() else None  # predictions need no ids
-        texts, _, found = read_texts(options.data, needs.get("text"), unit)
+        unit = needs["unit"] if Path(options.data).is_dir() else None  # predictions need no ids
+        texts, _, found = read_texts(options.data, needs["text"], unit)
         shares = np.asarray(model.transform(texts))
         found = found.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
     elif needs["model"] == "pathways":
@@ -174,7 +177,7 @@ def _predict(options: argparse.Namespace) -> None:
         found = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
         found["state"] = model.predict(pathways)
     else:
-        frame = read_features(options.data, needs.get("declared", []))
+        frame = read_features(options.data, needs["declared"])
         missing = [name for name in needs["columns"] if name not in frame.columns]
         if missing:
             raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
@@ -221,7 +224,7 @@ def _in_order(when) -> np.ndarray:
 
 
 def _catalogue(text: str) -> list[str]:
-    names = Path(text).read_text(encoding="utf-8").split("\n") if Path(text).is_file() else text.split(",")
+    names = Path(text).read_text(encoding="utf-8").split("\n") if os.path.isfile(text) else text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(

@@ -24,9 +24,10 @@ _TOTALS = "noisy_totals/"
 _SMALL, _MOST_TIMES = 2**18, 64
 
 
-def save_model(model, path: str | os.PathLike) -> None:
-    """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
-    write_archive(path, "model", *contents(model))
+def save_model(model, path: str | os.PathLike, **besides: object) -> None:
+    """Write a fitted model, and what the header holds besides; see :meth:`ConjugateExponentialModel.save`."""
+    header, arrays = contents(model)
+    write_archive(path, "model", header | besides, arrays)
 
 
 def contents(model) -> tuple[dict, dict[str, np.ndarray]]:

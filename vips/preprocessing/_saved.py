@@ -23,8 +23,8 @@ _FORMS = {PrivateTableEncoder: _saved_table, PrivateCountVectorizer: _saved_word
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
-def save_pipeline(pipeline, path: str | os.PathLike) -> None:
-    """Write a fitted pipeline of an encoder and a model; see :meth:`PrivatePipeline.save`."""
+def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
+    """Write a fitted encoder and model, and what the header holds besides; see :meth:`PrivatePipeline.save`."""
     check_is_fitted(pipeline)
     if len(pipeline.steps_) != 2:
         names = ", ".join(repr(name) for name, _ in pipeline.steps_[1:-1])
@@ -33,7 +33,8 @@ def save_pipeline(pipeline, path: str | os.PathLike) -> None:
     header, arrays = contents(model)
     settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
     names = [encoder_name, model_name]
-    write_archive(path, "pipeline", {"names": names, **settings, "encoder": _to_json(encoder), "model": header}, arrays)
+    header = {"names": names, **settings, "encoder": _to_json(encoder), "model": header}
+    write_archive(path, "pipeline", header | besides, arrays)
 
 
 def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> tuple[list, list, dict]:
