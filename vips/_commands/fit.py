@@ -20,7 +20,7 @@ from vips._commands.files import (
 from vips._commands.needs import checked_needs
 from vips._commands.outputs import check_outputs, write_table
 from vips._extras import imported
-from vips._printable import printable
+from vips._printable import lines_of_table, printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -83,7 +83,7 @@ def _fit(options: argparse.Namespace) -> None:
     if options.report is not None:
         imported("jinja2", by="--report")
     ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger)
-    model, text, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
+    model, lines, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
         options, ledger
     )
     if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
@@ -98,8 +98,8 @@ def _fit(options: argparse.Namespace) -> None:
             purpose=options.purpose,
             model=options.model,
         )
-    print(text)
-    print(printable_lines(str(model.privacy_)))
+    print("\n".join(lines))
+    print(model.privacy_)
     if ledger is None:
         print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
 
@@ -130,7 +130,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
     needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
-    return pipeline, printable_lines(pipeline.summary().to_string()), needs
+    return pipeline, lines_of_table(pipeline.summary()), needs
 
 
 def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
@@ -138,8 +138,8 @@ def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
 
     texts, groups, _ = read_texts(options.data, options.text, options.unit)
     topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger, groups=groups)
-    lines = [f"topic {k}: {' '.join(words)}" for k, words in enumerate(topics.top_words(10))]
-    return topics, printable_lines("\n".join(lines)), {"model": "topics", "text": options.text, "unit": options.unit}
+    lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
+    return topics, lines, {"model": "topics", "text": options.text, "unit": options.unit}
 
 
 def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
@@ -156,7 +156,7 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=plan)
     model.fit(pathways, ledger=ledger, groups=persons)
     needs = {name: getattr(options, name) for name in ("model", "unit", "event", "order")} | {"catalogue": catalogue}
-    return model, printable_lines(model.summary(names=catalogue).to_string()), needs
+    return model, lines_of_table(model.summary(names=catalogue)), needs
 
 
 def _predict(options: argparse.Namespace) -> None:
@@ -185,11 +185,6 @@ def _predict(options: argparse.Namespace) -> None:
         found[f"P({needs['classes'][1]})"] = model.predict_proba(frame[needs["columns"]])[:, 1]
     write_table(found, options.out)
     print(f"written: {options.out}")
-
-
-def printable_lines(text: str) -> str:
-    """Lines without characters that a terminal would obey."""
-    return "\n".join(map(printable, text.splitlines()))
 
 
 def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -> tuple:

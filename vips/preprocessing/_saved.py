@@ -13,6 +13,7 @@ from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing import _saved_table, _saved_words
+from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -42,6 +43,7 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     encoder, model = _from_json(header["encoder"]), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
+    model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
