@@ -16,8 +16,8 @@ demo: $(VENV)/plot.stamp        ## topics of a real corpus, private beside non-p
 test: $(VENV)/test.stamp        ## what every change must pass
 	$(PYTEST) -m "not slow"
 
-test-all: $(VENV)/test.stamp    ## and the slow tests and new generated examples, before a release
-	HYPOTHESIS_PROFILE=default $(PYTEST)
+test-all: $(VENV)/test.stamp    ## and the slow tests, with new draws and generated examples, before a release
+	VIPS_TESTS_DRAW=afresh HYPOTHESIS_PROFILE=default $(PYTEST)
 
 test-fast: $(VENV)/test.stamp   ## the inner loop, in under a minute
 	$(PYTEST) -m "not slow and not thorough" $(FAST)

@@ -76,6 +76,7 @@ def check_noise_is_fresh():
     assert len(set(found)) > 6, "draws are shared"
 
 
+@pytest.mark.fresh_bits
 def test_noise_is_fresh():
     check_noise_is_fresh()
 

@@ -17,6 +17,7 @@ import vips
 PACKAGE = Path(vips.__file__).parent
 # From the lowest to the highest row. A part may import parts of lower rows, but no other part of its own row.
 LAYERS = [
+    {"_secret_bits"},
     {
         "_alignment",
         "_compute",

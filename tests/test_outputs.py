@@ -12,7 +12,6 @@ import threading
 import numpy as np
 import pytest
 
-from tests import ROOT
 from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
 from vips._files import check_writable
@@ -140,7 +139,7 @@ def test_long_names_are_written(folder, name):
 
 def test_a_terminal_of_few_characters_shows_the_statement(folder):
     command = [sys.executable, "-m", "vips", *FIT]
-    environment = os.environ | {"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "Unit: one row of X with its label." in done.stdout

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
-
 import numpy as np
+
+from vips._secret_bits import secret_bits
 
 __all__ = ["RandomStateLike", "as_generator", "entropy_of"]
 
@@ -44,7 +44,7 @@ def entropy_of(random_state: RandomStateLike) -> int | list[int]:
         For anything that is no ``random_state``.
     """
     if random_state is None:
-        return secrets.randbits(128)
+        return secret_bits(128)
     if isinstance(random_state, np.random.Generator):
         return random_state.integers(2**32, size=4).tolist()
     if isinstance(random_state, np.random.RandomState):

@@ -19,6 +19,7 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 
 from vips import PrivacyPlan
+from vips._secret_bits import secret_bits
 from vips.privacy.mechanism.noise import gaussian_noise
 from vips.privacy.mechanism.release import Mechanism
 
@@ -63,7 +64,7 @@ class MatrixNoise(Mechanism):
     """Noise C⁻¹ z. Keeps all z: an experiment's memory."""
 
     def __init__(self, plan: OrderedPlan, blocks) -> None:
-        self._plan, self._blocks, self._rng = plan, blocks, np.random.default_rng()
+        self._plan, self._blocks, self._rng = plan, blocks, np.random.default_rng(secret_bits(128))
         self._inverse = solve_triangular(plan.strategy, np.eye(len(plan.strategy)), lower=True)
         self._draws = {name: [] for name in blocks}
         self._weights = {name: np.zeros(len(plan.strategy)) for name in blocks}  # of z in the average

@@ -62,6 +62,7 @@ def test_output_that_depends_on_the_records_is_found(say):
     assert findings["output"].passed is False
 
 
+@pytest.mark.filterwarnings("ignore:[0-9]+:UserWarning")
 def test_warnings_that_depend_on_the_records_are_found():
     findings = replayed(with_e_step(lambda records: warnings.warn(f"{summary_of(records)}", stacklevel=2)))
     assert findings["errors and warnings"].passed is False

@@ -41,13 +41,15 @@ def test_the_likelihood_is_an_integral_over_the_size_of_a_cell():
 def test_chains_are_averaged_over_all_paths(monkeypatch):
     monkeypatch.setattr(module, "_STATES", np.linspace(-2.0, 2.0, 5))
     module._chains.cache_clear()
-    priors, steps = module._chains(True)
+    chains = log_priors, jumps, steps = module._chains(True)
     module._chains.cache_clear()
+    priors = np.exp(log_priors)
+    steps = (1.0 - jumps[:, None, None]) * steps + jumps[:, None, None] * priors[:, None]
     np.testing.assert_allclose(steps.sum(axis=2), 1.0)
     np.testing.assert_allclose((priors[:, None] @ steps)[:, 0], priors, atol=1e-12)
     likelihood = np.random.default_rng(0).random((4, 5))
-    others, evidence = module._forward_backward(likelihood, priors, steps)
-    means = (others * likelihood) @ module._STATES
+    others, evidence = module._forward_backward(np.log(likelihood), *chains)
+    means = (np.exp(others) * likelihood) @ module._STATES
     for k in (0, 7, 24):
         total, sums = 0.0, np.zeros(4)
         for path in itertools.product(range(5), repeat=4):
@@ -134,3 +136,44 @@ def test_precise_counts_far_from_every_prior_are_believed():
         assert found[0] > 5.9
         np.testing.assert_allclose(found[1:3], np.log(own[1:3] / rest[1:3]), atol=0.03)
         assert found[3] < -5.0
+
+
+def test_features_are_finite_for_every_table():
+    """Counts of any sign and size, precise or not, in tables of any shape; and one column that tells the class."""
+    rng, cells = np.random.default_rng(0), bounded(0.0, 1.0)
+    all_positions = cells.positions(np.full(cells.n_cells, 1 / cells.n_cells))
+    for _ in range(300):
+        n_cells, std = int(rng.integers(2, 40)), float(rng.choice([0.0, 1.0, 300.0]))
+        counts = rng.choice([-1.0, 0.0, 1.0], (2, n_cells), p=[0.2, 0.2, 0.6]) * 10.0 ** rng.uniform(
+            -3.0, 15.0, (2, n_cells)
+        )
+        total, n_records = rng.normal(0.0, 5.0), float(np.abs(counts).sum())
+        positions = all_positions[:, :n_cells] if rng.random() < 0.7 else None
+        log_odds = posterior_log_odds(*counts, (std, std), total, n_records, positions)
+        assert np.isfinite(log_odds).all(), f"a table of {n_cells} cells has features that are not finite"
+        assert np.abs(log_odds).max() <= 6.0 + 1e-12
+
+
+def test_trends_of_logs_equal_sums_of_densities():
+    """Where densities do not underflow, they give the same posterior means."""
+    rng = np.random.default_rng(2)
+    positions = np.linspace(-1.0, 1.0, 6)[None]
+    counts, std = rng.normal(40.0, 10.0, (2, 6)), (20.0, 20.0)
+    likelihood = np.exp(module._log_likelihood(*counts, std, 0.0, 480.0, module._STATES))
+    priors = np.exp(module._trends(positions))
+    np.testing.assert_allclose(priors.sum(axis=2), 1.0)
+    others, evidence = module._independent(np.log(likelihood), module._trends(positions))
+    np.testing.assert_allclose(np.exp(evidence), np.prod((likelihood * priors).sum(axis=2), axis=1))
+    np.testing.assert_allclose(np.exp(others), priors / (likelihood * priors).sum(axis=2, keepdims=True))
+    dense = np.array([np.interp(module._FINE, module._STATES, np.exp(row)) for row in others[0]])
+    np.testing.assert_allclose(np.exp(module._interpolated(others[0])), dense, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize(("n", "slope", "epsilon"), [(20_000, 30.0, 5.0), (100_000, 4.0, 1.0)])
+def test_a_column_that_tells_the_class_is_learnt(n, slope, epsilon):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n, 2)), columns=["x", "z"])
+    y = (rng.random(n) < expit(slope * X["x"])).astype(int)
+    fitted = PrivateClassifier({"x": (-4, 4), "z": (-4, 4)}, epsilon=epsilon, delta=1e-6).fit(X, y)
+    best = np.mean((X["x"] > 0.0) == y)
+    assert fitted.score(X, y) > best - 0.02

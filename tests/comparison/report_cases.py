@@ -1,11 +1,11 @@
 """Small comparisons for tests of the report, with names that try to be markup."""
 
 from dataclasses import replace
-from functools import cache
 
 import numpy as np
 import pandas as pd
 
+from tests.known_bits import cached
 from vips import (
     BayesianLogisticRegression,
     LatentDirichletAllocation,
@@ -43,7 +43,7 @@ def logistic(plan, **settings):
     return plain() if plan is None else _fitted(plan, **settings)
 
 
-@cache
+@cached
 def plain():
     return _fitted(None)
 
@@ -52,20 +52,20 @@ def _fitted(plan, **settings):
     return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **settings).fit(*labelled())
 
 
-@cache
+@cached
 def regression():
     """A comparison with test records."""
     private = logistic(PLAN, influence="clipped")
     return compare(private, logistic(None), *labelled(200, seed=1), n_bootstrap=20)
 
 
-@cache
+@cached
 def released():
     """A comparison of two private fits: nothing in it is unprotected."""
     return compare(logistic(PLAN), logistic(PLAN))
 
 
-@cache
+@cached
 def topics():
     words = [*HOSTILE, *(f"word{i}" for i in range(35))]
     documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
@@ -76,7 +76,7 @@ def topics():
     return compare(*models)
 
 
-@cache
+@cached
 def network():
     digits = load_digits_binary().data[:300]
     return compare(*(SigmoidBeliefNetwork(4, privacy=plan, random_state=0).fit(digits) for plan in (PLAN, None)))

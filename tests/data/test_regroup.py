@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tracemalloc
 from dataclasses import replace
 
 import dask.array as da
@@ -24,6 +23,7 @@ import scipy.sparse as sp
 import vips
 from tests.data.test_groups import KINDS, NOBODY, PLAN, SAME, clipped_sum, coordinates, grouped, of_every_kind
 from tests.laws.cases import BetaBernoulli, arguments
+from tests.memory import peak_of
 from tests.mutants import check_notices
 from tests.persistence.stopping import Stop, stopped_after
 from vips import DirichletMultinomial, LatentDirichletAllocation, LedgerError, PrivacyLedger
@@ -390,14 +390,9 @@ def test_memory_does_not_grow_with_the_rows_of_a_person(tmp_path, monkeypatch):
     rows[:] = 0.5
     rows.flush()
     ids = np.arange(n) // 59_000
-    tracemalloc.start()
-    source = regroup(NpySource(tmp_path / "X.npy", partition_size=1000), by=ids, to=tmp_path / "g", n_partitions=2)
-    _, peak_of_regroup = tracemalloc.get_traced_memory()
-    tracemalloc.reset_peak()
-    BetaBernoulli(privacy=PLAN).fit(source)
-    _, peak_of_fit = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert max(peak_of_regroup, peak_of_fit) < rows.nbytes / 4
+    data, folder = NpySource(tmp_path / "X.npy", partition_size=1000), tmp_path / "g"
+    assert peak_of(lambda: regroup(data, by=ids, to=folder, n_partitions=2)) < rows.nbytes / 3
+    assert peak_of(lambda: BetaBernoulli(privacy=PLAN).fit(GroupedRows(folder))) < rows.nbytes / 3
 
 
 def test_entries_of_columns_that_do_not_exist_stay_defective(tmp_path):
@@ -431,6 +426,7 @@ def test_the_folder_holds_no_id_and_no_key(tmp_path, monkeypatch):
     }  # fmt: skip
 
 
+@pytest.mark.fresh_bits
 def test_keys_are_fresh(tmp_path):
     first, second = (np.load(regroup(X, by=IDS, to=tmp_path / to)._files[0]["persons"].path) for to in "ab")
     assert not np.isin(first, second).any()

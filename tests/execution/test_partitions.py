@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import secrets
 import threading
 from dataclasses import replace
 from functools import partial
@@ -17,6 +16,7 @@ from tests.laws.checks import as_data
 from tests.mutants import check_notices
 from vips import Block, DenseStatistics, PrivacyPlan, engine
 from vips._compute.threads import at_most, n_threads
+from vips._secret_bits import secret_bits
 from vips.data import InMemoryData
 from vips.execution import local, partitions, tree
 from vips.execution.partitions import Task
@@ -194,7 +194,7 @@ def coins_flipped_anew(patch):
     patch.setattr(
         sampling,
         "poisson_sample",
-        lambda a, b, q, key, step, part: original(a, b, q, secrets.randbits(128), step, part),
+        lambda a, b, q, key, step, part: original(a, b, q, secret_bits(128), step, part),
     )
 
 
@@ -203,7 +203,7 @@ def noise_by_partition(patch):
 
     def mutant(task, partition, coins):
         total = original(task, partition, coins)
-        return noise.add_noise(total, task.blocks, task.plan.noise_std(), np.random.default_rng())
+        return noise.add_noise(total, task.blocks, task.plan.noise_std(), np.random.default_rng(secret_bits(128)))
 
     for module in (partitions, local):
         patch.setattr(module, "partition_sum", mutant)

@@ -6,9 +6,9 @@ was used for. This notices short keys, long keys stretched from short seeds, and
 
 from __future__ import annotations
 
+import os
 import pickle
 import random
-import secrets
 from dataclasses import replace
 from functools import partial
 
@@ -19,10 +19,12 @@ from randomgen import AESCounter
 from tests.laws.cases import BetaBernoulli
 from tests.mutants import check_notices
 from vips import Block, PrivacyPlan
+from vips._secret_bits import secret_bits
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.mechanism.sampling import PoissonCoins, fixed_sample
 
+pytestmark = pytest.mark.fresh_bits
 KEY_BITS = 128
 COINS = np.random.default_rng(0).integers(0, 2, (6, 2)).astype(float)
 PLANS = {
@@ -40,7 +42,7 @@ class Script:
     def __init__(self, flipped: int | None = None):
         self.flipped, self.asked = flipped, 0
 
-    def urandom(self, n_bytes: int) -> bytes:
+    def secret_bytes(self, n_bytes: int) -> bytes:
         start, self.asked = self.asked, self.asked + 8 * n_bytes
         bits = int.from_bytes(random.Random(start).randbytes(n_bytes), "little")
         if self.flipped is not None and start <= self.flipped < self.asked:
@@ -62,8 +64,7 @@ def keys_of(run, script: Script) -> dict[str, int]:
         return make
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(random, "_urandom", script.urandom)
-        patch.setattr("os.urandom", script.urandom)
+        patch.setattr("vips._secret_bits.secret_bytes", script.secret_bytes)
         patch.setattr(sampling, "AESCounter", stream("coins"))
         patch.setattr(noise, "AESCounter", stream("noise"))
         run()
@@ -103,7 +104,7 @@ def keys_are_of_the_operating_systems_bits(plan: PrivacyPlan) -> None:
 
 def every_bit_of_a_key_changes_the_sample() -> None:
     """Also after the coins were pickled for a worker."""
-    key, n = secrets.randbits(KEY_BITS), 400
+    key, n = secret_bits(KEY_BITS), 400
     coins = PoissonCoins(0.5, key, 1, 0)
     samples = {coins.rows(n).tobytes()}
     chosen = {fixed_sample(n, 200, key, 1).tobytes()}
@@ -134,22 +135,14 @@ def test_two_fits_have_nothing_in_common():
 class Real:
     """The operating system's own bits."""
 
-    urandom = staticmethod(random._urandom)
+    secret_bytes = staticmethod(os.urandom)
 
 
 # -- mutants ----------------------------------------------------------------------------------------------------
 
 
-class Fewer:
-    """``secrets`` with at most 32 bits."""
-
-    @staticmethod
-    def randbits(n: int) -> int:
-        return secrets.randbits(min(n, 32))
-
-
 def keys_of_32_bits(patch):
-    patch.setattr(noise, "secrets", Fewer)
+    patch.setattr(noise, "secret_bits", lambda n: secret_bits(min(n, 32)))
 
 
 def coins_of_32_bits(patch):
@@ -163,16 +156,16 @@ def coins_of_32_bits(patch):
 
 
 def noise_of_32_bits(patch):
-    patch.setattr(Randomness, "noise_bits", lambda self, step: noise.AESCounter(key=secrets.randbits(32)))
+    patch.setattr(Randomness, "noise_bits", lambda self, step: noise.AESCounter(key=secret_bits(32)))
 
 
 def keys_stretched_from_32_bits(patch):
     """Keys that look like 128 bits."""
 
     def randbits(n):
-        return noise._key(np.random.SeedSequence(secrets.randbits(32))) >> (KEY_BITS - n)
+        return noise._key(np.random.SeedSequence(secret_bits(32))) >> (KEY_BITS - n)
 
-    patch.setattr(noise, "secrets", type("Stretched", (), {"randbits": staticmethod(randbits)}))
+    patch.setattr(noise, "secret_bits", randbits)
 
 
 def noise_under_the_key_of_the_coins(patch):
@@ -183,7 +176,7 @@ def one_noise_key_for_all_steps(patch):
     original = Randomness.for_fit.__func__
 
     def for_fit(cls, state, reproducible):
-        return replace(original(cls, state, reproducible), noise_seed=secrets.randbits(KEY_BITS))
+        return replace(original(cls, state, reproducible), noise_seed=secret_bits(KEY_BITS))
 
     patch.setattr(Randomness, "for_fit", classmethod(for_fit))
     patch.setattr(Randomness, "noise_bits", lambda self, step: noise.AESCounter(key=self.noise_seed ^ step))

@@ -15,6 +15,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips._secret_bits import secret_bits
 from vips.auditing.bound import lower_bound
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
 from vips.preprocessing._set_union import noisy_union, plans_of_rounds, thresholds
@@ -41,7 +42,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks:
             for word, weight in zip(
-                *_set_union._shares(words, starts, released, most, np.random.default_rng()), strict=True
+                *_set_union._shares(words, starts, released, most, np.random.default_rng(secret_bits(128))), strict=True
             ):
                 totals[names[word]] = totals.get(names[word], 0.0) + weight
         return _set_union.Union((), None)

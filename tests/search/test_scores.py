@@ -157,6 +157,7 @@ def check_a_person_moves_the_sum_by_half_of_the_range():
             )
 
 
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # a search silences its trials
 def test_a_person_moves_the_sum_by_half_of_the_range():
     check_a_person_moves_the_sum_by_half_of_the_range()
 

@@ -16,6 +16,7 @@ from scipy.stats import beta
 
 from tests.mutants import check_notices
 from vips import DirichletMultinomial, PrivacyPlan, PrivateSearch
+from vips._secret_bits import secret_bits
 from vips.privacy.selection import Selection, TrialCount, plans_of_trial
 from vips.search import private_search, trials
 from vips.search.candidates import as_candidates
@@ -47,7 +48,7 @@ def check_the_loop_reaches_most_of_the_claim_and_never_exceeds_it():
     n, count = 20_000, TrialCount(MEAN)
     _, plan = plans_of_trial(count, EPSILON, DELTA, (as_candidates(DirichletMultinomial(), [{}])[0].plan,))
     claim = Selection(count, (plan,)).epsilon(DELTA)
-    rng, shift = np.random.default_rng(), 1.0 / plan.noise_multiplier
+    rng, shift = np.random.default_rng(secret_bits(128)), 1.0 / plan.noise_multiplier
 
     def hits(mean: float) -> int:
         def run():

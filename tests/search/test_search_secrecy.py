@@ -217,7 +217,7 @@ def candidates_are_drawn_from_a_seed(patch):
         return original(*arguments)
 
     patch.setattr(private_search, "_search", search)
-    patch.setattr(one_trial.secrets, "randbelow", lambda n: int(rng[0].integers(n)))
+    patch.setattr(one_trial, "secret_below", lambda n: int(rng[0].integers(n)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import binomtest, chi2
 
 from tests.mutants import check_notices
+from vips._secret_bits import secret_bits
 from vips.search import private_search, split
 from vips.search.split import Split, rows_of, split_rows
 
@@ -42,7 +43,7 @@ def test_persons_are_on_one_side():
 
 def check_no_other_person_moves_a_side(monkeypatch):
     """Under one key, with and without the first person, and in another order."""
-    monkeypatch.setattr(split.secrets, "token_bytes", lambda n: b"k" * n)
+    monkeypatch.setattr(split, "secret_bytes", lambda n: b"k" * n)
     whole = private_search.split_rows(len(IDS), IDS, 0.3)
     held = set(IDS[whole.held_out])
     for kept in (np.flatnonzero(IDS[0] != IDS), np.arange(len(IDS))[::-1]):
@@ -69,6 +70,7 @@ def test_empty_tables_are_split():
     assert len(parts.fitted) == len(parts.held_out) == 0
 
 
+@pytest.mark.fresh_bits
 def test_every_split_has_a_fresh_key():
     parts = [tuple(split_rows(200, groups, 0.5).held_out) for groups in (None, np.arange(200)) for _ in range(10)]
     assert len(set(parts)) == 20
@@ -95,7 +97,7 @@ def test_rows_of_every_container():
 
 def a_fixed_number_is_held_out(patch):
     def fixed(n_rows, groups, share):
-        order = np.random.default_rng().permutation(n_rows)
+        order = np.random.default_rng(secret_bits(128)).permutation(n_rows)
         held, fitted = np.sort(order[: int(share * n_rows)]), np.sort(order[int(share * n_rows) :])
         return Split(fitted, held, None, np.arange(len(held)))
 

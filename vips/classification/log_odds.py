@@ -11,6 +11,8 @@ that was added, and that of a sample. The unknowns are
 T is integrated out in closed form, δ by sums over the grid (for chains, the forward-backward algorithm). τ, steps, jumps
 and slopes are averaged over public lists, weighted by their likelihood. So cells which noise hides are shrunk to 0 or to a
 trend, and neighbours help each other as far as the counts say. All of it is post-processing.
+
+Everything is computed in logs: precise counts may leave a prior no mass that a float could hold.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import expit, log_ndtr, logsumexp
+from scipy.special import erfcx, expit, log_ndtr
 
 __all__ = ["MOST_LOG_ODDS", "posterior_log_odds", "total_log_odds"]
 
@@ -30,7 +32,6 @@ _FRESH = ((1.0, 1.0),)  # probability of a fresh draw, size of a step
 _CHAINS = (*_FRESH, (0.02, 0.1), (0.02, 0.3), (0.1, 0.3), (0.3, 0.3))
 _SLOPES = (0.15, 0.3, 0.6, 1.2, 2.4)  # of δ between the middle and the end of the positions; of both signs
 _AROUND_TREND = (0.1, 0.3)  # τ
-_LEAST = -200.0  # log likelihood beside the largest one
 _SIZES = 12  # exponential laws, of means between 1 and all records
 
 
@@ -69,22 +70,28 @@ def posterior_log_odds(
         Within ±6.
     """
     errors = (own, rest, std, total, n_records)
-    likelihood, fine = (_scaled(_log_likelihood(*errors, states)) for states in (_STATES, _FINE))
+    likelihood, fine = (_log_likelihood(*errors, states) for states in (_STATES, _FINE))
     if positions is None:
         others, evidence = _independent(likelihood, _chains(False)[0][:, None])
     else:
         chains, trends = _forward_backward(likelihood, *_chains(True)), _independent(likelihood, _trends(positions))
         others = np.concatenate([chains[0], trends[0]])
         evidence = np.concatenate([chains[1] - np.log(len(chains[1])), trends[1] - np.log(len(trends[1]))])
-    weights = np.exp(evidence - evidence.max())
-    others = np.tensordot(weights, others, 1)  # what is known about δ without the counts of the cell itself
-    posterior = fine * np.array([np.interp(_FINE, _STATES, each) for each in others])
+    others = _log_sum(evidence[:, None, None] + others, 0)[
+        0
+    ]  # what is known about δ without the counts of the cell itself
+    posterior = fine + _interpolated(others)
+    posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
     return posterior @ _FINE / posterior.sum(axis=1)
 
 
-def _scaled(log_likelihood: np.ndarray) -> np.ndarray:
-    """The likelihood, nowhere 0: a prior may have all of its mass where rounding would make it 0."""
-    return np.exp(np.maximum(log_likelihood - log_likelihood.max(axis=1, keepdims=True), _LEAST))
+def _interpolated(logs: np.ndarray) -> np.ndarray:
+    """Logs of values on the fine grid, between which values at _STATES are interpolated linearly, shape (n_cells, n_fine)."""
+    place = (_FINE - _STATES[0]) / (_STATES[1] - _STATES[0])
+    below = np.clip(np.floor(place).astype(int), 0, len(_STATES) - 2)
+    with np.errstate(divide="ignore"):
+        shares = np.log(np.clip([below + 1 - place, place - below], 0.0, 1.0))
+    return np.logaddexp(logs[:, below] + shares[0], logs[:, below + 1] + shares[1])
 
 
 def _log_likelihood(own, rest, std, total: float, n_records: float, states: np.ndarray) -> np.ndarray:
@@ -102,24 +109,30 @@ def _log_likelihood(own, rest, std, total: float, n_records: float, states: np.n
     parts = []
     for mean in np.geomspace(1.0, max(n_records, 10.0), _SIZES):
         shifted = along - 1.0 / (mean * length)
-        parts.append(log_ndtr(shifted) + 0.5 * shifted**2 - np.log(length) - np.log(mean))
+        parts.append(_log_integral(shifted) - np.log(length) - np.log(mean))
     return _log_sum(np.array(parts), 0)[0]
+
+
+def _log_integral(x: np.ndarray) -> np.ndarray:
+    """log Φ(x) + x²/2, also where these almost cancel."""
+    below = np.minimum(x, 0.0)
+    return np.where(x < 0.0, np.log(0.5 * erfcx(-np.sqrt(0.5) * below)), log_ndtr(x) + 0.5 * x**2)
 
 
 def _independent(likelihood: np.ndarray, priors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """What is known about δ of each cell without its own counts, divided by the evidence of these, shape (n_priors, n_cells,
-    n_states); and the log evidence of each prior. Priors have that shape, or (n_priors, 1, n_states)."""
-    size = (likelihood * priors).sum(axis=2, keepdims=True)
-    return priors / size, np.log(size).sum(axis=(1, 2))
+    n_states); and the evidence of each prior. Priors have that shape, or (n_priors, 1, n_states). All are logs."""
+    evidence = _log_sum(likelihood + priors, 2)
+    return priors - evidence, evidence.sum(axis=(1, 2))
 
 
 def _trends(positions: np.ndarray) -> np.ndarray:
-    """Priors along every trend, shape (n_trends, n_cells, n_states)."""
+    """Log priors along every trend, shape (n_trends, n_cells, n_states)."""
     slopes = np.array([sign * slope for slope in _SLOPES for sign in (-1.0, 1.0)])
     centres = (slopes[:, None, None] * positions).reshape(-1, positions.shape[1])
     log_priors = [-0.5 * ((_STATES - centres[:, :, None]) / tau) ** 2 for tau in _AROUND_TREND]
     log_priors = np.concatenate(log_priors)
-    return np.exp(log_priors - _log_sum(log_priors, 2))
+    return log_priors - _log_sum(log_priors, 2)
 
 
 def _log_sum(logs: np.ndarray, axis: int) -> np.ndarray:
@@ -128,39 +141,52 @@ def _log_sum(logs: np.ndarray, axis: int) -> np.ndarray:
     return largest + np.log(np.exp(logs - largest).sum(axis=axis, keepdims=True))
 
 
-def _forward_backward(likelihood: np.ndarray, priors: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same for chains with the transition matrices ``steps``, whose stationary laws are the priors."""
+def _forward_backward(
+    likelihood: np.ndarray, priors: np.ndarray, jumps: np.ndarray, steps: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for chains, which jump to a draw from ``priors`` with probability ``jumps``, and else make one of ``steps``."""
     n_cells = len(likelihood)
     others, evidence = np.empty((len(priors), n_cells, priors.shape[1])), np.zeros(len(priors))
+    with np.errstate(divide="ignore"):
+        jump, stay = np.log(jumps)[:, None], np.log1p(-jumps)[:, None]
     current = priors
     for i in range(n_cells):
         others[:, i] = current
-        current = current * likelihood[i]
-        size = current.sum(axis=1, keepdims=True)
-        evidence += np.log(size[:, 0])
-        current = ((current / size)[:, None] @ steps)[:, 0]
-    behind = np.ones_like(priors)
+        current = current + likelihood[i]
+        size = _log_sum(current, 1)
+        evidence += size[:, 0]
+        current = np.logaddexp(stay + _log_product(current - size, steps), jump + priors)
+    behind = np.zeros_like(priors)
     for i in reversed(range(n_cells)):
-        others[:, i] *= behind
-        others[:, i] /= (others[:, i] @ likelihood[i])[:, None]
-        behind = (steps @ (likelihood[i] * behind)[:, :, None])[:, :, 0]
-        behind /= behind.sum(axis=1, keepdims=True)
+        others[:, i] += behind
+        others[:, i] -= _log_sum(others[:, i] + likelihood[i], 1)
+        behind = behind + likelihood[i]
+        moved = _log_product(behind, steps.swapaxes(1, 2))
+        behind = np.logaddexp(stay + moved, jump + _log_sum(priors + behind, 1))
+        behind -= _log_sum(behind, 1)
     return others, evidence
 
 
+def _log_product(logs: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Log of the product of exp(logs), shape (n_chains, n_states), and the matrices ``steps``: minus infinity at 0."""
+    largest = logs.max(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        return largest + np.log((np.exp(logs - largest)[:, None] @ steps)[:, 0])
+
+
 @lru_cache
-def _chains(is_ordered: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Stationary laws and transition matrices: one of each for every τ and every kind of chain."""
-    priors, steps = [], []
+def _chains(is_ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of every τ and every kind of chain: the log of its stationary law, the probability of a jump, and its other steps."""
+    priors, jumps, steps = [], [], []
     for tau in _TAUS:
         log_prior = -0.5 * (_STATES / tau) ** 2
-        prior = np.exp(log_prior - logsumexp(log_prior))
         for fresh, size in _CHAINS if is_ordered else _FRESH:
             proposed = np.exp(-0.5 * ((_STATES[:, None] - _STATES) / size) ** 2)
             proposed /= proposed.sum(axis=1).max()
             accepted = proposed * np.exp(np.minimum(0.0, log_prior - log_prior[:, None]))  # keeps the prior stationary
             np.fill_diagonal(accepted, 0.0)
             np.fill_diagonal(accepted, 1.0 - accepted.sum(axis=1))
-            priors.append(prior)
-            steps.append((1.0 - fresh) * accepted + fresh * prior)
-    return np.array(priors), np.array(steps)
+            priors.append(log_prior - _log_sum(log_prior, 0))
+            jumps.append(fresh)
+            steps.append(accepted)
+    return np.array(priors), np.array(jumps), np.array(steps)

@@ -16,7 +16,7 @@ from vips.classification.columns import ColumnCells
 from vips.data._cell_values import as_categories, as_numbers
 from vips.data._columns import column
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
-from vips.preprocessing._histograms import Persons
+from vips.preprocessing._histograms import Persons, cells_that_get_noise
 from vips.preprocessing._learnt_columns import cells_of_categories, is_text
 
 __all__ = ["ClassTable", "class_counts", "release_table"]
@@ -88,11 +88,13 @@ def release_table(
 
 
 def _learnt_categories(values, place, n_classes, persons, add_noise, cut, most) -> ClassTable:
-    """Every category that occurs gets noise in every class. Which are released depends on these noisy counts."""
+    """Every category in which a record weighs gets noise in every class. Which are released depends on these noisy counts."""
     categories, codes = cells_of_categories(values)
-    noisy = add_noise(class_counts(codes, 1 + len(categories), place, n_classes, persons, most))
-    stands_out = noisy[:, 1:].sum(axis=0) / np.sqrt(n_classes) > cut
-    rows = {each: noisy[:, 1 + i] for i, each in enumerate(categories) if stands_out[i]}
+    counts = class_counts(codes, 1 + len(categories), place, n_classes, persons, most)
+    drawn = cells_that_get_noise(counts)
+    noisy = add_noise(counts[:, drawn])
+    stands_out = noisy.sum(axis=0) / np.sqrt(n_classes) > cut
+    rows = {categories[drawn[i] - 1]: noisy[:, i] for i in range(1, len(drawn)) if stands_out[i]}
     rows = {each: row for each, row in rows.items() if not isinstance(each, str) or is_text(each)}
     released = tuple(sorted(rows, key=lambda each: (isinstance(each, str), each)))
     counts = np.array([*(rows[each] for each in released), np.full(n_classes, np.nan), noisy[:, 0]]).T

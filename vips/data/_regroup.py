@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import shutil
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from vips._files import private_file, sync_folder, whole_folder
+from vips._secret_bits import secret_bytes
 from vips._unquoted import class_and_place
 from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
@@ -116,7 +117,7 @@ def regroup(
         with np.errstate(all="ignore"):
             _fill(buckets, source, keys)
         manifest = Manifest(
-            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, secrets.token_hex(8),
+            name, n_partitions, source.n_features, names, buckets.is_sparse, source.has_labels, uuid.uuid4().hex,
             buckets.are_texts, buckets.are_sequences,
         )  # fmt: skip
         for i in range(n_partitions):
@@ -163,7 +164,7 @@ def _name(by) -> str | None:
 
 def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
     """Put every row of somebody into its bucket."""
-    key, kinds = secrets.token_bytes(32), set()
+    key, kinds = secret_bytes(32), set()
     for name, opened, (ids, *orders) in _rows_and_keys(source, keys):
         n_rows, order = opened.X.shape[0], None
         if len(ids) != n_rows:

@@ -7,8 +7,8 @@ also for BLAS.
 
 from __future__ import annotations
 
-import secrets
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -90,7 +90,7 @@ class ClusterWorkers(Workers):
         raise PartitionError(f"Workers were lost {ATTEMPTS} times in one step, with data that only they held.")
 
     def _attempt(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
-        step, depth = f"vips-{secrets.token_hex(8)}", 0
+        step, depth = f"vips-{uuid.uuid4().hex}", 0
         sent = self._sent(task)  # kept until the end: Dask may need it to compute a lost share again
         if not task.adds_on_workers:
             try:

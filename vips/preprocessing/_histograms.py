@@ -20,7 +20,7 @@ from scipy.special import ndtri
 
 from vips.data._groups import runs_of_rows
 
-__all__ = ["MOST_CATEGORIES", "Persons", "threshold"]
+__all__ = ["MOST_CATEGORIES", "Persons", "cells_that_get_noise", "threshold"]
 
 # Most categories of a column to which one person contributes: the most frequent ones.
 MOST_CATEGORIES = 32
@@ -80,6 +80,24 @@ class Persons:
         squares = np.bincount(persons, counts.astype(np.float64) ** 2)
         weights = counts / np.sqrt(squares[persons])
         return np.bincount(cells, weights, minlength=n_cells)
+
+
+def cells_that_get_noise(totals: np.ndarray) -> np.ndarray:
+    """Places, on the last axis, of missing values and of all categories in which a record weighs something.
+
+    Parameters
+    ----------
+    totals : ndarray of shape (..., 1 + n_categories)
+        Exact and private. The first cell holds missing values.
+
+    Guarantees
+    ----------
+    A category that only rows without weight have (rows of nobody, rows or categories beyond a person's bound, rows of no
+    class) gets no noise, so that it cannot pass the threshold. One record adds at most ``most`` categories.
+    """
+    weighed = totals.reshape(-1, totals.shape[-1]).any(axis=0)
+    weighed[0] = True
+    return np.flatnonzero(weighed)
 
 
 def threshold(delta: float, std: float, n_new: int) -> float:

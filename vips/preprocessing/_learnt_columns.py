@@ -20,7 +20,7 @@ import numpy as np
 
 from vips.data._cell_values import as_categories, as_numbers, kind_of
 from vips.preprocessing._grids import DAYS, NUMBERS, Grid, bounds_from_counts
-from vips.preprocessing._histograms import Persons
+from vips.preprocessing._histograms import Persons, cells_that_get_noise
 
 __all__ = ["MISSING", "OTHER", "Learnt", "cells_of_categories", "is_text", "learn_column", "prepared"]
 
@@ -85,8 +85,10 @@ def learn_column(
         noisy = add_noise(totals)
         return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
     categories, cells = cells_of_categories(as_categories(values))
-    noisy = add_noise(persons.totals(cells, 1 + len(categories), most))
-    released = [category for category, count in zip(categories, noisy[1:], strict=True) if count > cut]
+    totals = persons.totals(cells, 1 + len(categories), most)
+    drawn = cells_that_get_noise(totals)
+    noisy = add_noise(totals[drawn])
+    released = [categories[cell - 1] for cell, count in zip(drawn[1:], noisy[1:], strict=True) if count > cut]
     missing = noisy[0]
     return lambda: _learnt_categories(released, missing, std)
 

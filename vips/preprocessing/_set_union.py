@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import ndtri
 
+from vips._secret_bits import secret_bits
 from vips.privacy import PrivacyPlan
 from vips.privacy.mechanism.noise import Randomness
 from vips.statistics import Block
@@ -113,7 +114,7 @@ def noisy_union(
     A total is a sum over records of shares that depend on the record, on words that were released before, and on coins of that
     record alone. The shares of a record have norm at most 1, up to rounding.
     """
-    plans, coins, randomness = plans_of_rounds(plan), np.random.default_rng(), plan.randomness(None)
+    plans, coins, randomness = plans_of_rounds(plan), np.random.default_rng(secret_bits(128)), plan.randomness(None)
     cuts = thresholds(delta, [each.noise_std() for each in plans], most)
     known, found, n_records = np.zeros(0, bool), [], None
     for own, cut in zip(plans, cuts, strict=True):

@@ -11,13 +11,13 @@ released words are ever in memory together.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from vips._no_warnings import no_warnings
+from vips._secret_bits import secret_bits
 from vips.data import Partition, TextSource
 from vips.execution.base import Executor
 from vips.execution.partitions import PartitionTask
@@ -105,7 +105,7 @@ def union_of_source(
         for own, cut in zip(plans, cuts, strict=True):
             known = tuple(word for words, _ in rounds for word in words)
             task = WordTask(settings, known, most, count_weight(count_records and not rounds), own)
-            key = secrets.randbits(128)
+            key = secret_bits(128)
             with workers.sum(task, lambda i, key=key: (key, i)) as runs:
                 words, noisy, counted = released(
                     own, cut, runs.blocks(), runs.count, task.of_count, randomness, before_noise

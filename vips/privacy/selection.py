@@ -19,13 +19,13 @@ at most that of Papernot and Steinke (2022), arXiv:2110.03620.
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from scipy.optimize import brentq
 
+from vips._secret_bits import secret_bits
 from vips._validation import check_number
 from vips.privacy import accounting
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
@@ -66,7 +66,7 @@ class TrialCount:
 
     def draw(self) -> int:
         """A number of trials, from 64 random bits of the operating system: within 1e-15 of its law."""
-        left = (secrets.randbits(_UNIFORM_BITS) + 0.5) / 2.0**_UNIFORM_BITS
+        left = (secret_bits(_UNIFORM_BITS) + 0.5) / 2.0**_UNIFORM_BITS
         gamma, k = self.gamma, 1
         probability = self.probability_of_one()
         while left > probability and probability > 0.0:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from vips._secret_bits import secret_below
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.open_ledger import prepaid
 from vips.search.candidates import Candidate
@@ -34,7 +34,7 @@ class OneTrial:
     score_plan: PrivacyPlan
 
     def __call__(self) -> tuple[float, tuple[object, dict]]:
-        candidate = self.candidates[secrets.randbelow(len(self.candidates))]
+        candidate = self.candidates[secret_below(len(self.candidates))]
         rows = self.split.fitted
         fitted = fit_prepaid(candidate, rows_of(self.X, rows), rows_of(self.y, rows), self.split.fitted_persons)
         values = values_of_persons(fitted, self.X, self.y, self.split, self.score, self.score_range)

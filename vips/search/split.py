@@ -5,13 +5,13 @@ A fixed number of held-out records, or a shuffle of all of them, would let one r
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import dataclass
 from hashlib import blake2b
 
 import numpy as np
 import scipy.sparse as sp
 
+from vips._secret_bits import secret_bits, secret_bytes
 from vips.data import Sequences
 from vips.data._groups import ids_and_numbers
 from vips.privacy.mechanism.sampling import poisson_sample
@@ -56,11 +56,11 @@ def split_rows(n_rows: int, groups: object, share: float) -> Split:
     """
     if groups is None:
         is_held = np.zeros(n_rows, bool)
-        is_held[poisson_sample(0, n_rows, share, secrets.randbits(128), 0, 0)] = True
+        is_held[poisson_sample(0, n_rows, share, secret_bits(128), 0, 0)] = True
         held = np.flatnonzero(is_held)
         return Split(np.flatnonzero(~is_held), held, None, np.arange(len(held)))
     ids, numbers = ids_and_numbers(groups, n_rows)
-    key, limit = secrets.token_bytes(32), int(share * 2.0**64)
+    key, limit = secret_bytes(32), int(share * 2.0**64)
     coins = np.array([_coin(each, key) < limit for each in ids] or [False], bool)
     has_person = numbers >= 0
     is_held = has_person & coins[np.maximum(numbers, 0)]

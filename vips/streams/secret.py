@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import secrets
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,6 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from vips._files import partials_of
+from vips._secret_bits import secret_bytes
 from vips.exceptions import StreamError
 from vips.persistence.archive import one_error, read_archive, write_archive
 
@@ -42,7 +42,7 @@ class Register:
     counts : dict of bytes to int
     """
 
-    key: bytes = field(default_factory=lambda: secrets.token_bytes(32))
+    key: bytes = field(default_factory=lambda: secret_bytes(32))
     counts: dict[bytes, int] = field(default_factory=dict)
 
     def admitted(self, ids: Iterable[bytes], most: int) -> tuple[np.ndarray, Register]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -53,7 +53,7 @@ def fit_batch(model, X, y=None, groups=None, ledger=None, checkpoint=None, execu
         )
     executor, ledger = executors.resolve(executor), model._ledger(ledger)
     known = getattr(model, "stream_", None)
-    name = secrets.token_hex(16) if known is None or checkpoint is not None else known.name
+    name = uuid.uuid4().hex if known is None or checkpoint is not None else known.name
     place = SecretMemory(name) if checkpoint is None else SecretFile(checkpoint)
     with place.locked():
         is_new = known is None if checkpoint is None else not (place.exists() or os.path.exists(checkpoint))

@@ -1,13 +1,12 @@
 """Public documents: the start, the prior, and what remains where noise hides the private ones."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import clone
 
 import vips
+from tests.known_bits import cached
 from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.datasets import make_lda_corpus
 from vips.models.topics import lda, public_prior
@@ -44,7 +43,7 @@ SEEDS = range(4)  # starts end in different optima, which predict documents of a
 KINDS = {"the same kind": PUBLIC, "another kind": OTHER_KIND}
 
 
-@cache
+@cached
 def perplexity_of_public_documents_alone(kind):
     return np.median([model(None, random_state=seed).fit(KINDS[kind]).perplexity(TEST) for seed in SEEDS])
 

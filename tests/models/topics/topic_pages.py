@@ -1,8 +1,7 @@
 """Small fits for tests of the topics' page, with words that try to be markup or script."""
 
-from functools import cache
-
 from tests.comparison.report_cases import HOSTILE, PLAN
+from tests.known_bits import cached
 from vips import LatentDirichletAllocation
 from vips.datasets import make_lda_corpus
 
@@ -18,7 +17,7 @@ WORDS = [
 ]
 
 
-@cache
+@cached
 def fitted(private=True, words=True):
     """Four topics over 60 words; without ``words`` these have no names."""
     documents = make_lda_corpus(n_documents=400, n_topics=4, n_words=len(WORDS), document_length=40, random_state=0)

@@ -7,6 +7,7 @@ import pytest
 
 from tests.laws.cases import BetaBernoulli
 from vips import Block, PrivacyPlan
+from vips._secret_bits import secret_bits
 from vips.privacy.mechanism.release import Mechanism
 
 BLOCKS = {"heads": Block((3,)), "count": Block((), scale=4.0)}
@@ -42,7 +43,7 @@ class Undoing(Mechanism):
     """Noise z_t - ½ z_{t-1}: correlated over steps."""
 
     def __init__(self, plan, blocks, randomness):
-        self.plan, self.blocks, self.rng = plan, blocks, np.random.default_rng()
+        self.plan, self.blocks, self.rng = plan, blocks, np.random.default_rng(secret_bits(128))
         self.last = {name: np.zeros(block.shape) for name, block in blocks.items()}
         self.weights = {name: np.zeros(0) for name in blocks}
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -121,7 +122,7 @@ class PrivacyLedger(LedgerReader):
         terms = checked_terms(epsilon, delta, dataset, unit, relation, order, outright_delta)
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
-        first = {"kind": "open", "time": now(), "nonce": os.urandom(16).hex(), **terms}
+        first = {"kind": "open", "time": now(), "nonce": uuid.uuid4().hex, **terms}
         ChainFile.create(path, first, OUTRIGHT_VERSION if outright_delta else FORMAT_VERSION)
         self._start(path)
         existing = self._book.terms
@@ -388,7 +389,7 @@ class PrivacyLedger(LedgerReader):
 
     def _block(self) -> Block:
         """The open block of this ledger, or a new one."""
-        block, enclosing = self._as_block(os.urandom(16).hex()), open_ledger.paying()
+        block, enclosing = self._as_block(uuid.uuid4().hex), open_ledger.paying()
         if enclosing is None:
             self._append(lambda book: [{"kind": "block", "token": block.token}])
             return block

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import uuid
 from typing import TYPE_CHECKING
 
 from vips.privacy.ledger.admitted import check_plan, step_divergence
@@ -29,7 +29,7 @@ class LedgerRun:
     """
 
     def __init__(self, ledger: PrivacyLedger, run: str | None = None) -> None:
-        self.ledger, self.run = ledger, run or os.urandom(16).hex()
+        self.ledger, self.run = ledger, run or uuid.uuid4().hex
         self._attempt: int | None = None  # until this object has charged or resumed the run
 
     def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> None:

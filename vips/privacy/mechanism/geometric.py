@@ -13,10 +13,10 @@ Every float is such a fraction, and no probability is rounded.
 from __future__ import annotations
 
 import math
-import secrets
 from fractions import Fraction
 from functools import partial
 
+from vips._secret_bits import secret_below, secret_bits
 from vips.privacy.mechanism.discrete_gaussian import Uniform, exp_minus
 
 __all__ = ["geometric_noise", "std_of_noise", "tail_of_noise"]
@@ -27,13 +27,13 @@ def geometric_noise(epsilon: float) -> int:
     ratio = Fraction(epsilon)
     s, t = ratio.numerator, ratio.denominator
     while True:
-        below = secrets.randbelow(t)
+        below = secret_below(t)
         if not _happens(Fraction(below, t)):
             continue
         whole = 0
         while _happens(Fraction(1)):
             whole += 1
-        magnitude, is_negative = (below + t * whole) // s, secrets.randbits(1)
+        magnitude, is_negative = (below + t * whole) // s, secret_bits(1)
         if magnitude or not is_negative:
             return -magnitude if is_negative else magnitude
 
@@ -50,4 +50,4 @@ def tail_of_noise(epsilon: float, probability: float) -> int:
 
 def _happens(gamma: Fraction) -> bool:
     """True with probability e^-γ."""
-    return Uniform(secrets.randbits(64), partial(secrets.randbits, 64)).is_below(partial(exp_minus, gamma))
+    return Uniform(secret_bits(64), partial(secret_bits, 64)).is_below(partial(exp_minus, gamma))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import numpy as np
 from randomgen import AESCounter
 
 from vips._random_state import entropy_of
+from vips._secret_bits import secret_bits
 from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
 from vips.privacy.mechanism.lattice import Lattice
 
@@ -97,13 +97,13 @@ class Randomness:
         """
         seed = np.random.SeedSequence(entropy_of(random_state))
         initial, sampling, noise = seed.spawn(3)
-        key = _key(sampling) if reproducible else secrets.randbits(128)
+        key = _key(sampling) if reproducible else secret_bits(128)
         return cls(np.random.default_rng(initial), key, noise if reproducible else None)
 
     def noise_bits(self, step: int) -> AESCounter:
         """Random bits for the noise of one step."""
         if self.noise_seed is None:
-            return AESCounter(key=secrets.randbits(128))
+            return AESCounter(key=secret_bits(128))
         seed = self.noise_seed
         return AESCounter(key=_key(np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, step))))
 
