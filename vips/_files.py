@@ -24,6 +24,7 @@ __all__ = [
     "partial_of",
     "partials_of",
     "private_file",
+    "refuse_endless",
     "sync_folder",
     "text_or_file",
     "whole_file",
@@ -98,6 +99,12 @@ def check_writable(path: str | os.PathLike) -> None:
     except OSError as error:
         raise type(error)(error.errno, f"nothing can be written there: {error.strerror}", os.fspath(path)) from None
     partial.unlink()
+
+
+def refuse_endless(path: str | os.PathLike) -> None:
+    """Raise ValueError, without opening it, if ``path`` is a device or a pipe."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(f"{os.fspath(path)} is not a file but a device or a pipe, which may have no end.")
 
 
 def private_file(path: str | os.PathLike, mode: str = "xb") -> BinaryIO:

@@ -193,9 +193,8 @@ def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -
 
     from vips.data import Sequences
 
-    for name in (unit, event, order):
-        if name not in frame.columns:
-            raise ValueError(f"The table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+    for option, name in (("--unit", unit), ("--event", event), ("--order", order)):
+        column_of(frame, name, option)
     if len({unit, event, order}) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
     codes = frame[event].astype(str).map({name: float(i) for i, name in enumerate(catalogue)}).to_numpy(np.float64)
