@@ -16,6 +16,9 @@ _OUTRIGHT = 0.2  # share of a new ledger's δ for releases that need one of thei
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns 0, or 2 after a line on the error stream."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # what is paid for is shown on a terminal of any encoding
+            stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     try:
         with warnings.catch_warnings():

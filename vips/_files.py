@@ -1,7 +1,11 @@
-"""Atomic writes of files and folders: a temporary one beside is written, synced and renamed."""
+"""The one door of written files and folders: a temporary one beside is written, synced and renamed.
+
+Nothing passes over a ledger, a device, a pipe or a folder. What a fit will write is proved writable before the fit is paid for.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -12,14 +16,31 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["sync_folder", "text_or_file", "whole_file", "whole_folder"]
+from vips._compute.fork import no_fork
+
+__all__ = [
+    "check_writable",
+    "name_in_partial",
+    "partial_of",
+    "partials_of",
+    "private_file",
+    "refuse_endless",
+    "sync_folder",
+    "text_or_file",
+    "whole_file",
+    "whole_folder",
+]
+
+_LONGEST_NAME = 200  # bytes, beside what is added to it; most file systems allow 255 in all
+_SQLITE, _COMPANIONS = b"SQLite format 3\0", ("-journal", "-wal", "-shm")
 
 
 @contextmanager
 def whole_file(path: str | os.PathLike, partial: Path | None = None, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a new file for writing; it replaces ``path`` when the block ends without an error.
 
-    The new file keeps the permissions and the owner of the file that it replaces. A symbolic link is followed.
+    The new file keeps the permissions and the owner of the file that it replaces. A symbolic link is followed. Only a regular
+    file is replaced, and no ledger.
 
     Parameters
     ----------
@@ -33,11 +54,12 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None, mode: int =
     Raises
     ------
     OSError
-        If the file cannot be written; ``path`` is then unchanged. FileExistsError if ``partial`` exists.
+        If the file cannot be written; ``path`` is then unchanged. FileExistsError if ``partial`` exists, or ``path`` is never
+        replaced.
     """
-    path = Path(os.path.realpath(path))
+    path = _replaceable(path)
     is_temporary = partial is None
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial") if partial is None else partial
+    partial = partial_of(path) if partial is None else partial
     try:
         with _created(partial, like=path, mode=mode) as file:
             yield file
@@ -61,11 +83,90 @@ def text_or_file(values: object, path: str | os.PathLike | None) -> str | None:
     return None
 
 
+def check_writable(path: str | os.PathLike) -> None:
+    """Prove that :func:`whole_file` can write ``path``, by a file beside it that is removed at once.
+
+    Raises
+    ------
+    OSError
+        If it cannot: no folder, a folder or ledger of that name, a name that is too long, no permission.
+    """
+    partial = partial_of(_replaceable(path))
+    if not partial.parent.is_dir():
+        raise FileNotFoundError(f"There is no folder {str(partial.parent)!r} to write {os.fspath(path)!r} into.")
+    try:
+        private_file(partial).close()
+    except OSError as error:
+        raise type(error)(error.errno, f"nothing can be written there: {error.strerror}", os.fspath(path)) from None
+    partial.unlink()
+
+
+def refuse_endless(path: str | os.PathLike) -> None:
+    """Raise ValueError, without opening it, if ``path`` is a device or a pipe."""
+    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise ValueError(f"{os.fspath(path)} is not a file but a device or a pipe, which may have no end.")
+
+
+def private_file(path: str | os.PathLike, mode: str = "xb") -> BinaryIO:
+    """Open a file that, if it is new, only its owner may read, whatever the umask."""
+    return open(path, mode, opener=lambda name, flags: os.open(name, flags, 0o600))
+
+
+def name_in_partial(name: str) -> str:
+    """The name of a file, or a hash in its place where the names of its partial files would be too long."""
+    encoded = os.fsencode(name)
+    return name if len(encoded) <= _LONGEST_NAME else hashlib.blake2b(encoded, digest_size=16).hexdigest()
+
+
+def partials_of(path: Path) -> list[Path]:
+    """What killed processes left of :func:`whole_file`."""
+    begin, length = f".{name_in_partial(path.name)}.", len(partial_of(path).name)
+    names = [each.name for each in os.scandir(path.parent) if len(each.name) == length]
+    return [path.with_name(name) for name in names if name.startswith(begin) and name.endswith(".partial")]
+
+
+def partial_of(path: Path) -> Path:
+    return path.with_name(f".{name_in_partial(path.name)}.{uuid.uuid4().hex}.partial")
+
+
+def _replaceable(path: str | os.PathLike) -> Path:
+    """Where a file may be written: ``path`` without links. FileExistsError if something is there that is never replaced."""
+    resolved = Path(os.path.realpath(path))
+    if not resolved.name:
+        raise FileExistsError(f"{path} is a folder, and is never replaced by a file: choose another path.")
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a device or a pipe"
+        raise FileExistsError(f"{path} is {what}, and is never replaced by a file: choose another path.")
+    base, dash, ending = str(resolved).rpartition("-")
+    is_companion = dash + ending in _COMPANIONS
+    if _is_database(resolved) or (is_companion and _is_database(Path(base))):
+        raise FileExistsError(
+            f"{path} is a ledger or a database, or keeps its last entries, and is never replaced: choose another path."
+        )
+    return resolved
+
+
+def _is_database(path: Path) -> bool:
+    """Whether a file is one of SQLite, as ledgers are. Waits for a ledger that is open: closing a second descriptor of it would
+    drop its locks.
+    """
+    with no_fork(), suppress(FileNotFoundError):
+        if path.is_file():
+            with open(path, "rb") as file:
+                return file.read(len(_SQLITE)) == _SQLITE
+    return False
+
+
 @contextmanager
 def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
     """A new folder to write into; it becomes ``path`` when the block ends without an error, and is removed after one.
 
-    Its name until then is hidden and ends in ``.partial``: that is what a killed process leaves. The block syncs its own files.
+    Its name until then is hidden and ends in ``.partial``: that is what a killed process leaves. Only its owner may enter. The
+    block syncs its own files.
 
     Raises
     ------
@@ -75,8 +176,8 @@ def whole_folder(path: str | os.PathLike) -> Iterator[Path]:
     path = Path(os.path.abspath(path))
     if os.path.lexists(path):
         raise FileExistsError(f"{path} exists already, and is never overwritten: choose a new folder.")
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
-    partial.mkdir()
+    partial = partial_of(path)
+    partial.mkdir(0o700)
     try:
         yield partial
         sync_folder(partial)

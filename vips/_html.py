@@ -8,6 +8,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable, Sequence
 
+from vips._printable import printable
+
 __all__ = ["html_table"]
 
 _NAME = {"scope": "row", "style": "text-align:left"}
@@ -64,4 +66,4 @@ def _add_row(parent: ET.Element, cells: Iterable[tuple[str, dict[str, str], obje
 
 
 def _add(parent: ET.Element, tag: str, text: object, attributes: dict[str, str] | None = None) -> None:
-    ET.SubElement(parent, tag, attributes or {}).text = str(text)
+    ET.SubElement(parent, tag, attributes or {}).text = printable(text)

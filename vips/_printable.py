@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-__all__ = ["PLAIN_TEXT", "printable", "strings_for_pandas"]
+__all__ = ["PLAIN_TEXT", "lines_of_table", "printable", "strings_for_pandas"]
 
 # For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
@@ -29,6 +29,19 @@ def printable(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(_escaped(character) if _acts(character) else character for character in text)
+
+
+def lines_of_table(frame) -> list[str]:
+    """Lines of a data frame of pandas, one for each row below those of the head, whatever its names and cells hold."""
+    shown = frame.rename(index=_escaped_string, columns=_escaped_string)
+    for place, kind in enumerate(shown.dtypes):
+        if kind.kind not in "biufcmM":
+            shown.isetitem(place, shown.iloc[:, place].astype(object).map(_escaped_string))
+    return shown.to_string().split("\n")
+
+
+def _escaped_string(value: object) -> object:
+    return printable(value) if isinstance(value, str) else value
 
 
 def strings_for_pandas(strings: list[str]):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any, TypeVar, overload
 
 from vips import models
 from vips.classification.classifier import PrivateClassifier
 from vips.model import ConjugateExponentialModel
 from vips.persistence.archive import one_error, read_archive
-from vips.persistence.fitted import restored
+from vips.persistence.fitted import restored, save_model
 from vips.preprocessing import PrivatePipeline
+from vips.preprocessing._saved import save_pipeline
 
 __all__ = ["load"]
 
@@ -40,6 +42,22 @@ def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] |
     """
     names = [getattr(models, name) for name in models.__all__] if model_class is None else [model_class]
     known = {cls.__name__: cls for cls in names}
+    return _loaded(path, known)[0]
+
+
+def load_for_shell(path: str | os.PathLike) -> tuple[Any, object]:
+    """What :func:`load` reads, and what :func:`save_for_shell` kept besides; None if ``save`` wrote the file. May be forged."""
+    return _loaded(path, {name: getattr(models, name) for name in models.__all__})
+
+
+def save_for_shell(model, path: str | os.PathLike, needs: dict) -> None:
+    """As ``model.save``, in one file with what predictions need besides."""
+    fitted = getattr(model, "pipeline_", model)
+    save = save_pipeline if isinstance(fitted, PrivatePipeline) else save_model
+    save(fitted, path, shell=needs)
+
+
+def _loaded(path: str | os.PathLike, known: Mapping[str, type]) -> tuple[Any, object]:
     header, arrays = read_archive(path, *_READERS)
     with one_error(path):
-        return _READERS[header["kind"]](header, arrays, known)
+        return _READERS[header["kind"]](header, arrays, known), header.get("shell")

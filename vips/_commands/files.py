@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from vips._files import refuse_endless
+
 __all__ = [
     "as_columns",
     "as_labels",
@@ -15,7 +17,6 @@ __all__ = [
     "read_features",
     "read_table",
     "read_texts",
-    "write_table",
 ]
 
 _KINDS = ("number", "category", "date")
@@ -35,19 +36,32 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
     ImportError
         Without pandas.
     ValueError
-        If the file has another ending.
+        If the file has another ending, is damaged, or is a device or a pipe. No cell is quoted.
     OSError
-        If it cannot be read.
+        If it cannot be opened.
     """
     pandas, path = _pandas(), Path(path)
-    if path.name.endswith((".parquet", ".csv", ".csv.gz")) and not path.exists():
+    if not path.name.endswith((".parquet", ".csv", ".csv.gz")):
+        raise ValueError(f"A table is a .parquet, .csv or .csv.gz file, not {path.name!r}.")
+    if not path.exists():
         raise FileNotFoundError(f"There is no file {str(path)!r}.")
-    if path.suffix == ".parquet":
-        return pandas.read_parquet(path, dtype_backend="pyarrow")
-    if path.name.endswith((".csv", ".csv.gz")):
+    refuse_endless(path)
+    try:
+        if path.suffix == ".parquet":
+            return pandas.read_parquet(path, dtype_backend="pyarrow")
         # in chunks, the number 5 would be another value than the text "5"
         return pandas.read_csv(path, dtype={name: str for name in texts if name is not None}, low_memory=False)
-    raise ValueError(f"A table is a .parquet, .csv or .csv.gz file, not {path.name!r}.")
+    except ImportError:
+        raise
+    except Exception as error:
+        problem, is_of_system = type(error).__name__, isinstance(error, OSError) and error.errno is not None
+        if is_of_system:
+            raise
+    # outside of `except`, so that the original error, which may quote a record, is not attached
+    raise ValueError(
+        f"{str(path)!r} cannot be read as a table ({problem}). A CSV file is in UTF-8, its first line holds the names of "
+        "columns, and every other line has as many cells."
+    )
 
 
 def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str | None] = ()):
@@ -130,7 +144,7 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
         )
-    paths = sorted(path.glob("*.txt") if unit is None else path.glob("*/**/*.txt"))
+    paths = sorted(each for each in path.glob("*.txt" if unit is None else "*/**/*.txt") if each.is_file())
     if not paths:
         what = "no .txt file. For texts in folders, one for each person, write --unit folder"
         raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
@@ -146,20 +160,15 @@ def column_of(frame, name: str | None, option: str):
     Raises
     ------
     ValueError
-        If there is none: a public fact.
+        If there is none: a public fact. Columns that are there are not quoted: in a file without a line of names these are the
+        cells of a person.
     """
     if name is not None and name not in frame.columns:
-        raise ValueError(f"{option}: the table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+        raise ValueError(
+            f"{option}: the table has no column {name!r}. The first line of a CSV file holds names of columns, and this one "
+            "is not among them."
+        )
     return None if name is None else frame[name]
-
-
-def write_table(frame, path: str | Path) -> None:
-    """As Parquet, or as CSV where the name ends so."""
-    path = Path(path)
-    if path.suffix == ".parquet":
-        frame.to_parquet(path)
-    else:
-        frame.to_csv(path, index=False)
 
 
 def as_columns(frame, declared: Sequence[str]) -> dict:
@@ -190,7 +199,7 @@ def as_columns(frame, declared: Sequence[str]) -> dict:
         if not equals or not what or name not in found:
             raise ValueError(
                 f"--column {each!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or NAME=drop, "
-                f"with a column of the table: {', '.join(map(str, found))}."
+                "with a column of the table, which the first line of a CSV file names."
             )
         if what == "drop":
             del found[name]

@@ -1,12 +1,9 @@
-"""The commands ``fit`` and ``predict``.
-
-A model is saved with what its predictions need besides: the names of symbols, as a file beside it.
-"""
+"""The commands ``fit`` and ``predict``."""
 
 from __future__ import annotations
 
 import argparse
-import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +16,11 @@ from vips._commands.files import (
     read_features,
     read_table,
     read_texts,
-    write_table,
 )
-from vips._printable import printable
+from vips._commands.needs import checked_needs
+from vips._commands.outputs import check_outputs, write_table
+from vips._extras import imported
+from vips._printable import lines_of_table, printable
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -79,16 +78,18 @@ def add_commands(commands) -> None:
 
 
 def _fit(options: argparse.Namespace) -> None:
-    for path in (options.save, options.report):
-        if path is not None and not Path(path).absolute().parent.is_dir():
-            raise ValueError(f"There is no folder for {path!r}.")  # before anything is paid for
+    catalogue = options.catalogue if options.catalogue and os.path.isfile(options.catalogue) else None
+    check_outputs((options.save, options.report), (options.data, options.ledger, catalogue))
+    if options.report is not None:
+        imported("jinja2", by="--report")
     ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger)
-    model, text, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
+    model, lines, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
         options, ledger
     )
     if options.save is not None:  # before anything is printed: a reader may have gone, and the fit is paid for
-        model.save(options.save)
-        Path(f"{options.save}.json").write_text(json.dumps(needs), encoding="utf-8")
+        from vips.saving import save_for_shell
+
+        save_for_shell(model, options.save, needs)
     if options.report is not None:
         model.privacy_.to_html(
             options.report,
@@ -97,8 +98,8 @@ def _fit(options: argparse.Namespace) -> None:
             purpose=options.purpose,
             model=options.model,
         )
-    print(text)
-    print(printable_lines(str(model.privacy_)))
+    print("\n".join(lines))
+    print(model.privacy_)
     if ledger is None:
         print("No ledger was given: nothing adds this fit to earlier ones of the same people.")
 
@@ -129,7 +130,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
     needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
-    return pipeline, printable_lines(pipeline.summary().to_string()), needs
+    return pipeline, lines_of_table(pipeline.summary()), needs
 
 
 def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
@@ -137,8 +138,8 @@ def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
 
     texts, groups, _ = read_texts(options.data, options.text, options.unit)
     topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger, groups=groups)
-    lines = [f"topic {k}: {' '.join(words)}" for k, words in enumerate(topics.top_words(10))]
-    return topics, printable_lines("\n".join(lines)), {"model": "topics", "text": options.text, "unit": options.unit}
+    lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
+    return topics, lines, {"model": "topics", "text": options.text, "unit": options.unit}
 
 
 def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
@@ -155,16 +156,18 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=plan)
     model.fit(pathways, ledger=ledger, groups=persons)
     needs = {name: getattr(options, name) for name in ("model", "unit", "event", "order")} | {"catalogue": catalogue}
-    return model, printable_lines(model.summary(names=catalogue).to_string()), needs
+    return model, lines_of_table(model.summary(names=catalogue)), needs
 
 
 def _predict(options: argparse.Namespace) -> None:
-    from vips.saving import load
+    from vips.saving import load_for_shell
 
-    model, needs = load(options.model), json.loads(Path(f"{options.model}.json").read_text(encoding="utf-8"))
+    check_outputs([options.out], (options.model, options.data))
+    model, needs = load_for_shell(options.model)
+    needs = checked_needs(needs, model, options.model)
     if needs["model"] == "topics":
-        unit = needs.get("unit") if Path(options.data).is_dir() else None  # predictions need no ids
-        texts, _, found = read_texts(options.data, needs.get("text"), unit)
+        unit = needs["unit"] if Path(options.data).is_dir() else None  # predictions need no ids
+        texts, _, found = read_texts(options.data, needs["text"], unit)
         shares = np.asarray(model.transform(texts))
         found = found.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
     elif needs["model"] == "pathways":
@@ -174,7 +177,7 @@ def _predict(options: argparse.Namespace) -> None:
         found = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
         found["state"] = model.predict(pathways)
     else:
-        frame = read_features(options.data, needs.get("declared", []))
+        frame = read_features(options.data, needs["declared"])
         missing = [name for name in needs["columns"] if name not in frame.columns]
         if missing:
             raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
@@ -184,20 +187,14 @@ def _predict(options: argparse.Namespace) -> None:
     print(f"written: {options.out}")
 
 
-def printable_lines(text: str) -> str:
-    """Lines without characters that a terminal would obey."""
-    return "\n".join(map(printable, text.splitlines()))
-
-
 def _sequences(frame, unit: str, event: str, order: str, catalogue: list[str]) -> tuple:
     """Pathways, and the rows of the table in their order."""
     import pandas as pd
 
     from vips.data import Sequences
 
-    for name in (unit, event, order):
-        if name not in frame.columns:
-            raise ValueError(f"The table has no column {name!r}. It has: {', '.join(map(str, frame.columns))}.")
+    for option, name in (("--unit", unit), ("--event", event), ("--order", order)):
+        column_of(frame, name, option)
     if len({unit, event, order}) < 3:
         raise ValueError("--unit, --event and --order name three different columns.")
     codes = frame[event].astype(str).map({name: float(i) for i, name in enumerate(catalogue)}).to_numpy(np.float64)
@@ -221,7 +218,7 @@ def _in_order(when) -> np.ndarray:
 
 
 def _catalogue(text: str) -> list[str]:
-    names = Path(text).read_text(encoding="utf-8").split("\n") if Path(text).is_file() else text.split(",")
+    names = Path(text).read_text(encoding="utf-8").split("\n") if os.path.isfile(text) else text.split(",")
     names = [name.strip() for name in names if name.strip()]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ValueError(

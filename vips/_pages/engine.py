@@ -40,4 +40,5 @@ def own_markup(text: str) -> Markup:
 
 def _without_control(value: object) -> object:
     """Strings with control characters (except line ends) as escapes; other values unchanged."""
-    return "\n".join(printable(line) for line in value.split("\n")) if type(value) is str else value
+    is_plain = isinstance(value, str) and not isinstance(value, Markup)
+    return "\n".join(printable(line) for line in value.split("\n")) if is_plain else value

@@ -6,6 +6,7 @@ import math
 import textwrap
 from dataclasses import asdict, dataclass, field
 
+from vips._printable import printable
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.report_fields import plan_fields
 
@@ -52,9 +53,9 @@ class Finding:
     def __str__(self) -> str:
         verdict = {True: "passed", False: "FAILED", None: "noted"}[self.passed]
         text = f"{self.checked}: {self.measured} (allowed: {self.allowed})"
-        lines = [f"{verdict}  {self.name}", *textwrap.wrap(text, _WIDTH - 8)]
+        lines = [f"{verdict}  {self.name}", *textwrap.wrap(printable(text), _WIDTH - 8)]
         if self.passed is False and self.advice:
-            lines += textwrap.wrap(f"→ {self.advice}", _WIDTH - 8)
+            lines += textwrap.wrap(printable(f"→ {self.advice}"), _WIDTH - 8)
         return "\n        ".join(lines)
 
 
@@ -107,4 +108,4 @@ class AuditReport:
         failed = [finding.name for finding in self.failed]
         verdict = f"failed: {'; '.join(failed)}" if failed else "nothing wrong was found, which is no proof"
         heading = f"Audit of {self.model}: {verdict}. Computed without protection; not for publication if records are private."
-        return "\n".join([*textwrap.wrap(heading, _WIDTH), *(str(finding) for finding in self.findings)])
+        return "\n".join([*textwrap.wrap(printable(heading), _WIDTH), *(str(finding) for finding in self.findings)])

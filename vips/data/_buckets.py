@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vips._files import private_file
 from vips.data._sequences import Sequences
 from vips.data._texts import PackedTexts
 from vips.exceptions import SourceError
@@ -119,7 +120,7 @@ class Buckets:
         return self._folder / f"{bucket}.{key}"
 
     def _append(self, bucket: int, key: str, array: np.ndarray) -> None:
-        with open(self._path(bucket, key), "ab") as file:
+        with private_file(self._path(bucket, key), "ab") as file:
             file.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
 
     def arrays(self, bucket: int) -> dict[str, np.ndarray]:
@@ -188,7 +189,7 @@ def _write(path: Path, dtype, shape: tuple[int, ...], parts) -> None:
         "fortran_order": False,
         "shape": tuple(map(int, shape)),
     }
-    with open(path, "xb") as file:
+    with private_file(path) as file:
         np.lib.format.write_array_header_1_0(file, header)
         for part in parts:
             file.write(np.ascontiguousarray(part).data.cast("B") if part.size else b"")

@@ -26,6 +26,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
+from vips._files import refuse_endless
 from vips.data._checks import open_checked
 from vips.data._npy import mapped
 from vips.data._records import OpenPartition
@@ -89,6 +90,7 @@ class Manifest:
     def read(cls, folder: Path) -> Manifest:
         """The manifest of a folder; SourceError if there is none that this version can read."""
         try:
+            refuse_endless(folder / MANIFEST)
             facts = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
             if facts.pop("format") != _FORMAT:
                 raise ValueError
@@ -96,7 +98,7 @@ class Manifest:
             names = facts.pop("feature_names")
             manifest = cls(feature_names=None if names is None else tuple(map(str, names)), **facts)
             is_usable = manifest._is_usable()
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except Exception:  # whatever a damaged file leads to
             raise SourceError(
                 f"{folder} is not a folder that vips.data.regroup finished writing: it has no readable {MANIFEST}."
             ) from None

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from vips._files import sync_folder, whole_folder
+from vips._files import private_file, sync_folder, whole_folder
 from vips._secret_bits import secret_bytes
 from vips._unquoted import class_and_place
 from vips._validation import check_integer
@@ -53,7 +53,8 @@ def regroup(
         Numbers or dates that order the rows of each person; what is missing comes last, and rows that tie stay in their order.
         A column of a data frame is then no feature. None leaves rows in the order of the source.
     to : path
-        Folder that does not exist yet. It holds records: protect it as you protect the data.
+        Folder that does not exist yet. It holds records, and only its owner may read it, whatever the umask: give others the
+        permissions that they have for the data.
     n_partitions : int, optional
         By default as many as the source has, at most 1,024. Public.
 
@@ -111,7 +112,7 @@ def regroup(
     n_partitions = int(n_partitions)
     with whole_folder(to) as folder:
         spilled = folder / "rows"
-        spilled.mkdir()
+        spilled.mkdir(0o700)
         buckets = Buckets(spilled, n_partitions, source.n_features)
         with np.errstate(all="ignore"):
             _fill(buckets, source, keys)
@@ -120,13 +121,13 @@ def regroup(
             buckets.are_texts, buckets.are_sequences,
         )  # fmt: skip
         for i in range(n_partitions):
-            (folder / manifest.folder_of(i)).mkdir()
+            (folder / manifest.folder_of(i)).mkdir(0o700)
             write_grouped(buckets.arrays(i), folder / manifest.folder_of(i))
             buckets.remove(i)
             sync_folder(folder / manifest.folder_of(i))
         shutil.rmtree(spilled)
-        with open(folder / MANIFEST, "x", encoding="utf-8") as file:
-            file.write(manifest.to_json())
+        with private_file(folder / MANIFEST) as file:
+            file.write(manifest.to_json().encode())
             file.flush()
             os.fsync(file.fileno())
     return {"GroupedTexts": GroupedTexts, "GroupedSequences": GroupedSequences}.get(manifest.kind, GroupedRows)(to)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._files import sync_folder, whole_folder
+from vips._files import private_file, sync_folder, whole_folder
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._sequence_shards import OFFSETS, VALUES, SequenceShards
 from vips.data._sequences import Sequences
@@ -28,7 +28,8 @@ def write_sequences(
     parts : Sequences, or iterable of Sequences or of lists of arrays
         A generator reads, say, one file after the other; ``source.chunks(100_000)`` are the sequences of another source.
     to : path
-        Folder that does not exist yet. It holds records: protect it as you protect the data.
+        Folder that does not exist yet. It holds records, and only its owner may read it, whatever the umask: give others the
+        permissions that they have for the data.
 
     Returns
     -------
@@ -89,7 +90,7 @@ def _gathered(parts) -> Iterator[Sequences]:
 
 
 def _write(path: Path, array: np.ndarray) -> None:
-    with open(path, "xb") as file:
+    with private_file(path) as file:
         np.save(file, array, allow_pickle=False)
         file.flush()
         os.fsync(file.fileno())

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from vips._extras import imported
-from vips._printable import strings_for_pandas
+from vips._printable import PLAIN_TEXT, printable, strings_for_pandas
 from vips._validation import check_level
 from vips.exceptions import PrivacyWarning
 from vips.expfam import Gaussian
@@ -141,7 +141,7 @@ def forest_plot(table, ax=None):
     errors = np.stack([mean - rows["lower"].to_numpy(), rows["upper"].to_numpy() - mean])
     ax.axvline(0.0, color="0.6", linewidth=0.8)
     ax.errorbar(mean, place, xerr=errors, fmt="o", color="tab:blue", capsize=3, markersize=4)
-    ax.set_yticks(place, names)
+    ax.set_yticks(place, [printable(name) for name in names], **PLAIN_TEXT)
     ax.set_xlabel(f"coefficient, with its {100 * table.attrs['level']:g} % interval")
     return ax
 

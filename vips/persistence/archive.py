@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from vips._compute.races import tried_again
-from vips._files import whole_file
+from vips._files import refuse_endless, whole_file
 
 __all__ = ["one_error", "read_archive", "write_archive"]
 
@@ -60,8 +60,7 @@ def read_archive(path: str | os.PathLike, *kinds: str) -> tuple[dict, dict[str, 
     OSError
         If it cannot be opened.
     """
-    if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):  # a folder is an OSError below
-        raise ValueError(f"{path} is not a file but a device or a pipe, which may have no end.")
+    refuse_endless(path)  # a folder is an OSError below
     with open(path, "rb") as file, one_error(path), zipfile.ZipFile(file) as archive:
         _check_sizes(archive, os.path.getsize(path))
         header = json.loads(archive.read("header.json"))  # zipfile verifies the checksum of every member

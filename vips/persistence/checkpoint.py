@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._files import sync_folder
+from vips._files import check_writable, name_in_partial, sync_folder
 from vips.exceptions import CheckpointError, PrivacyWarning
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
@@ -32,7 +32,7 @@ from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.run import LedgerRun
 
-__all__ = ["FitState", "Journal", "identity", "posterior_arrays", "restore_posterior"]
+__all__ = ["FitState", "Journal", "check_place", "identity", "posterior_arrays", "restore_posterior"]
 
 
 _MOST_REPEATED = 10**9
@@ -49,6 +49,14 @@ class FitState:
     average: dict[str, np.ndarray]
     noise_std: dict[str, float | np.ndarray]
     posterior: dict[str, np.ndarray]
+
+
+def check_place(checkpoint: str | os.PathLike) -> None:
+    """Raise CheckpointError, before anything is charged, unless a checkpoint can be written there."""
+    try:
+        check_writable(checkpoint)
+    except OSError as error:
+        raise CheckpointError(f"No checkpoint can be written to {os.fspath(checkpoint)}: {error}") from error
 
 
 class Journal:
@@ -94,10 +102,7 @@ class Journal:
             self._charge(model, plan, ledger, unit)
             return
         self._path, header = Path(os.path.realpath(checkpoint)), identity(model, plan, unit)
-        if not os.access(self._path.parent, os.W_OK):
-            raise CheckpointError(
-                f"No checkpoint can be written to {self._path}: its folder is missing or not writable."
-            )
+        check_place(checkpoint)
         saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
         if saved is not None and ledger is not None:
             self._run = LedgerRun(ledger, saved["run"])
@@ -175,7 +180,7 @@ class Journal:
 
     @property
     def _partial(self) -> Path:
-        return self._path.with_name(f".{self._path.name}.partial")
+        return self._path.with_name(f".{name_in_partial(self._path.name)}.partial")
 
     @property
     def ledger_entry(self) -> dict | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -12,21 +13,26 @@ from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
-from vips.privacy import PrivacyReport
+from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.report_fields import saved_fields
+from vips.privacy.units import is_group
 from vips.statistics import NoisyTotals
 
 __all__ = ["contents", "restored", "save_model"]
 
 
 _TOTALS = "noisy_totals/"
+_OF_THE_FILE = ("posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
+_LONGEST_UNIT = 1_000  # characters
 # Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
 _SMALL, _MOST_TIMES = 2**18, 64
 
 
-def save_model(model, path: str | os.PathLike) -> None:
-    """Write a fitted model; see :meth:`ConjugateExponentialModel.save`."""
-    write_archive(path, "model", *contents(model))
+def save_model(model, path: str | os.PathLike, **besides: object) -> None:
+    """Write a fitted model, and what the header holds besides; see :meth:`ConjugateExponentialModel.save`."""
+    header, arrays = contents(model)
+    write_archive(path, "model", header | besides, arrays)
 
 
 def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
@@ -57,7 +63,7 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     parameters = {name: decode(value) for name, value in header["parameters"].items()}
     model = known[header["class"]](**known[header["class"]].settings_of_older_files | parameters)
     for name, value in header["learnt"].items():
-        if not name.endswith("_") or name.startswith("_") or hasattr(type(model), name):
+        if not name.endswith("_") or name.startswith("_") or name in _OF_THE_FILE or hasattr(type(model), name):
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")
         setattr(model, name, decode(value))
     model.check_arguments()
@@ -68,8 +74,24 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])
     if header["report"] is not None:
-        model.privacy_ = PrivacyReport.from_json(header["report"])
+        model.privacy_ = _restated(PrivacyReport.from_json(header["report"]), model)
     return model
+
+
+def _restated(report: PrivacyReport, model) -> PrivacyReport:
+    """The report, in which the model's words stand in place of the file's, where they follow from its settings.
+
+    The file's remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares, and what
+    the user has stated.
+    """
+    facts = model.describe()
+    is_of_groups = is_group(report.unit)
+    unit = report.unit if is_of_groups and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
+    if isinstance(model.privacy, PrivacyPlan | None):
+        report = replace(report, **{"declared_public": (), **facts})
+    not_covered = NOT_COVERED_OF_PERSONS if is_of_groups else PrivacyReport.not_covered
+    lacking = tuple(text for text in not_covered if text not in report.not_covered)
+    return replace(report, unit=unit, released=facts["released"], not_covered=(*report.not_covered, *lacking))
 
 
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:

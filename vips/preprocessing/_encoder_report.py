@@ -12,6 +12,7 @@ from vips.privacy.ledger.ledger import check_that_it_was_charged
 
 __all__ = ["EncoderReport", "report_from_json", "report_to_json"]
 
+_LONGEST = 10_000  # characters of a text that is read
 _SAVED = ("plan", "threshold_delta", "unit", "released", "declared_public")
 
 
@@ -118,10 +119,11 @@ def report_to_json(report: EncoderReport) -> dict:
 def report_from_json(values: dict, plan, delta: float) -> dict:
     """Its arguments; ValueError unless it states ``plan`` and ``delta``, which follow from the settings."""
     ledger, report = values["ledger"], {name: decode(values[name]) for name in _SAVED}
-    if not isinstance(ledger, dict | None):
-        raise ValueError("its entry in a ledger is none")
-    texts = (report["unit"], *report["released"], *report["declared_public"])
-    is_stated = isinstance(report["threshold_delta"], float) and all(isinstance(text, str) for text in texts)
+    entry = None if ledger is None else {name: ledger[name] for name in ("dataset", "run")}
+    texts = (report["unit"], *report["released"], *report["declared_public"], *(entry or {}).values())
+    is_stated = isinstance(report["threshold_delta"], float) and all(
+        isinstance(text, str) and len(text) <= _LONGEST for text in texts
+    )
     if not is_stated or report["plan"] != plan or report["threshold_delta"] != delta:
         raise ValueError("its statement is not that of its settings")
-    return report | {"ledger": ledger and {name: str(ledger[name]) for name in ("dataset", "run")}}
+    return report | {"ledger": entry}

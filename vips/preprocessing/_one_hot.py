@@ -14,6 +14,7 @@ import scipy.sparse as sp
 from vips.data._columns import column, columns_of
 from vips.data._tables import is_nullable_number
 from vips.preprocessing._declared import DeclaredTransformer, each_checked, shortened
+from vips.preprocessing._feature_names import names_of_columns
 
 __all__ = ["PublicOneHotEncoder", "checked_categories"]
 
@@ -65,11 +66,9 @@ class PublicOneHotEncoder(DeclaredTransformer):
         return (f"categories of {len(declared)} column{'s' * (len(declared) > 1)} ({listed})",)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """``column_category`` for every indicator; shape (n_features,)."""
+        """``column_category`` for every indicator, ``column='category'`` where these would be the same; shape (n_features,)."""
         names = self._names(self.categories, input_features)
-        lists = _lists(self.categories)
-        pairs = [(name, value) for name, values in zip(names, lists, strict=True) for value in values]
-        return np.array([f"{name}_{value}" for name, value in pairs], dtype=object)
+        return np.array(names_of_columns(list(zip(names, _lists(self.categories), strict=True))), dtype=object)
 
     def _check(self, X) -> None:
         declared = checked_categories(self.categories)

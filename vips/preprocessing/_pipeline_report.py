@@ -26,9 +26,8 @@ def beside_an_encoder(report: PrivacyReport, learnt: tuple[str, ...]) -> Privacy
         "statement of the pipeline counts both"
     )
     declared = tuple(each for each in report.declared_public if each not in learnt)
-    return replace(
-        report, preprocessing=preprocessing, not_covered=(_ENCODER, *report.not_covered), declared_public=declared
-    )
+    not_covered = (_ENCODER, *_of_both(report).not_covered)
+    return replace(report, preprocessing=preprocessing, not_covered=not_covered, declared_public=declared)
 
 
 def _of_both(report: PrivacyReport) -> PrivacyReport:

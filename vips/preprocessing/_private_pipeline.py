@@ -18,6 +18,7 @@ from vips.data._tables import from_arrow
 from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
+from vips.persistence.checkpoint import check_place
 from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
@@ -309,6 +310,8 @@ class PrivatePipeline(PipelineOfCopies):
         unit = unit_of_source(X, budget.encoder, encoder.unit) if is_source else unit
         if path is not None:
             check_that_it_can_be_saved(encoder)
+            check_place(checkpoint)
+            check_place(path)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)
         if saved is not None:
             saved.unit = encoder.unit

@@ -30,6 +30,7 @@ from vips.preprocessing._encoder_settings import (
     persons_of,
     released_texts,
 )
+from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
@@ -171,15 +172,19 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
         self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
         self._kinds = kinds
-        self.privacy_ = EncoderReport(
-            plan,
-            delta,
-            unit,
-            released_texts(learnt_kinds),
-            TableEncoder(declared).declared_public if declared else (),
-            entry,
-        )
+        self.privacy_ = self._statement(plan, delta, unit, entry)
         return self
+
+    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> EncoderReport:
+        """What was released and what was declared follows from the settings and the kinds of columns."""
+        learnt = {name: kind for name, kind in self._kinds.items() if kind in LEARNT_KINDS}
+        declared = {
+            name: declared_as(self.columns, name)
+            for name, kind in self._kinds.items()
+            if kind in ("declared", "missing")
+        }
+        public = TableEncoder(declared).declared_public if declared else ()
+        return EncoderReport(plan, delta, unit, released_texts(learnt), public, entry)
 
     def _learnt(
         self, X, kinds, plan, delta, ledger, persons, of_persons, unit
@@ -270,16 +275,19 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         return self.privacy_.declared_public
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """Names of numeric columns, ``column_category`` for indicators, ``column_missing`` last; shape (n_features,)."""
+        """Names of numeric columns, ``column_category`` for indicators, ``column_missing`` last; shape (n_features,).
+
+        Where some would be the same, these read ``column='category'`` and ``column is missing``.
+        """
         check_is_fitted(self, "columns_")
-        names = self._table().get_feature_names_out()
-        names[len(names) - len(self.indicators_) :] = [f"{name}_missing" for name in self.indicators_]
-        return names
+        categories = [(name, None if isinstance(known, tuple) else known) for name, known in self.columns_.items()]
+        return np.array(names_of_columns(categories, self.indicators_), dtype=object)
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
         """As :meth:`TableEncoder.in_column_units`. A missing number stands against the middle of its column's bounds."""
         names, matrix, shift = self._table().in_column_units()
         names[len(names) - len(self.indicators_) :] = [f"{name}: missing" for name in self.indicators_]
+        names = distinct(names, names)
         scale = unit_scale(len(self.columns_)) if self.unit_norm else 1.0
         return names, scale * matrix, scale * shift
 

@@ -190,9 +190,13 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in found.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)
         self.n_records_ = found.n_records
-        released = ("words", "the number of records") if self.count_records else ("words",)
-        self.privacy_ = VocabularyReport(plan, delta, unit, released, self._declared(), charge.entry, self.most_words)
+        self.privacy_ = self._statement(plan, delta, unit, charge.entry)
         return self
+
+    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> VocabularyReport:
+        """What was released and what was declared follows from the settings."""
+        released = ("words", "the number of records") if self.count_records else ("words",)
+        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.most_words)
 
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""

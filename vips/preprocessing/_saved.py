@@ -13,6 +13,7 @@ from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing import _saved_table, _saved_words
+from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -23,8 +24,8 @@ _FORMS = {PrivateTableEncoder: _saved_table, PrivateCountVectorizer: _saved_word
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
-def save_pipeline(pipeline, path: str | os.PathLike) -> None:
-    """Write a fitted pipeline of an encoder and a model; see :meth:`PrivatePipeline.save`."""
+def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
+    """Write a fitted encoder and model, and what the header holds besides; see :meth:`PrivatePipeline.save`."""
     check_is_fitted(pipeline)
     if len(pipeline.steps_) != 2:
         names = ", ".join(repr(name) for name, _ in pipeline.steps_[1:-1])
@@ -33,7 +34,8 @@ def save_pipeline(pipeline, path: str | os.PathLike) -> None:
     header, arrays = contents(model)
     settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
     names = [encoder_name, model_name]
-    write_archive(path, "pipeline", {"names": names, **settings, "encoder": _to_json(encoder), "model": header}, arrays)
+    header = {"names": names, **settings, "encoder": _to_json(encoder), "model": header}
+    write_archive(path, "pipeline", header | besides, arrays)
 
 
 def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]) -> tuple[list, list, dict]:
@@ -41,6 +43,7 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     encoder, model = _from_json(header["encoder"]), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
+    model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+from vips.preprocessing._encoder_report import report_from_json, report_to_json
 from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, declared_as
 from vips.preprocessing._learnt_columns import OTHER
 from vips.preprocessing._private_table import PrivateTableEncoder
@@ -45,8 +45,9 @@ def from_json(values: dict) -> PrivateTableEncoder:
     _check_columns(encoder)
     learnt = {name: kind for name, kind in encoder._kinds.items() if kind in LEARNT_KINDS}
     plan, delta = checked_plan(encoder.privacy, len(learnt)), checked_delta(encoder.threshold_delta, learnt)
-    encoder.privacy_ = EncoderReport(**report_from_json(values["report"], plan, delta))
     _ = encoder._table().declared_public  # raises for bounds or categories that are none
+    report = report_from_json(values["report"], plan, delta)
+    encoder.privacy_ = encoder._statement(plan, delta, report["unit"], report["ledger"])
     return encoder
 
 

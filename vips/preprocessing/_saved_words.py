@@ -6,7 +6,7 @@ import math
 
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_report import report_from_json, report_to_json
-from vips.preprocessing._private_words import PrivateCountVectorizer, VocabularyReport
+from vips.preprocessing._private_words import PrivateCountVectorizer
 
 __all__ = ["from_json", "to_json"]
 
@@ -55,8 +55,9 @@ def from_json(values: dict) -> PrivateCountVectorizer:
         or not _are_finite(*words.round_totals_)
     ):
         raise ValueError("its totals are none")
-    report = report_from_json(values["report"], plan, float(words.threshold_delta))
-    words.privacy_ = VocabularyReport(**report, most_words=words.most_words)
+    delta = float(words.threshold_delta)
+    report = report_from_json(values["report"], plan, delta)
+    words.privacy_ = words._statement(plan, delta, report["unit"], report["ledger"])
     return words
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.preprocessing._declared import DeclaredTransformer
+from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._one_hot import PublicOneHotEncoder
 from vips.preprocessing._scaler import PublicScaler, is_pair
 
@@ -83,9 +84,15 @@ class TableEncoder(DeclaredTransformer):
         return tuple(text for part in self._parts() for text in part.declared_public)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
-        """Names of numeric columns, ``column_category`` for indicators; shape (n_features,)."""
+        """Names of numeric columns, ``column_category`` for indicators, ``column='category'`` where these would be the same;
+        shape (n_features,)."""
+        self._parts()  # raises for what is no declaration
         self._names(self.columns, input_features)
-        return np.concatenate([part.get_feature_names_out() for part in self._parts()])[self._order()]
+        return np.array(names_of_columns(self._categories()), dtype=object)
+
+    def _categories(self) -> list[tuple[object, list | None]]:
+        """Every column with its categories; None for a number."""
+        return [(name, None if isinstance(declared, tuple) else declared) for name, declared in self.columns.items()]
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
         """How coefficients of the features read in units of the columns; public, and known before ``fit``.
@@ -103,26 +110,29 @@ class TableEncoder(DeclaredTransformer):
             The intercept becomes ``intercept + shift @ coef``.
         """
         scale = unit_scale(len(self.columns)) if self.unit_norm else 1.0
-        names, rows, shift, start = [], [], np.zeros(self.n_features_out), 0
+        names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
         for name, declared in self.columns.items():
             if isinstance(declared, tuple):
                 low, high = declared
                 slope = 2.0 * scale / (high - low)
                 names.append(str(name))
+                precise.append(str(name))
                 rows.append({start: slope})
                 shift[start] = -0.5 * (low + high) * slope
             elif len(declared) == 1:
                 names.append(f"{name}: {declared[0]}")
+                precise.append(f"{name}: {declared[0]!r}")
                 rows.append({start: scale})
             else:
                 names += [f"{name}: {category} against {declared[0]}" for category in declared[1:]]
+                precise += [f"{name}: {category!r} against {declared[0]!r}" for category in declared[1:]]
                 rows += [{start + i: scale, start: -scale} for i in range(1, len(declared))]
                 shift[start] = scale
             start += 1 if isinstance(declared, tuple) else len(declared)
         matrix = np.zeros((len(rows), self.n_features_out))
         for row, entries in zip(matrix, rows, strict=True):
             row[list(entries)] = list(entries.values())
-        return names, matrix, shift
+        return distinct(names, precise), matrix, shift
 
     def _parts(self) -> list[DeclaredTransformer]:
         """A scaler for the numeric columns and an encoder for the others, if there are any."""

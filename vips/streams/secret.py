@@ -12,7 +12,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-import re
 import stat
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
+from vips._files import partials_of
 from vips._secret_bits import secret_bytes
 from vips.exceptions import StreamError
 from vips.persistence.archive import one_error, read_archive, write_archive
@@ -169,9 +169,8 @@ class SecretFile:
                 raise StreamError(
                     f"Another call of partial_fit is at work on {self.path}: wait until it ends."
                 ) from None
-            for left in self.path.parent.glob(".*.partial"):  # by a killed process
-                if re.fullmatch(rf"\.{re.escape(self.path.name)}\.[0-9a-f]{{32}}\.partial", left.name):
-                    left.unlink(missing_ok=True)
+            for left in partials_of(self.path):
+                left.unlink(missing_ok=True)
             yield
         finally:
             if os.getpid() == process:

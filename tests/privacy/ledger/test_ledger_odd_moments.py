@@ -15,6 +15,7 @@ import pytest
 from tests import ROOT
 from tests.privacy.ledger.test_ledger_blocks import PLAN, fit
 from vips import PrivacyLedger
+from vips._files import partial_of
 from vips.privacy.ledger import LedgerError, clerk, current_ledger, open_ledger
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -162,6 +163,6 @@ def test_a_file_with_a_second_name_is_refused_until_it_has_one(ledger, tmp_path)
 
 
 def test_a_second_name_that_a_kill_left_is_removed(ledger, tmp_path):
-    os.link(ledger.path, tmp_path / f".{ledger.path.name}.0123.partial")
+    os.link(ledger.path, partial_of(ledger.path))
     assert ledger.spent() == 0.0
     assert [each.name for each in tmp_path.iterdir()] == [ledger.path.name]

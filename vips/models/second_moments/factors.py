@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from vips._compute.blas import cholesky, eigh, inverse_from_factor
 from vips._extras import imported
+from vips._printable import PLAIN_TEXT, printable
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Draws
 from vips.models._definite import positive_definite
@@ -200,7 +201,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
             _, ax = plt.subplots(figsize=(1.5 + 0.4 * len(names), 1.2 + 0.4 * len(loadings)), layout="constrained")
         most = np.abs(loadings).max(initial=1e-300)
         image = ax.imshow(loadings, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
-        ax.set_xticks(range(len(names)), names, rotation=90)
+        ax.set_xticks(range(len(names)), [printable(name) for name in names], rotation=90, **PLAIN_TEXT)
         ax.set_yticks(range(len(loadings)))
         ax.figure.colorbar(image, ax=ax, label="loading")
         return ax

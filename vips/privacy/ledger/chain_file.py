@@ -19,19 +19,17 @@ Rules for opening the file:
 from __future__ import annotations
 
 import contextlib
-import glob
 import hashlib
 import json
 import os
 import random
 import sqlite3
 import time
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from vips._compute.fork import no_fork
-from vips._files import sync_folder
+from vips._files import partial_of, partials_of, sync_folder
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.clerk import ask
 
@@ -187,7 +185,7 @@ def _connected(path: Path, create: bool) -> Iterator[sqlite3.Connection]:
 
 
 def _create(path: Path, first: dict, version: int) -> bool:
-    partial = path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial")
+    partial = partial_of(path)
     try:
         with no_fork(), _connected(partial, create=True) as connection:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -225,7 +223,7 @@ def _check_single_name(path: Path) -> None:
     if path.stat().st_nlink == 1:
         return
     path = path.resolve()
-    for other in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+    for other in partials_of(path):
         with contextlib.suppress(FileNotFoundError):
             if other.samefile(path):
                 other.unlink()

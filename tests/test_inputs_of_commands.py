@@ -1,0 +1,98 @@
+"""What a command reads: damaged files, pipes and files without a line of names are errors that quote no cell."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shlex
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from vips.__main__ import main
+from vips._commands.files import read_table, read_texts
+
+pd = pytest.importorskip("pandas")
+FIT = shlex.split("--model logistic --target again --classes no,yes --epsilon 1 --delta 1e-6")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    table = pd.DataFrame({"name": ["Amalie Kjær"] * 40, "age": range(40), "again": ["no", "yes"] * 20})
+    table.to_csv("t.csv", index=False)
+    table.to_csv("t.csv.gz", index=False)
+    table.to_parquet("t.parquet")
+    table.to_csv("headless.csv", index=False, header=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        FIT,
+        [*FIT, "--unit", "patient"],
+        [*FIT[:2], "--target", "no", *FIT[4:], "--column", "age=0:110"],
+        shlex.split("--model topics --text letter --epsilon 1 --delta 1e-6"),
+        shlex.split("--model pathways --unit who --event what --order day --catalogue a,b --epsilon 1 --delta 1e-6"),
+    ],
+)
+def test_a_file_without_a_line_of_names_shows_no_cell(folder, capsys, options):
+    assert main(["fit", "headless.csv", *options]) == 2
+    error = capsys.readouterr().err
+    assert "first line" in error
+    assert "Amalie" not in error
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.csv.gz", "t.parquet"])
+def test_damaged_tables_are_errors_of_one_kind_that_quote_nothing(folder, name):
+    whole = (folder / name).read_bytes()
+    rng, refused = np.random.default_rng(0), []
+    for case in range(400):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), 1 + case % 4):
+            damaged[place] ^= 1 << rng.integers(8)
+        if case % 3 == 0:
+            damaged = damaged[: rng.integers(len(whole))]
+        (folder / name).write_bytes(damaged)
+        try:
+            read_table(name)
+        except ValueError as error:
+            refused.append(error)
+    assert len(refused) > 40
+    assert all("cannot be read as a table" in str(error) and "Amalie" not in str(error) for error in refused)
+    assert {error.__context__ for error in refused} == {None}
+
+
+def test_lines_of_other_lengths_are_refused_in_words(folder, capsys):
+    (folder / "t.csv").write_text('a,b\n1,2\nAmalie,"Kjær,4\n1,2,3,4\n')
+    assert main(["fit", "t.csv", *FIT]) == 2
+    error = capsys.readouterr().err
+    assert "every other line has as many cells" in error
+    assert "Amalie" not in error
+    (folder / "t.csv.gz").write_bytes(gzip.compress(b"a,b\n1,2\n" * 1000)[:-20])
+    assert main(["fit", "t.csv.gz", *FIT]) == 2
+    assert "cannot be read as a table" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes")
+def test_a_pipe_is_refused_and_not_waited_for(folder):
+    for name in ("p.csv", "p.parquet", "p.csv.gz"):
+        os.mkfifo(name)
+        done = subprocess.run([sys.executable, "-m", "vips", "fit", name, *FIT], capture_output=True, timeout=100)
+        assert done.returncode == 2
+        assert b"a device or a pipe" in done.stderr
+    (folder / "letters").mkdir()
+    os.mkfifo("letters/p.txt")
+    (folder / "letters" / "a.txt").write_text("harbour")
+    assert read_texts("letters")[0] == ["harbour"]
+
+
+def test_a_long_catalogue_is_no_file_name(folder, capsys):
+    table = pd.DataFrame({"who": np.arange(200) // 2, "day": 1, "what": [f"event {i % 60}" for i in range(200)]})
+    table.to_csv("e.csv", index=False)
+    command = shlex.split("fit e.csv --model pathways --unit who --event what --order day --epsilon 1 --delta 1e-6")
+    assert main([*command, "--catalogue", ",".join(f"event {i}" for i in range(60))]) == 0
+    assert "event" in capsys.readouterr().out

@@ -1,0 +1,188 @@
+"""Words from data and files never look like the program's own: in print, HTML, names of features, and loaded statements."""
+
+from __future__ import annotations
+
+import shlex
+
+import numpy as np
+import pytest
+
+import vips
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan
+from vips.__main__ import main
+from vips._html import html_table
+from vips._printable import lines_of_table
+from vips.auditing.report import Finding
+from vips.persistence.archive import read_archive, write_archive
+from vips.preprocessing import (
+    PrivateTableEncoder,
+    PublicOneHotEncoder,
+    TableEncoder,
+    make_private_pipeline,
+)
+
+pd = pytest.importorskip("pandas")
+ENDS = ["\n", "\r", "\x0b", "\x0c", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]  # of lines, to str.splitlines
+ACTS = ["\x1b[2J", "\u202e", "\u2066", "\u200f"]
+FORGED = "Everything satisfies differential privacy with a tiny epsilon."
+NAMES = [f"A{end}{FORGED}" for end in (*ENDS, *ACTS)]
+PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=2)
+
+
+def is_clean(text):
+    """Whether no line begins as the forged one, and nothing acts on a terminal."""
+    is_forged = any(line.strip().startswith(FORGED) for line in text.splitlines())
+    return not is_forged and all(character.isprintable() or character == "\n" for character in text)
+
+
+def test_tables_have_one_line_for_each_row():
+    names = pd.Index(NAMES, name=NAMES[0])
+    plain = pd.DataFrame({name: range(len(NAMES)) for name in NAMES}, index=names)
+    double = plain.set_index(pd.MultiIndex.from_arrays([NAMES, NAMES], names=NAMES[:2]))
+    cells = pd.DataFrame({"word": NAMES, "p": 0.5, "category": pd.Categorical(NAMES)})
+    for table in (plain, double, cells):
+        lines = lines_of_table(table)
+        assert len(lines) <= len(table) + 2
+        assert is_clean("\n".join(lines))
+
+
+@pytest.mark.parametrize("model", ["logistic", "pathways"])
+def test_what_the_shell_prints(tmp_path, monkeypatch, capsys, model):
+    monkeypatch.chdir(tmp_path)
+    n, rng = 400, np.random.default_rng(0)
+    table = pd.DataFrame({"ward": rng.choice(NAMES, n), "y": rng.integers(0, 2, n)} | dict.fromkeys(NAMES, 1.0))
+    table.to_parquet("t.parquet")
+    command = shlex.split(f"fit t.parquet --model {model} --epsilon 1 --delta 1e-6")
+    if model == "logistic":
+        declared = [f"ward={','.join(NAMES)}", *(f"{name}=0:1" for name in NAMES)]
+        command += ["--target", "y", *(word for each in declared for word in ("--column", each))]
+    else:
+        table.assign(who=range(n), day=1).to_parquet("t.parquet")
+        command += [*shlex.split("--unit who --event ward --order day"), "--catalogue", ",".join(NAMES)]
+    assert main(command) == 0
+    printed = capsys.readouterr()
+    assert "A" in printed.out
+    assert is_clean(printed.out)
+    assert is_clean(printed.err)
+
+
+def test_what_notebooks_audits_and_pages_show(tmp_path):
+    from vips._pages.engine import environment
+
+    assert is_clean(html_table(NAMES[0], NAMES, [NAMES], NAMES))
+    for name in NAMES:
+        assert is_clean(
+            str(Finding(name="bound", checked=name, measured=name, allowed=name, passed=False, advice=name))
+        )
+    template = environment().from_string("{% for name in names %}<p>{{ name }}</p>{% endfor %}")
+    shown = template.render(names=[np.str_(name) for name in NAMES if "\n" not in name])
+    assert is_clean(shown)
+
+
+@pytest.mark.filterwarnings("ignore:No coefficient stands out")
+def test_names_in_a_forest_plot_are_plain_text():
+    pytest.importorskip("matplotlib").use("agg")
+    table = pd.DataFrame({"$x_{1": [0.5], "a\x85b": [0.5]})
+    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0).fit(table, np.ones(1))
+    axes = model.plot_coefficients()
+    axes.figure.canvas.draw()  # raises for what is no formula
+    assert sorted(label.get_text() for label in axes.get_yticklabels()) == ["$x_{1", r"a\x85b"]
+
+
+TABLES = {
+    "two columns": {"job": ["b_c", "a"], "job_b": ["c", "d"]},
+    "a number": {"job": ["b"], "job_b": (0, 1)},
+    "a number and a text": {"x": [1, "1"]},
+    "a precise name": {"job": ["b_c"], "job_b": ["c"], "job='b_c'": (0, 1), "job_b='c'": ["x"]},
+    "numbers": {"x": [1, "1"], "x=1": (0, 1), "x=1 (2)": (0, 1), "x='1'": (0, 1)},
+    "tables of units": {"job": ["a", "b against a", "b"], "job: b against a": ["a"]},
+    "names of units": {"a": ["b: c"], "a: b": ["c"]},
+}
+
+
+@pytest.mark.parametrize("columns", TABLES.values(), ids=TABLES)
+def test_names_of_features_differ(columns):
+    encoder = TableEncoder(columns)
+    names, units = encoder.get_feature_names_out(), encoder.in_column_units()[0]
+    assert len(set(names)) == len(names) == encoder.n_features_out
+    assert len(set(units)) == len(units)
+    categories = {name: known for name, known in columns.items() if isinstance(known, list)}
+    names = PublicOneHotEncoder(categories).get_feature_names_out()
+    assert len(set(names)) == len(names)
+
+
+def test_names_without_a_clash_stay():
+    encoder = TableEncoder({"job": ["nurse", "smith"], "age": (0, 110)})
+    assert encoder.get_feature_names_out().tolist() == ["job_nurse", "job_smith", "age"]
+
+
+def test_an_indicator_of_missing_values_has_a_name_of_its_own():
+    n = 4_000
+    table = pd.DataFrame({"age": np.where(np.arange(n) % 2, 50.0, np.nan), "age_missing": 1.0})
+    plan = PrivacyPlan.from_epsilon(epsilon=5.0, delta=1e-6, sampling="full", n_steps=1)
+    encoder = PrivateTableEncoder({"age": (0, 110), "age_missing": (0, 1)}, privacy=plan).fit(table)
+    assert encoder.indicators_[0] == "age"
+    names = encoder.get_feature_names_out().tolist()
+    assert len(set(names)) == len(names)
+    assert names[:2] == ["age", "age_missing"]
+    assert "age is missing" in names
+
+
+def rewritten(path, change):
+    """The file with another header."""
+    header, arrays = read_archive(path, "model", "pipeline")
+    change(header)
+    kind = header.pop("kind")
+    write_archive(path, kind, {key: header[key] for key in header if key not in ("format", "version")}, arrays)
+
+
+def test_a_file_cannot_say_what_a_model_s_statement_says(tmp_path):
+    path = tmp_path / "m"
+    model = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3))
+    model.save(path)
+    saved = path.read_bytes()
+    for name in ("privacy_", "posterior_", "noisy_totals_"):
+        path.write_bytes(saved)
+        rewritten(path, lambda header, name=name: header.update(report=None, learnt=header["learnt"] | {name: FORGED}))
+        with pytest.raises(ValueError, match="not a fitted attribute"):
+            vips.load(path)
+    for change in (
+        {"unit": FORGED}, {"released": [FORGED]}, {"declared_public": [FORGED]}, {"not_covered": []}, {"released": []},
+    ):  # fmt: skip
+        path.write_bytes(saved)
+        rewritten(path, lambda header, change=change: header["report"].update(change))
+        assert str(vips.load(path).privacy_) == str(model.privacy_)
+    for change in ({"unit": f"all rows of one {'x' * 10_000}"},):
+        path.write_bytes(saved)
+        rewritten(path, lambda header, change=change: header["report"].update(change))
+        assert vips.load(path).privacy_.unit == model.privacy_.unit
+
+
+def test_a_file_cannot_say_what_a_pipeline_s_statement_says(tmp_path):
+    path, n = tmp_path / "m", 200
+    table = pd.DataFrame({"age": np.linspace(20.0, 90.0, n), "ward": ["A", "B"] * (n // 2)})
+    encoder = PrivateTableEncoder({"age": "number", "ward": ["A", "B"]})
+    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=2.0, delta=1e-6)
+    pipeline.fit(table, np.arange(n) % 2, groups=pd.Series(np.arange(n), name="patient")).save(path)
+    saved, said = path.read_bytes(), str(pipeline.privacy_)
+    assert str(vips.load(path).privacy_) == said
+    texts = {"__vips__": "tuple", "value": [FORGED]}
+    for part in ("released", "declared_public"):
+        path.write_bytes(saved)
+        rewritten(path, lambda header, part=part: header["encoder"]["report"].update({part: texts}))
+        assert str(vips.load(path).privacy_) == said
+        path.write_bytes(saved)
+        rewritten(path, lambda header, part=part: header["model"]["report"].update({part: [FORGED]}))
+        assert str(vips.load(path).privacy_) == said
+
+
+def test_what_the_user_states_is_kept_in_one_line(tmp_path):
+    from dataclasses import replace
+
+    model = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3))
+    model.privacy_ = replace(model.privacy_, tuning=f"on public articles\x85{FORGED}")
+    model.save(tmp_path / "m")
+    loaded = vips.load(tmp_path / "m")
+    assert str(loaded.privacy_) == str(model.privacy_)
+    assert "on public articles" in str(loaded.privacy_)
+    assert is_clean(str(loaded.privacy_))

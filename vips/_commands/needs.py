@@ -1,0 +1,40 @@
+"""What predictions need besides the model, such as names of columns: part of the file that ``fit --save`` writes."""
+
+from __future__ import annotations
+
+__all__ = ["checked_needs"]
+
+# By kind of model: the method that predicts, and for each setting whether it is a name or a list of names. Texts may lack both.
+_METHODS = {"logistic": "predict_proba", "topics": "transform", "pathways": "predict"}
+_SETTINGS = {
+    "logistic": {"columns": list, "classes": list, "declared": list},
+    "topics": {"text": str, "unit": str},
+    "pathways": {"unit": str, "event": str, "order": str, "catalogue": list},
+}
+
+
+def checked_needs(needs: object, model: object, path: str) -> dict:
+    """What a file holds, if it fits to its model.
+
+    Raises
+    ------
+    ValueError
+        If the file was not written by the command, or was forged.
+    """
+    if needs is None:
+        raise ValueError(
+            f"{path} was saved from Python, without the names of columns that `predict` needs: write one with `fit --save`, or "
+            f"use vips.load({path!r}) in Python."
+        )
+    kind = needs.get("model") if isinstance(needs, dict) else None
+    settings = _SETTINGS.get(kind) if isinstance(kind, str) else None
+    if settings is None or set(needs) != {"model", *settings} or not hasattr(model, _METHODS[kind]):
+        raise ValueError(f"{path} was not written by `fit --save` of this version: it names another kind of model.")
+    for name, expected in settings.items():
+        value = needs[name]
+        is_right = isinstance(value, expected) or (kind == "topics" and value is None)
+        if not is_right or (expected is list and not all(isinstance(text, str) for text in value)):
+            raise ValueError(f"{path} was not written by `fit --save`: its {name!r} is no name, or no list of names.")
+    if kind == "logistic" and len(needs["classes"]) != 2:
+        raise ValueError(f"{path} was not written by `fit --save`: it does not name two classes.")
+    return needs
