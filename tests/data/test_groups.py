@@ -405,6 +405,21 @@ def test_norms_of_short_runs_are_exact_and_rows_that_cancel_keep_a_share():
     )
 
 
+def test_norms_of_persons_in_single_precision_are_not_too_small():
+    """Persons of 240 rows whose sums in single precision are below the exact ones, in more columns than are added at a time."""
+    rng = np.random.default_rng(0)
+    rows = rng.uniform(0.5, 1.0, (2400, 600)).astype(np.float32)
+    starts = np.arange(0, 2401, 240)
+    for scale in (1.0, 3.0):
+        statistics, blocks = DenseStatistics({"counts": rows}), {"counts": Block((600,), scale=scale)}
+        found = statistics.run_norms(statistics.norms(blocks), blocks, starts)
+        exact = np.linalg.norm(rows.astype(np.float64).reshape(10, 240, 600).sum(axis=1), axis=1) / scale
+        assert (found >= exact).all()
+        np.testing.assert_allclose(found, exact, rtol=2e-9)
+        alone = DenseStatistics({"counts": rows[240:480]})
+        assert alone.run_norms(alone.norms(blocks), blocks, np.array([0, 240]))[0] == found[1]  # to the last bit
+
+
 @pytest.mark.parametrize("chunk_size", [1, 3, 7, 1000])
 @pytest.mark.parametrize("most", [8, 1])
 def test_chunks_change_no_norm_of_persons_of_any_length(chunk_size, most):
