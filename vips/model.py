@@ -292,10 +292,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             Computes the sums, partition by partition; noise is always drawn in this process. Executors differ by rounding only;
             see docs/scale.md.
         groups : array, series or list of length n_rows, optional
-            Ids of persons: whole numbers, strings or bytes. All rows with one id are then one record, which the guarantee
-            protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a private fit. The
-            report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds the rows of a person. For data
-            sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
+            Ids of persons: whole numbers, strings or bytes; 7 and "7" are one. All rows with one id are then one record, which
+            the guarantee protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a
+            private fit. The report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds a person's rows. For
+            data sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
 
         Returns
         -------
@@ -519,7 +519,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             return data
         numbers = group_numbers(groups, data.n_records)
         if not self.is_private and (numbers < 0).any():
-            raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
+            raise ValueError(
+                "`groups` hold missing ids, or values that are no ids: pass whole numbers, strings or bytes."
+            )
         return data.grouped(numbers, name_of(groups))
 
     def _checked_arrays(self, X, y) -> InMemoryData:

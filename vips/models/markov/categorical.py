@@ -98,7 +98,7 @@ class CategoricalHMM(HiddenMarkovModel):
     """
 
     exact_rows = True
-    n_columns = 1
+    n_features = 1
 
     def __init__(
         self,
@@ -147,10 +147,6 @@ class CategoricalHMM(HiddenMarkovModel):
                 "of codes, e.g. CategoricalHMM(n_symbols=40, ...)."
             )
         check_integer("n_symbols", self.n_symbols)
-
-    def check_features(self) -> None:
-        if self.n_features_in_ != 1:
-            raise ValueError(f"Sequences of symbols have one column of codes, X has {self.n_features_in_}.")
 
     def blocks(self) -> dict[str, Block]:
         blocks = self.chain_blocks() | {"emissions": Block((self.n_components, self.n_symbols))}
