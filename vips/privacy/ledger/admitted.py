@@ -57,6 +57,8 @@ class Run:
         Largest step ever released; the step that the present attempt releases next; how often the run was resumed.
     returned : int
         Steps given back.
+    batches : tuple of str
+        Of a stream: hashes of its releases so far, one for each batch.
     """
 
     run: str
@@ -75,6 +77,7 @@ class Run:
     returned: int = 0
     closed: bool = False
     outright_delta: float = 0.0
+    batches: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -94,6 +97,10 @@ class Run:
         if kind == "release":
             last = max(self.last_step, body["step"])
             return replace(self, released=self.released + 1, last_step=last, next_step=body["step"] + 1)
+        if kind == "batch":
+            if body["batch"] != len(self.batches) + 1 or not isinstance(body["hash"], str):
+                raise ValueError("a batch that does not follow the one before")
+            return replace(self, released=1, last_step=1, next_step=2, batches=(*self.batches, body["hash"]))
         if kind == "resume":
             charged, further = self.charged + body["further"], self.further + body["further"]
             next_step = body["step"] + 1
