@@ -40,7 +40,7 @@ def kernels_of(model, records, groups, totals):
     }.values()
     for kernel in kernels:
         kernel._reset_overloads()  # those on disk are read again
-    partitions.REHEARSED.clear()
+    partitions.rehearsals.cache_clear()
     replayed, summed = list(totals), engine.clipped_sum
 
     def sum_of_step(*args):
