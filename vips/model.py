@@ -121,6 +121,14 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         Called before several threads start: each of them would compute it again.
         """
 
+    def phase(self, posterior) -> object:
+        """Which of its kinds of E-steps follows this posterior, hashable; None for a model with one kind.
+
+        Steps of one phase compile the same kernels. Before a record is read in it, a private fit to a model with ``exact_rows``
+        calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
+        """
+        return None
+
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
         """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.

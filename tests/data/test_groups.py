@@ -205,7 +205,7 @@ def test_rows_of_nobody_are_left_out_and_rows_beyond_the_bound_too():
     assert rows_of(in_groups(X, groups=ids), max_rows=2) == [0, 2, 4, 7]
     floats = np.array([1.0, np.nan, 1.0, np.inf, 2.0, 1.0, 1.5, 2.0])
     assert rows_of(in_groups(X, groups=floats), max_rows=1) == [0, 4]
-    assert in_groups(X, groups=[None] * 8).sizes == ()
+    assert in_groups(X, groups=[None] * 8).sizes == (0,)
 
 
 def test_rows_that_stand_together_are_not_copied():

@@ -142,9 +142,12 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
 
+    def phase(self, posterior: SwitchingPosterior) -> str:
+        return "moments" if posterior.step < self._n_of_moments() else "states"
+
     def expected_statistics(self, records: Sequences, posterior: SwitchingPosterior) -> RecordStatistics:
         records, blocks = self._usable(records.first(self.max_length)), self.blocks()
-        if posterior.step < self._n_of_moments():
+        if self.phase(posterior) == "moments":
             statistics = MomentStatistics(records, self._n_lags(), self._constant())
             return WithZeros(statistics, self._of_moments_only(), blocks)
         names = [name for name in blocks if name not in self._of_moments_only()]
