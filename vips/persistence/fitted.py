@@ -70,6 +70,8 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
     totals = {name.removeprefix(_TOTALS): arrays.pop(name) for name in list(arrays) if name.startswith(_TOTALS)}
     _check_size(model, arrays)
     model.check_features()
+    if any(array.dtype.kind not in "biuf" for array in arrays.values()):
+        raise ValueError("its posterior holds no numbers")
     model.posterior_ = restore_posterior(_first_posterior(model), arrays)
     if header.get("noise_std") is not None:
         model.noisy_totals_ = _checked_totals(model, totals, header["noise_std"])

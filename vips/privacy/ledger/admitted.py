@@ -10,7 +10,16 @@ from vips.exceptions import LedgerError
 from vips.privacy import accounting
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Run", "check_plan", "cost_of", "step_divergence"]
+__all__ = ["Run", "check_plan", "cost_of", "count", "step_divergence"]
+
+_MOST = 2**53  # larger numbers are not exact as floats
+
+
+def count(value: object) -> int:
+    """A number of steps in an entry, or ValueError."""
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise ValueError(f"{value!r} is no number of steps")
+    return value
 
 
 def cost_of(plan: PrivacyPlan) -> dict:
@@ -94,21 +103,20 @@ class Run:
     def after(self, body: Mapping) -> Run:
         """The run after a further entry about it."""
         kind = body["kind"]
-        if kind == "release":
-            last = max(self.last_step, body["step"])
-            return replace(self, released=self.released + 1, last_step=last, next_step=body["step"] + 1)
         if kind == "batch":
-            if body["batch"] != len(self.batches) + 1 or not isinstance(body["hash"], str):
+            if self.steps != 1 or count(body["batch"]) != len(self.batches) + 1 or not isinstance(body["hash"], str):
                 raise ValueError("a batch that does not follow the one before")
             return replace(self, released=1, last_step=1, next_step=2, batches=(*self.batches, body["hash"]))
+        step = count(body["step"])
+        if kind == "release":
+            return replace(self, released=self.released + 1, last_step=max(self.last_step, step), next_step=step + 1)
         if kind == "resume":
-            charged, further = self.charged + body["further"], self.further + body["further"]
-            next_step = body["step"] + 1
-            return replace(
-                self, attempt=body["attempt"], next_step=next_step, closed=False, charged=charged, further=further
-            )
+            more, attempt = count(body["further"]), count(body["attempt"])
+            charged, further = self.charged + more, self.further + more
+            return replace(self, attempt=attempt, next_step=step + 1, closed=False, charged=charged, further=further)
         if kind == "close":
-            returned, further = body["returned"], max(0, self.further - body["returned"])
+            returned = count(body["returned"])
+            further = max(0, self.further - returned)
             charged = self.charged - returned
             return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=further)
         raise ValueError(f"unknown kind {kind!r}")

@@ -8,14 +8,16 @@ from dataclasses import dataclass, field, replace
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy import accounting
-from vips.privacy.ledger.admitted import Run, cost_of
+from vips.privacy.ledger.admitted import Run, cost_of, count
 from vips.privacy.ledger.chain_file import START, Entry
 from vips.privacy.ledger.statement import Statement
-from vips.privacy.ledger.terms import ANY_UNIT, delta_of_filter, filter_budget
+from vips.privacy.ledger.terms import ANY_UNIT, checked_terms, delta_of_filter, filter_budget
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.units import is_group, unit_of_group
 
 __all__ = ["Book"]
+
+_MOST = 1e100  # sums of such amounts do not overflow
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ class Book:
         for number, body, digest in entries:
             try:
                 terms = book._enter(body)
-            except (KeyError, TypeError, ValueError, AttributeError) as error:
+            except Exception as error:
                 raise LedgerError(
                     f"Entry {number} of the ledger is not one that this version writes ({type(error).__name__}: {error}): the "
                     "file was forged, or a newer version wrote it."
@@ -71,32 +73,35 @@ class Book:
 
     def _enter(self, body: dict) -> dict:
         """Apply one entry to the containers; returns the terms after it."""
-        kind = body["kind"]
+        kind, when = body["kind"], _text(body["time"])
         if kind == "open":
-            self.units.add(body["unit"])
-            outright = _amount(body.get("outright_delta", 0.0))  # version 0.1.0 wrote none
-            if not outright < body["delta"]:
-                raise ValueError("outright_delta")
-            names = ("epsilon", "delta", "dataset", "unit", "relation", "order")
-            return {name: body[name] for name in names} | {"outright_delta": outright}
+            names = ("epsilon", "delta", "dataset", "unit", "relation")
+            outright = body.get("outright_delta", 0.0)  # version 0.1.0 wrote none
+            terms = checked_terms(*(body[name] for name in names), count(body["order"]), outright)
+            self.units.add(terms["unit"])
+            return terms
         if kind == "declare":
-            self.groups[body["group"]] = body | {"unused": list(body["plans"])}
+            share = {name: _amount(body[name]) for name in ("epsilon", "delta")}
+            self.groups[_text(body["group"])] = body | share | {"unused": list(body["plans"])}
+            if not self.filter_delta > 0.0:
+                raise ValueError("delta")
         elif kind == "block":
-            self.blocks.add(body["token"])
+            self.blocks.add(_text(body["token"]))
         elif kind == "unit":
-            self.units.add(body["name"])
+            self.units.add(_text(body["name"]))
         elif kind == "charge":
             if body["unit"] is not None:
-                self.protected.add(body["unit"])
-            run = Run(*(body[name] for name in ("run", "model", "plan", "time", "steps", "divergence", "group")))
+                self.protected.add(_text(body["unit"]))
+            steps, divergence, group = count(body["steps"]), _amount(body["divergence"]), body["group"]
+            run = Run(_text(body["run"]), _text(body["model"]), dict(body["plan"]), when, steps, divergence, group)
             if run.group is not None:
                 unused = list(self.groups[run.group]["unused"])
                 unused.remove(run.plan)
                 self.groups[run.group] = self.groups[run.group] | {"unused": unused}
             self.runs[run.run] = replace(run, charged=run.steps)
         elif kind == "event":
-            self.protected.add(body["unit"])
-            named = (body[name] for name in ("run", "description", "what", "time"))
+            self.protected.add(_text(body["unit"]))
+            named = _text(body["run"]), _text(body["description"]), dict(body["what"]), when
             divergence, outright = _amount(body["divergence"]), _amount(body["outright_delta"])
             self.runs[body["run"]] = Run(*named, 1, divergence, None, charged=1, outright_delta=outright)
         else:
@@ -303,8 +308,14 @@ class Book:
         return [{"kind": "close", "run": name, "step": run.last_step, "returned": returned}]
 
 
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
 def _amount(value: object) -> float:
     """A number that could have been charged."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < math.inf:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < _MOST:
         raise ValueError(f"{value!r} is no amount")
     return float(value)

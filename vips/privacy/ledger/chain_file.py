@@ -38,6 +38,7 @@ __all__ = [
     "Chain",
     "ChainFile",
     "Entry",
+    "UnconfirmedError",
 ]
 
 APPLICATION_ID = 0x76697073  # "vips" in SQLite's header
@@ -50,18 +51,23 @@ BUSY_SECONDS, _ATTEMPT_SECONDS = 60.0, 0.1
 Entry = tuple[int, dict, str]
 
 
+class UnconfirmedError(OSError):
+    """A transaction of which nobody can say that it left nothing."""
+
+
 class Chain:
     """The entries during one transaction. New ones are kept if the transaction ends without an error."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection, self._path = connection, path
+        self.last: Entry | None = None  # that was written
 
     def read(self, known: int = 0, known_hash: str = START) -> list[Entry]:
         """Number, body and hash of the entries from number ``known`` on, checked from ``known_hash``, the hash before them."""
         entries, previous = [], known_hash
         select = "SELECT number, body, hash FROM entries WHERE number >= ? ORDER BY number"
         for expected, (number, text, digest) in enumerate(self._connection.execute(select, (known,)), start=known):
-            if number != expected or digest != _hash(number, previous, text):
+            if number != expected or not isinstance(text, str) or digest != _hash(number, previous, text):
                 raise LedgerError(
                     f"{self._path} has been edited: the hash of entry {expected} does not fit. Nothing was changed."
                 )
@@ -83,7 +89,8 @@ class Chain:
             text = _canonical(body)
             digest = _hash(number, previous, text)
             self._connection.execute("INSERT INTO entries VALUES (?, ?, ?)", (number, text, digest))
-            entries.append((number, body, digest))
+            self.last = number, body, digest
+            entries.append(self.last)
             number, previous = number + 1, digest
         return entries
 
@@ -117,26 +124,46 @@ class ChainFile:
         LedgerError
             If the file is missing, foreign, damaged, of another version or in another journal mode.
         OSError
-            If the file cannot be read or written. In both cases, and if the block raises, nothing is written.
+            If the file cannot be read or written. In both cases, and if the block raises, nothing is written; but see below.
+        UnconfirmedError
+            If the disk reports an error at the end, and entries are there nevertheless, or nobody can tell.
         """
         if not self.path.is_file():
             raise LedgerError(f"There is no file {self.path}.")
         _check_single_name(self.path)
-        deadline = time.monotonic() + BUSY_SECONDS
+        deadline, chain = time.monotonic() + BUSY_SECONDS, None
         try:
             while True:
                 with no_fork(), contextlib.ExitStack() as closing:
                     connection = self._begin(closing, to_write, is_last=time.monotonic() > deadline)
                     if connection is not None:
                         self._check(connection)
-                        yield Chain(connection, self.path)
+                        chain = Chain(connection, self.path)
+                        yield chain
                         connection.execute("COMMIT")  # returns once everything is on the disk
                         return
                 time.sleep(random.uniform(0.0, 0.01))  # with the file closed
         except sqlite3.OperationalError as error:
-            raise OSError(f"{self.path} could not be read or written, and nothing was changed: {error}.") from error
-        except sqlite3.DatabaseError as error:
+            is_there = False if chain is None or chain.last is None else self._holds(chain.last)
+            if is_there is False:
+                raise OSError(f"{self.path} could not be read or written, and nothing was changed: {error}.") from error
+            known = "are there, and count" if is_there else "may be there, which cannot be read now"
+            raise UnconfirmedError(
+                f"The disk reported an error when a transaction of {self.path} ended: {error}. Its entries {known}. To see "
+                "them, and to give back unreleased steps of a run: python -m vips ledger show, and close."
+            ) from error
+        except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's messages quote the file
             raise LedgerError(f"{self.path} is damaged or not a ledger: {error}.") from error
+
+    def _holds(self, entry: Entry) -> bool | None:
+        """Whether an entry is in the file, after its transaction failed; None if that cannot be read."""
+        number, _, digest = entry
+        try:
+            with no_fork(), _connected(self.path, create=False) as connection:
+                select = "SELECT hash FROM entries WHERE number = ?"
+                return connection.execute(select, (number,)).fetchone() == (digest,)
+        except sqlite3.Error:
+            return None
 
     def _begin(self, closing: contextlib.ExitStack, to_write: bool, is_last: bool) -> sqlite3.Connection | None:
         """A connection in a transaction; None if another process has the file, and this is not the last attempt."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.admitted import Run, step_divergence
 from vips.privacy.ledger.book import Book
-from vips.privacy.ledger.chain_file import ChainFile
+from vips.privacy.ledger.chain_file import ChainFile, UnconfirmedError
 from vips.privacy.ledger.clerk import ask
 from vips.privacy.plan import PrivacyPlan
 
@@ -143,10 +143,14 @@ class LedgerReader:
         """
 
         def work() -> Book:
-            with self._file.transaction(to_write=True) as chain:
-                book = self._book.after(chain.read(self._book.known, self._book.head))
-                bodies = [{"time": now(), **body} for body in decide(book)]
-                book = book.after(chain.write(bodies, book.known, book.head))
+            try:
+                with self._file.transaction(to_write=True) as chain:
+                    book = self._book.after(chain.read(self._book.known, self._book.head))
+                    bodies = [{"time": now(), **body} for body in decide(book)]
+                    book = book.after(chain.write(bodies, book.known, book.head))
+            except UnconfirmedError:
+                then(book)  # so that its run can be closed
+                raise
             self._book = book  # only now: a failed transaction writes nothing
             then(book)
             return book
