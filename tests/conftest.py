@@ -16,7 +16,7 @@ from tests import ROOT
 from vips import PrivacyLedger
 
 # `make test` generates the same examples in every run; `make test-all` looks for new ones
-hypothesis.settings.register_profile("same", derandomize=True)
+hypothesis.settings.register_profile("same", derandomize=True, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 

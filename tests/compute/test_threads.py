@@ -46,11 +46,14 @@ def test_little_work_is_done_here():
     assert here == [threading.current_thread()]
 
 
-def workers_of():
-    workers = set()
+def workers_of(n=1):
+    """The threads that help; those that come first wait for ``n``."""
+    workers, arrived = set(), threading.Barrier(n, timeout=120)
 
     def kernel(*_):
-        workers.add(threading.get_ident())
+        if threading.get_ident() not in workers:
+            workers.add(threading.get_ident())
+            arrived.wait()
         time.sleep(0.02)
 
     run_ranges(kernel, np.arange(100))
@@ -58,7 +61,7 @@ def workers_of():
 
 
 def test_several_threads_do_it():
-    assert len(workers_of()) == 3
+    assert len(workers_of(3)) == 3
     with at_most(1):
         assert workers_of() == {threading.get_ident()}
 
@@ -127,7 +130,7 @@ def test_the_caller_does_it_all_where_no_thread_can_be_started(monkeypatch):
 def test_those_threads_that_could_be_started_help(monkeypatch):
     assert threads._pool.started(1) == 1
     monkeypatch.setattr(threading.Thread, "start", no_thread)
-    assert len(workers_of()) == 2
+    assert len(workers_of(2)) == 2
 
 
 def test_busy_threads_are_not_waited_for():
@@ -187,7 +190,7 @@ def test_a_forked_process_has_threads_of_its_own():
     results = context.Queue()
     child = context.Process(target=_in_child, args=(results,))
     child.start()
-    assert results.get(timeout=30) == 3
+    assert results.get(timeout=120) == 3
     child.join(30)
     assert child.exitcode == 0
 

@@ -124,13 +124,13 @@ def test_threads_share_the_silence(capfd):
     def second():
         with in_silence():
             inside.set()
-            leave.wait(10)
+            leave.wait(120)
             print("printed")
 
     with in_silence():
         thread = threading.Thread(target=second)
         thread.start()
-        inside.wait(10)
+        inside.wait(120)
     leave.set()
     thread.join()
     print("heard")

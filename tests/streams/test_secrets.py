@@ -181,13 +181,13 @@ def test_a_fork_during_a_batch_keeps_nobody_waiting(tmp_path, monkeypatch):
 
     def waits(*arguments):
         inside.set()
-        leave.wait(30)
+        leave.wait(120)
         return summed(*arguments)
 
     with monkeypatch.context() as patch, ThreadPoolExecutor(1) as pool:
         patch.setattr(stream_module.engine, "clipped_sum", waits)
         pool.submit(memory.partial_fit, COUNTS[:10])
-        assert inside.wait(30)
+        assert inside.wait(120)
         child = os.fork()
         if child == 0:
             signal.alarm(10)

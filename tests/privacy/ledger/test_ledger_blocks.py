@@ -297,7 +297,7 @@ async def a_coroutine():
 
 def test_calls_inside_of_two_ledgers_in_threads_of_one_worker(ledger, other):
     """Each call is charged to its own ledger; a thread that could belong to either is refused."""
-    both, done, outcome = threading.Barrier(2, timeout=30), threading.Barrier(2, timeout=30), []
+    both, done, outcome = threading.Barrier(2, timeout=120), threading.Barrier(2, timeout=120), []
 
     def call():
         both.wait()
@@ -453,7 +453,7 @@ def test_a_block_is_left_at_once_whoever_uses_joblib(ledger):
         busy.start()
         leaving = threading.Thread(target=ledger.__exit__)
         leaving.start()
-        leaving.join(timeout=20)
+        leaving.join(timeout=120)
         assert not leaving.is_alive(), "the block cannot be left"
         assert current_ledger() is None
         release.set()

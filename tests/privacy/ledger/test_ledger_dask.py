@@ -28,8 +28,8 @@ def use(address, path, both_began, worker_joined, answers):
     with distributed.Client(address) as client:
         with ledger:
             before = client.map(fit, [PLAN] * FITS, range(FITS), pure=False)
-            both_began.wait(60)
-            worker_joined.wait(60)
+            both_began.wait(120)
+            worker_joined.wait(120)
             after = client.map(fit, [PLAN] * FITS, range(FITS), pure=False)
             own = client.map(ledger.inside(fit_own_plan), range(FITS), pure=False)
         answers.put((path, client.gather(before + after + own)))
@@ -48,7 +48,7 @@ def test_every_fit_is_charged_once_and_to_the_ledger_of_its_client(tmp_path, for
         ]
         for client in clients:
             client.start()
-        both_began.wait(60)
+        both_began.wait(120)
         cluster.scale(2)
         cluster.wait_for_workers(2)
         worker_joined.set()

@@ -105,7 +105,7 @@ def test_a_finaliser_after_all_threads_does_not_hang(tmp_path):
 
 
 def test_threads_that_leave_at_once_leave_a_block_each(ledger, monkeypatch):
-    inside, leaving, original = threading.Barrier(2, timeout=60), threading.Barrier(2, timeout=60), open_ledger.leave
+    inside, leaving, original = threading.Barrier(2, timeout=120), threading.Barrier(2, timeout=120), open_ledger.leave
 
     def leave(key):
         original(key)
