@@ -88,8 +88,6 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     """
 
     posterior_: Any  # each family has its own
-    # Constructor arguments that files of older versions lack, with the value that stands for what those versions did.
-    settings_of_older_files: Mapping[str, object] = {}
     # Whether the model ignores labels, both those passed to `fit` and those in a data source.
     ignores_labels = False
     # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.

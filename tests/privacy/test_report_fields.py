@@ -51,7 +51,7 @@ def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
         place = place[key]
-    for name in set(place) - {"repeated_steps", "only_noise", "search", "max_rows_per_group"}:  # older files lack these
+    for name in set(place):
         values = saved()
         inner = values
         for key in path:
@@ -148,12 +148,6 @@ def test_what_could_not_be_read_is_not_written():
     for broken in (replace(CALIBRATED, tuning=None), replace(CALIBRATED, ledger={"charged_steps": REFRESH})):
         with pytest.raises(ValueError, match="privacy report"):
             broken.to_json()
-
-
-def test_files_from_before_steps_could_be_repeated_are_read():
-    values = saved()
-    del values["repeated_steps"]
-    assert PrivacyReport.from_json(values) == CHARGED
 
 
 def test_fields_that_plans_are_not_compared_by_are_neither_written_nor_read():

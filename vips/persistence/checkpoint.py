@@ -145,7 +145,7 @@ class Journal:
         """Header and arrays of the checkpoint, if it is one of this fit."""
         path = self._path
         saved, arrays = _read(path)
-        _check_same(saved, header, plan.n_steps, path, model.describe()["unit"], model.settings_of_older_files)
+        _check_same(saved, header, plan.n_steps, path)
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
@@ -225,8 +225,8 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     ValueError
         If names or shapes differ from those of ``like``.
     """
-    if hasattr(like, "upgraded"):
-        arrays = like.upgraded(arrays)
+    if hasattr(like, "check_arrays"):
+        like.check_arrays(arrays)
     shapes, expected = ({n: a.shape for n, a in each.items()} for each in (arrays, posterior_arrays(like)))
     if shapes != expected:
         raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
@@ -239,17 +239,12 @@ def identity(model, plan: PrivacyPlan | StreamPlan, unit: str | None) -> dict:
     if hasattr(model, "public_records_"):
         parameters["public records"] = describe(model.public_records_)
     return {
-        "model": _public_name(f"{type(model).__module__}.{type(model).__qualname__}"),
+        "model": f"{type(model).__module__}.{type(model).__qualname__}",
         "parameters": parameters,
         "plan": describe(plan),
         "n_features": model.n_features_in_,
         "unit": unit or model.describe()["unit"],
     }
-
-
-def _public_name(path: str) -> str:
-    """A class of vips without its module, which may move."""
-    return f"vips.{path.rpartition('.')[2]}" if path.startswith("vips.") else path
 
 
 def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
@@ -261,12 +256,8 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
 
 
-def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str, older: Mapping[str, object]) -> None:
-    """Raise CheckpointError unless the checkpoint belongs to this fit and is complete. Updates headers of older files."""
-    saved["model"] = _public_name(str(saved.get("model")))  # older files name the module
-    saved.setdefault("unit", unit)  # older files lack it: their fits had no groups
-    if isinstance(saved.get("parameters"), dict):
-        saved["parameters"] = {name: describe(value) for name, value in older.items()} | saved["parameters"]
+def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+    """Raise CheckpointError unless the checkpoint belongs to this fit and is complete."""
     different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different and isinstance(saved.get("parameters"), dict):
         ours, theirs = header["parameters"], saved["parameters"]
@@ -276,8 +267,7 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path, unit: str, 
             f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
             "another path, or move it away."
         )
-    saved.setdefault("repeated", 0)  # older files lack it
-    least = 0 if saved["repeated"] else 1
+    least = 0 if saved.get("repeated") else 1
     for name, most in (("step", n_steps), ("repeated", _MOST_REPEATED)):
         value = saved.get(name)
         if type(value) is not int or not (least if name == "step" else 0) <= value <= most:

@@ -61,7 +61,7 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
             "vips.load(path, model_class=MyModel)"
         )
     parameters = {name: decode(value) for name, value in header["parameters"].items()}
-    model = known[header["class"]](**known[header["class"]].settings_of_older_files | parameters)
+    model = known[header["class"]](**parameters)
     for name, value in header["learnt"].items():
         if not name.endswith("_") or name.startswith("_") or name in _OF_THE_FILE or hasattr(type(model), name):
             raise ValueError(f"it sets {name!r}, which is not a fitted attribute")

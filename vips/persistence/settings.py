@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import Field, fields
+from dataclasses import fields
 
 import numpy as np
 import scipy.sparse as sp
@@ -49,8 +49,7 @@ def encode(value: object) -> object:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
     if type(value) in _CLASSES.values():
-        saved = [each for each in fields(value) if each.compare and not _is_unset(each, value)]
-        values = {each.name: encode(getattr(value, each.name)) for each in saved}
+        values = {each.name: encode(getattr(value, each.name)) for each in fields(value) if each.compare}
         return {_TAG: type(value).__name__, "value": values}
     for name, family in _GAUSSIANS.items():  # of a posterior, its mean and its precision
         if isinstance(value, family):
@@ -58,11 +57,6 @@ def encode(value: object) -> object:
     raise TypeError(
         f"{value!r} cannot be saved: only numbers, words, lists, mappings, arrays, dtypes, Gaussians, plans and step sizes can."
     )
-
-
-def _is_unset(field: Field, value: object) -> bool:
-    """Whether a field that older files lack has its default: then new files lack it, too, and compare equal to old ones."""
-    return field.metadata.get("is_new", False) and getattr(value, field.name) == field.default
 
 
 def decode(value: object) -> object:
@@ -91,7 +85,7 @@ def decode(value: object) -> object:
         return _GAUSSIANS[kind](*map(decode, content))
     if kind in _CLASSES:
         return _CLASSES[kind](**{name: decode(item) for name, item in content.items()})
-    raise ValueError(f"Unknown kind of setting {kind!r}: a newer version of vips wrote it.")
+    raise ValueError(f"Unknown kind of setting {kind!r}.")
 
 
 def _array(items: list, dtype: np.dtype) -> np.ndarray:

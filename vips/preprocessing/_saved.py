@@ -101,5 +101,5 @@ def _from_json(values: dict):
     classes = {cls.__name__: form for cls, form in _FORMS.items()}
     name = values.get("class", PrivateTableEncoder.__name__)
     if name not in classes:
-        raise ValueError(f"its encoder is a {name!r}: a newer version of vips wrote it")
+        raise ValueError(f"its encoder is a {name!r}")
     return classes[name].from_json(values)

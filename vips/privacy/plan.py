@@ -97,7 +97,7 @@ class PrivacyPlan:
     n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
-    max_rows_per_group: int | None = field(default=None, metadata={"is_new": True})  # older files lack it
+    max_rows_per_group: int | None = None
     sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -62,8 +62,6 @@ def checked_fields(values: object) -> dict:
         If ``values`` is not a dict with exactly the fields of a report, or a field has the wrong type, is too long or out of
         range.
     """
-    if isinstance(values, Mapping):
-        values = {"repeated_steps": 0, "only_noise": False, "search": None, **values}  # older files lack these
     _check_names("a privacy report", values, _READERS)
     return {name: read(name, values[name]) for name, read in _READERS.items()}
 
@@ -127,8 +125,6 @@ def _search(name: str, value: object) -> dict | None:
 
 def _plan(name: str, value: object) -> PrivacyPlan:
     annotations = _annotations()
-    if isinstance(value, Mapping):
-        value = {each.name: each.default for each in fields(PrivacyPlan) if each.metadata.get("is_new")} | dict(value)
     _check_names(f"`{name}` of a privacy report", value, annotations)
     for field, annotation in annotations.items():
         _check_type(f"{name}.{field}", annotation, value[field])

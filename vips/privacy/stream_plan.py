@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -99,8 +99,8 @@ class StreamPlan:
     decay: float = 1.0
     clip_norm: float | None = None
     mechanism: str = "toeplitz"
-    noise: str = field(default="gaussian", metadata={"is_new": True})  # older files lack these two
-    max_rows_per_group: int | None = field(default=None, metadata={"is_new": True})
+    noise: str = "gaussian"
+    max_rows_per_group: int | None = None
 
     reproducible_noise = False  # noise comes from the operating system
     sent_from = None

@@ -182,7 +182,7 @@ def test_a_fit_without_a_trail_says_so():
     *_, X = records(50, 4, np.random.default_rng(6))
     model = fitted(X, 1.0, n_steps=2)
     model.posterior_ = replace(model.posterior_, trail=None)
-    with pytest.raises(AttributeError, match="older version"):
+    with pytest.raises(AttributeError, match="did not keep the totals"):
         _ = model.noise_aware_posterior_
 
 

@@ -9,7 +9,6 @@ import pytest
 from dp_accounting import pld
 from scipy.optimize import brentq
 
-from tests import ROOT
 from vips import PrivacyBudgetError, PrivacyLedger
 from vips.privacy.ledger import LedgerError, chain_file
 from vips.privacy.ledger.terms import filter_budget
@@ -94,25 +93,6 @@ def test_a_ledger_without_a_reserve_refuses_a_delta_and_says_what_to_do(path):
     assert "PrivacyLedger(..., outright_delta=0.0001)" in str(refused.value)
     with_reserve = make(path.with_name("other"), 1e-4)
     charge(with_reserve, epsilon=0.1, delta=1e-4)
-
-
-def test_ledgers_of_version_0_1_0_have_no_reserve(tmp_path):
-    path = tmp_path / "letters.ledger"
-    path.write_bytes((ROOT / "tests/persistence/of_0_1_0/letters.ledger").read_bytes())
-    ledger = PrivacyLedger.open(path)
-    before, stated = ledger.spent(), {"unit": ledger.unit, "relation": "add_or_remove"}
-    assert ledger.outright_delta == 0.0
-    with pytest.raises(LedgerError, match="without an outright δ"):
-        ledger.charge_event("a query", epsilon=1e-3, delta=1e-9, **stated)
-    ledger.charge_event("a query", epsilon=1e-3, **stated)
-    assert ledger.spent() > before
-
-
-def test_version_0_1_0_refuses_a_file_with_a_reserve(path, ledger):
-    """It would spend that δ a second time. It reads format 1."""
-    other = make(path.with_name("other"), 0.0)
-    versions = [sqlite3.connect(each.path).execute("PRAGMA user_version").fetchone()[0] for each in (ledger, other)]
-    assert versions == [2, 1]
 
 
 @pytest.mark.parametrize("value", ["-1e-4", "NaN", "Infinity", '"much"', "true", "1e-3"])

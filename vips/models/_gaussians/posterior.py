@@ -200,8 +200,8 @@ class MixturePosterior:
         found |= {"covariance_type": KINDS[kind], "plug_in": plug_in}
         return cls(**found | {"n_active": n_active, "step": int(found["step"]), "parent": parent.astype(np.int64)})
 
-    def upgraded(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Arrays of a file for a posterior like this one: those of another kind have the same shapes.
+    def check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Whether arrays of a file are those of a posterior like this one: those of another kind have the same shapes.
 
         Raises
         ------
@@ -214,7 +214,6 @@ class MixturePosterior:
                 raise ValueError(f"the posterior's {name!r} is not the model's")
         if "tail" in arrays and arrays["tail"].dtype.kind == "f" and arrays["tail"].any() != self.tail.any():
             raise ValueError("the posterior's components are not those of the model: Gaussian, or Student-t")
-        return arrays
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,7 @@ def noise_aware_network(model) -> NetworkPosterior:
     Raises
     ------
     NotImplementedError
-        If the fit kept no totals of its last steps: an older version saved it.
+        If the fit kept no totals of its last steps.
 
     Warns
     -----
@@ -121,9 +121,7 @@ def noise_aware_network(model) -> NetworkPosterior:
     posterior, plan, blocks = model.posterior_, model.privacy_.plan, model.blocks()
     trail = posterior.trail
     if trail is None or trail.n_steps == 0:
-        raise NotImplementedError(
-            "This network was fitted by an older version, which did not keep what intervals need."
-        )
+        raise NotImplementedError("This network did not keep the totals of its last steps, which intervals need.")
     records = _Records(trail, posterior, blocks, plan.clip_weights, model.n_sweeps)
     totals = _released(trail, blocks, plan.noise_std() / plan.sampling_rate, plan.sampling_rate)
     start = _Network(np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean)

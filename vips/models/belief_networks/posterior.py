@@ -109,12 +109,6 @@ class NetworkPosterior:
             arrays |= {f"trail_{name}": value for name, value in self.trail.to_arrays().items()}
         return arrays | {"step": np.array(self.step), "plug_in": np.array(self.plug_in)}
 
-    def upgraded(self, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Arrays of a checkpoint, with those that older files lack: the trail then begins where the fit goes on."""
-        if self.trail is None or "trail_n_steps" in arrays:
-            return dict(arrays)
-        return dict(arrays) | {f"trail_{name}": value for name, value in self.trail.to_arrays().items()}
-
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> NetworkPosterior:
         """Inverse of ``to_arrays``."""

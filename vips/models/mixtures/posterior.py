@@ -129,8 +129,8 @@ class ClassPosterior:
             bool(arrays["plug_in"]),
         )  # fmt: skip
 
-    def upgraded(self, arrays: Mapping[str, np.ndarray]) -> Mapping[str, np.ndarray]:
-        """Arrays of a file for a posterior like this one.
+    def check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Whether arrays of a file are those of a posterior like this one.
 
         Raises
         ------
@@ -139,7 +139,6 @@ class ClassPosterior:
         """
         if not np.array_equal(arrays.get("levels", self.levels), self.levels):
             raise ValueError("the posterior's 'levels' are not the model's")
-        return arrays
 
 
 def starts_of(levels: Sequence[int]) -> np.ndarray:

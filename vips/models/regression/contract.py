@@ -79,7 +79,6 @@ class AugmentedRegression(InformedRegression):
     unit = "one row of X with its label"
     needs_labels = True
     takes_one_label = True
-    settings_of_older_files = {"influence": "clipped"}
     settings_of_meaning: tuple[str, ...] = ("fit_intercept",)
     exact_rows = True
 

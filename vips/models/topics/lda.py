@@ -139,7 +139,6 @@ class LatentDirichletAllocation(
     ignores_labels = True
     adds_up = True
     exact_rows = True
-    settings_of_older_files = {"public_documents": None, "inference": "vb"}
 
     def __init__(
         self,

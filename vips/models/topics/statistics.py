@@ -51,16 +51,6 @@ class TopicPosterior(Dirichlet):
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> TopicPosterior:
         return cls(arrays["concentration"], arrays["scale"], arrays["average_scale"], int(arrays["step"]))
 
-    @staticmethod
-    def upgraded(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Arrays of a file of version 0.1, which had a scale for each word, as those of today."""
-        arrays = dict(arrays)
-        if "word_scale" in arrays:
-            arrays["scale"] = arrays.pop("word_scale")
-            for name in ("scale", "average_scale"):
-                arrays[name] = np.broadcast_to(arrays[name], arrays["concentration"].shape).copy()
-        return arrays
-
     def word_weights(self, dtype: np.dtype, mean: bool = False) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """exp E log β, or E β, each word divided by its largest entry.
 

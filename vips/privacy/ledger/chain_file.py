@@ -42,8 +42,7 @@ __all__ = [
 ]
 
 APPLICATION_ID = 0x76697073  # "vips" in SQLite's header
-# Version 2 has an outright δ. Version 0.1.0 reads version 1, and would not keep that δ apart.
-FORMAT_VERSION, OUTRIGHT_VERSION = 1, 2
+FORMAT_VERSION = 1
 START = "0" * 64
 # How long to wait for other processes: in all, and per attempt with the file open.
 BUSY_SECONDS, _ATTEMPT_SECONDS = 60.0, 0.1
@@ -107,13 +106,13 @@ class ChainFile:
         self.path = path
 
     @classmethod
-    def create(cls, path: Path, first: dict, version: int = FORMAT_VERSION) -> bool:
+    def create(cls, path: Path, first: dict) -> bool:
         """Create the file with its first entry, atomically; False if it exists already."""
         if path.exists():
             return False
         if not path.parent.is_dir():
             raise LedgerError(f"There is no folder {path.parent} for a ledger.")
-        return ask(lambda: _create(path, first, version))
+        return ask(lambda: _create(path, first))
 
     @contextlib.contextmanager
     def transaction(self, to_write: bool = False) -> Iterator[Chain]:
@@ -185,10 +184,8 @@ class ChainFile:
         )
         if identity != APPLICATION_ID:
             raise LedgerError(f"{self.path} is empty, cut off, or not a ledger but another file: nothing was changed.")
-        if version not in (FORMAT_VERSION, OUTRIGHT_VERSION):
-            raise LedgerError(
-                f"{self.path} has ledger format {version}; this version reads {OUTRIGHT_VERSION} and before."
-            )
+        if version != FORMAT_VERSION:
+            raise LedgerError(f"{self.path} has ledger format {version}; this version reads {FORMAT_VERSION}.")
         if journal != "delete":
             raise LedgerError(
                 f"{self.path} is in SQLite's journal mode {journal!r}: another tool switched it, and its last entries may be "
@@ -211,12 +208,12 @@ def _connected(path: Path, create: bool) -> Iterator[sqlite3.Connection]:
         connection.close()
 
 
-def _create(path: Path, first: dict, version: int) -> bool:
+def _create(path: Path, first: dict) -> bool:
     partial = partial_of(path)
     try:
         with no_fork(), _connected(partial, create=True) as connection:
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {version}")
+            connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
             connection.execute("BEGIN IMMEDIATE")
             connection.execute(
                 "CREATE TABLE entries (number INTEGER PRIMARY KEY, body TEXT NOT NULL, hash TEXT NOT NULL)"

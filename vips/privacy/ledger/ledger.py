@@ -29,7 +29,7 @@ from threading import get_ident
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.admitted import check_plan, step_divergence
-from vips.privacy.ledger.chain_file import FORMAT_VERSION, OUTRIGHT_VERSION, ChainFile
+from vips.privacy.ledger.chain_file import ChainFile
 from vips.privacy.ledger.open_ledger import Block, SentFrom
 from vips.privacy.ledger.reader import LedgerReader, now
 from vips.privacy.ledger.run import LedgerRun
@@ -123,7 +123,7 @@ class PrivacyLedger(LedgerReader):
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
         first = {"kind": "open", "time": now(), "nonce": uuid.uuid4().hex, **terms}
-        ChainFile.create(path, first, OUTRIGHT_VERSION if outright_delta else FORMAT_VERSION)
+        ChainFile.create(path, first)
         self._start(path)
         existing = self._book.terms
         if order is None:
