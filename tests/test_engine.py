@@ -199,7 +199,7 @@ def test_every_record_of_every_partition_is_read_once():
         assert data.n_records == 21
         chunks = [chunk.toarray() if sp.issparse(chunk) else chunk for chunk in data.chunks(3)]
         np.testing.assert_array_equal(np.concatenate(chunks), X)
-    assert InMemoryData(X[:0]).n_partitions == 0
+    assert InMemoryData(X[:0]).sizes == (0,)
 
 
 def test_pandas_types_are_converted_by_their_type_and_categories_are_refused():

@@ -5,6 +5,7 @@ Nothing passes over a ledger, a device, a pipe or a folder. What a fit will writ
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -54,8 +55,8 @@ def whole_file(path: str | os.PathLike, partial: Path | None = None, mode: int =
     Raises
     ------
     OSError
-        If the file cannot be written; ``path`` is then unchanged. FileExistsError if ``partial`` exists, or ``path`` is never
-        replaced.
+        If the file cannot be written; ``path`` is then unchanged, unless the disk failed when its folder was synced, after the
+        new file was in place. FileExistsError if ``partial`` exists, or ``path`` is never replaced.
     """
     path = _replaceable(path)
     is_temporary = partial is None
@@ -214,12 +215,14 @@ def _kept_mode(descriptor: int, old: os.stat_result) -> int:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a rename in a folder durable, where the system allows it."""
+    """Make a rename in a folder durable. File systems that cannot say so; an error of the disk is raised."""
     if os.name != "posix":
         return
-    with suppress(OSError):
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+    finally:
+        os.close(descriptor)

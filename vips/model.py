@@ -121,6 +121,14 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         Called before several threads start: each of them would compute it again.
         """
 
+    def phase(self, posterior) -> object:
+        """Which of its kinds of E-steps follows this posterior, hashable; None for a model with one kind.
+
+        Steps of one phase compile the same kernels. Before a record is read in it, a private fit to a model with ``exact_rows``
+        calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
+        """
+        return None
+
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
         """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.
@@ -292,10 +300,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             Computes the sums, partition by partition; noise is always drawn in this process. Executors differ by rounding only;
             see docs/scale.md.
         groups : array, series or list of length n_rows, optional
-            Ids of persons: whole numbers, strings or bytes. All rows with one id are then one record, which the guarantee
-            protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a private fit. The
-            report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds the rows of a person. For data
-            sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
+            Ids of persons: whole numbers, strings or bytes; 7 and "7" are one. All rows with one id are then one record, which
+            the guarantee protects as a whole: one coin, one clip, one share of the sum. Rows without an id are left out of a
+            private fit. The report's unit names the series. ``PrivacyPlan(max_rows_per_group=...)`` bounds a person's rows. For
+            data sources: :func:`vips.data.regroup`, whose result protects persons without ``groups``.
 
         Returns
         -------
@@ -519,7 +527,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             return data
         numbers = group_numbers(groups, data.n_records)
         if not self.is_private and (numbers < 0).any():
-            raise ValueError("`groups` hold missing ids, or ids that are neither whole numbers nor strings nor bytes.")
+            raise ValueError(
+                "`groups` hold missing ids, or values that are no ids: pass whole numbers, strings or bytes."
+            )
         return data.grouped(numbers, name_of(groups))
 
     def _checked_arrays(self, X, y) -> InMemoryData:

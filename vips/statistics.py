@@ -13,6 +13,7 @@ from vips.privacy import Lattice
 
 __all__ = ["Block", "DenseStatistics", "NoisyTotals", "RecordStatistics"]
 
+_NUMBERS = 2**20  # of rows, in double precision, that are added at a time
 _LEAST_OF_BOUND = 1.0 / 16.0  # of a run's norm, over the sum of its rows' norms; √240 < 16
 
 
@@ -145,8 +146,13 @@ class DenseStatistics(RecordStatistics):
             return bound
         used, exact = norms[: starts[-1]] > 0.0, 0.0
         for name, block in blocks.items():
-            rows = np.where(used[:, None], self._arrays[name][: starts[-1]].reshape(len(used), -1) / block.scale, 0.0)
-            exact = np.hypot(exact, row_norms(np.add.reduceat(rows, starts[:-1][filled], axis=0)))
+            rows = self._arrays[name][: starts[-1]].reshape(len(used), -1)
+            sums, width = np.empty((len(filled), rows.shape[1])), max(1, _NUMBERS // len(used))
+            for first in range(0, rows.shape[1], width):
+                columns = slice(first, first + width)
+                piece = np.where(used[:, None], rows[:, columns].astype(np.float64), 0.0)
+                sums[:, columns] = np.add.reduceat(piece, starts[:-1][filled], axis=0)
+            exact = np.hypot(exact, row_norms(sums) / block.scale)
         exact = np.maximum(exact * (1.0 + 1e-9), _LEAST_OF_BOUND * bound[filled])
         is_short = lengths[filled] <= PIECE
         bound[filled] = np.where(is_short & (exact < bound[filled]), exact, bound[filled])

@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_score
@@ -25,6 +26,7 @@ from vips import (
 from vips.auditing.bound import lower_bound
 from vips.classification import classifier as module
 from vips.persistence.archive import read_archive, write_archive
+from vips.preprocessing._histograms import MOST_CATEGORIES
 from vips.privacy.accounting.gaussian import gaussian_log_delta
 
 COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "category"}
@@ -219,6 +221,26 @@ def check_rare_categories_are_released_as_seldom_as_stated(n_fits=120):
     for name, n in (("row", n_fits), ("person", n_fits // 2)):
         most = n * share + 6.0 * math.sqrt(n * share)
         assert released[name] <= most, f"a {name}'s categories are released in {released[name]} of {n} fits"
+
+
+def check_the_threshold_is_for_all_categories_of_a_record():
+    """Each of the M categories that one record may have of its own stays hidden: Φ((τ - 1)/s)^M = 1 - δ°."""
+    for groups, most in ((None, 1), (np.zeros(40, int), MOST_CATEGORIES)):
+        cuts = []
+        X = pd.DataFrame({"word": [f"w{i}" for i in range(40)], "other": "a"})
+        with pytest.MonkeyPatch.context() as patch:
+            without_log_odds(patch)
+            release = module.release_table
+            patch.setattr(module, "release_table", lambda *a: cuts.append((a[7], a[8])) or release(*a))  # noqa: B023
+            fitted = model({"word": "category", "other": "category"}, delta=1e-4, n_steps=1)
+            fitted.fit(X, np.array([0, 1] * 20), groups=groups)
+        for std, cut in cuts:
+            released = -np.expm1(2 * most * norm.logcdf((cut - 1.0) / std))
+            assert released == pytest.approx(1e-5, rel=1e-3), f"with {most} categories, δ° is {released}"
+
+
+def test_the_threshold_is_for_all_categories_of_a_record():
+    check_the_threshold_is_for_all_categories_of_a_record()
 
 
 def test_rare_categories_are_released_as_seldom_as_stated():

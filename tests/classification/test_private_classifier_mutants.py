@@ -116,6 +116,11 @@ def the_threshold_forgets_its_delta(patch):
     patch.setattr(classifier, "threshold", lambda delta, std, n_new: 1.0)
 
 
+def the_threshold_forgets_that_a_person_has_several_categories(patch):
+    original = classifier.threshold
+    patch.setattr(classifier, "threshold", lambda delta, std, n_new: original(delta, std, max(1, n_new // 32)))
+
+
 def the_fit_takes_the_whole_budget(patch):
     original = _budget.split_budget
 
@@ -149,6 +154,8 @@ def only_the_tables_are_charged(patch):
         (classes_of_a_person_are_counted_one_by_one, tests.check_a_record_moves_the_tables_by_at_most_one_clip,
          "both labels: a person moves"),
         (the_threshold_forgets_its_delta, tests.check_rare_categories_are_released_as_seldom_as_stated, "are released in"),
+        (the_threshold_forgets_that_a_person_has_several_categories,
+         tests.check_the_threshold_is_for_all_categories_of_a_record, "δ° is"),
         (the_fit_takes_the_whole_budget, tests.check_tables_and_fit_together_are_within_the_budget, "at the stated ε"),
     ],
 )  # fmt: skip

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from decimal import Decimal
 
 import dask.array as da
 import dask.dataframe as dd
@@ -162,7 +163,7 @@ def test_an_empty_source_is_ordinary(tmp_path):
         tmp_path / "t.parquet",
     )
     for i, (rows, by) in enumerate(
-        [(ParquetTable(tmp_path / "t.parquet", ["a", "b"]), "pid"), (np.ones((0, 2)), []), (np.ones((3, 2)), [None, 1.5, ()]),
+        [(ParquetTable(tmp_path / "t.parquet", ["a", "b"]), "pid"), (np.ones((0, 2)), []), (np.ones((3, 2)), [None, 1.5, [7]]),
          (sp.csr_array((3, 2)), [None] * 3)]
     ):  # fmt: skip
         source = regroup(rows, by=by, to=tmp_path / str(i), n_partitions=2)
@@ -171,10 +172,26 @@ def test_an_empty_source_is_ordinary(tmp_path):
 
 
 def test_rows_of_nobody_are_left_out(tmp_path):
-    ids = [1, None, 1.0, np.nan, "x", True, 1.5, "x", b"x", 2.0**60, 2**60, np.float32(3)]
-    rows = np.arange(12.0)[:, None]
+    ids = [1, None, 1.0, np.nan, "x", True, 1.5, "x", b"x", 2.0**60, 2**60, np.float32(3), "3"]
+    rows = np.arange(13.0)[:, None]
     source = regroup(rows, by=ids, to=tmp_path / "g", n_partitions=3)
-    assert persons_of(source) == [[[0], [2], [5]], [[4], [7]], [[8]], [[10]], [[11]]]
+    assert persons_of(source) == [[[0], [2], [5]], [[4], [7], [8]], [[10]], [[12]]]
+
+
+def test_files_whose_ids_have_different_types_hold_the_same_persons(tmp_path):
+    kinds = [
+        pa.int64(),
+        pa.string(),
+        pa.float64(),
+        pa.binary(),
+        pa.dictionary(pa.int8(), pa.string()),
+        pa.decimal128(9, 0),
+    ]
+    for i, kind in enumerate(kinds):
+        ids = pa.array([*map(Decimal, "789")] if pa.types.is_decimal(kind) else list("789"))
+        pq.write_table(pa.table({"x": np.arange(3.0) + 10 * i, "pid": ids.cast(kind)}), tmp_path / f"{i}.parquet")
+    source = regroup(ParquetTable(tmp_path, ["x"]), by="pid", to=tmp_path / "g", n_partitions=2)
+    assert persons_of(source) == [[[person + 10.0 * i] for i in range(len(kinds))] for person in range(3)]
 
 
 def test_hostile_ids_are_those_in_memory(tmp_path):
@@ -701,9 +718,9 @@ def test_columns_and_dtypes_are_public_facts(tmp_path):
     for by, message in (("pid", "to int64 or strings"), ("nowhere", "no column 'nowhere'")):
         with pytest.raises(SourceError, match=message):
             regroup(source, by=by, to=tmp_path / "g")
-    money = pa.array(IDS.tolist(), pa.int64()).cast(pa.decimal128(20, 0))
+    rounded = pa.array(IDS.tolist(), pa.float32())
     with pytest.raises(SourceError, match="to int64 or strings"):
-        regroup(ParquetTable(write_parquet(tmp_path / "q", money), ["x0"]), by="pid", to=tmp_path / "g")
+        regroup(ParquetTable(write_parquet(tmp_path / "q", rounded), ["x0"]), by="pid", to=tmp_path / "g")
     with pytest.raises(SourceError, match="must hold the arrays"):
         regroup(CSRShards(write_shards(tmp_path / "s")), by="nowhere", to=tmp_path / "g")
     odd = da.from_array(X.astype(np.int8), chunks=(30, 4)).map_blocks(

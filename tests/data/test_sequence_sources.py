@@ -211,13 +211,15 @@ def test_arrow_memory_that_does_not_fit_together_is_refused():
 
 
 def test_small_parts_are_written_together(tmp_path):
-    source = write_sequences((LISTS[i : i + 1] for i in range(200)), tmp_path / "shards")
+    source = write_sequences((LISTS[i : i + 1] for i in range(200)), tmp_path / "shards", n_features=1)
     assert sorted(os.listdir(tmp_path / "shards")) == ["00000.offsets.npy", "00000.values.npy"]
     np.testing.assert_array_equal(source.partition(0).open().X[:].values, SEQUENCES.values)
     with pytest.raises(FileExistsError):
         write_sequences(SEQUENCES, tmp_path / "shards")
-    with pytest.raises(ValueError, match="Part has 2 columns, the first one 1"):
-        write_sequences([SEQUENCES, [np.zeros((3, 2))]], tmp_path / "others")
+    with pytest.raises(ValueError, match="has 2 columns, not 1"):
+        write_sequences([SEQUENCES, Sequences.from_list([np.zeros((3, 2))])], tmp_path / "others")
+    with pytest.raises(ValueError, match="n_features=1"):
+        write_sequences([LISTS], tmp_path / "others")
     assert not (tmp_path / "others").exists()
 
 
@@ -288,7 +290,7 @@ def test_shards_that_change_stop_the_fit(tmp_path):
     spoil(tmp_path / "shards", "descend")
     with pytest.raises(SourceError, match="has changed"):
         totals(source)
-    other = write_sequences([[np.zeros((3, 2))]], tmp_path / "pairs")
+    other = write_sequences([[np.zeros((3, 2))]], tmp_path / "pairs", n_features=2)
     with pytest.raises(SourceError, match="has 2 columns, the data source has 1"):
         SequenceShards(tmp_path / "pairs", n_features=1)
     with pytest.raises(TypeError, match="takes rows of a table"):
@@ -299,7 +301,7 @@ def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
     """Short sequences, one of a million steps, and all of one person: less is held at once than the files have."""
     rng = np.random.default_rng(0)
     parts = [list(rng.integers(0, 6, (10_000, 30))) for _ in range(5)] + [[rng.integers(0, 6, 1_000_000)]]
-    source = write_sequences(parts, tmp_path / "shards")
+    source = write_sequences(parts, tmp_path / "shards", n_features=1)
     on_disk = sum(file.stat().st_size for file in (tmp_path / "shards").iterdir())  # 20 MB
     ids = np.zeros(source.n_records, int)
     person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)

@@ -87,7 +87,7 @@ def test_chunks_are_bounded_by_steps():
 
 def test_first_steps():
     assert as_lists(DATA.first(2)) == [[0, 2], [], [4], [3, 3]]
-    assert repr(DATA) == "<Sequences of 1 columns, int64>"
+    assert repr(DATA) == "<Sequences of 1 columns, float64>"
 
 
 def test_values_of_a_frame_do_not_decide_whether_it_is_taken():

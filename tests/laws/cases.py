@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -112,28 +113,29 @@ class Case:
 
 N_FEATURES, N_WORDS, MANY_WORDS = 5, 30, 300  # a tile of the LDA kernel is 128 words
 LEVELS = (2, 5, 2, 3, 4)  # of answers
+WIDE = 150  # columns: more than any tile or machine word
 MAX_LENGTH = 50
 
 
-def _coins(n, rng):
-    return rng.integers(0, 2, (n, N_FEATURES)).astype(float)
+def _coins(n, rng, width=N_FEATURES):
+    return rng.integers(0, 2, (n, width)).astype(float)
 
 
 def _sparse_coins(n, rng):
     return sp.csr_array(_coins(n, rng))
 
 
-def _vectors(n, rng):
-    return rng.normal(size=(n, N_FEATURES))
+def _vectors(n, rng, width=N_FEATURES):
+    return rng.normal(size=(n, width))
 
 
 def _documents(n, rng):
     return sp.csr_array(rng.poisson(rng.gamma(0.3, 3.0, (n, N_WORDS))))
 
 
-def _answers(n, rng):
+def _answers(n, rng, levels=LEVELS):
     """Codes, some of them missing."""
-    answers = rng.integers(0, LEVELS, (n, N_FEATURES)).astype(float)
+    answers = rng.integers(0, levels, (n, len(levels))).astype(float)
     answers[rng.random(answers.shape) < 0.1] = np.nan
     return answers
 
@@ -226,65 +228,65 @@ def arguments(records) -> tuple:
     return (records.X, records.y) if isinstance(records, Records) else (records,)
 
 
-def _labelled(largest_label, sparse=False):
+def _labelled(largest_label, sparse=False, width=N_FEATURES):
     def make(n, rng):
-        X = rng.normal(size=(n, N_FEATURES)) * (rng.random((n, N_FEATURES)) < 0.7)
+        X = rng.normal(size=(n, width)) * (rng.random((n, width)) < 0.7)
         return Records(sp.csr_array(X) if sparse else X, rng.integers(0, largest_label + 1, n).astype(float))
 
     return make
 
 
-def _hostile_labelled(label):
+def _hostile_labelled(label, width=N_FEATURES):
     """Hostile features under a valid label, and hostile labels."""
-    rows = {name: np.append(row, label) for name, row in _hostile(N_FEATURES).items()}
+    rows = {name: np.append(row, label) for name, row in _hostile(width).items()}
     labels = {"nan": np.nan, "minus": -1.0, "fraction": 0.5, "huge": 1e300, "other": 77.0}
-    return rows | {f"label {name}": np.append(np.ones(N_FEATURES), value) for name, value in labels.items()}
+    return rows | {f"label {name}": np.append(np.ones(width), value) for name, value in labels.items()}
 
 
-def _regression_case(name, model, largest_label=1, sparse=False, **settings):
-    extreme = np.append(np.linspace(-1e4, 1e4, N_FEATURES), largest_label)
+def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURES, **settings):
+    extreme = np.append(np.linspace(-1e4, 1e4, width), largest_label)
     return Case(
         name,
         lambda **arguments: model(**{"feature_norm": 1.5} | settings | arguments),
-        _labelled(largest_label, sparse),
-        _hostile_labelled(float(largest_label)),
+        _labelled(largest_label, sparse, width),
+        _hostile_labelled(float(largest_label), width),
         extreme,
         0.05,
         labels=tuple(range(largest_label + 1)),
     )
 
 
-def _linear_case(name, sparse=False, **settings):
+def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
         lambda **arguments: BayesianLinearRegression(
             **({"feature_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
         ),
-        _labelled(2, sparse),
-        _hostile_labelled(1.0),
-        np.append(np.linspace(-1e4, 1e4, N_FEATURES), 77.0),
+        _labelled(2, sparse, width),
+        _hostile_labelled(1.0, width),
+        np.append(np.linspace(-1e4, 1e4, width), 77.0),
         1.0,
     )
 
 
-def _network_case(name, make_records=_coins, **settings):
+def _network_case(name, make_records=_coins, width=N_FEATURES, **settings):
     return Case(
         name,
         lambda **arguments: SigmoidBeliefNetwork(**({"n_components": 3} | settings | arguments)),
         make_records,
-        _hostile(N_FEATURES),
-        np.ones(N_FEATURES),
+        _hostile(width),
+        np.ones(width),
         0.3,
     )
 
 
-def _mixture_case(name, sparse=False, **settings):
+def _mixture_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
         lambda **arguments: BayesianGaussianMixture(3, **({"feature_norm": 1.5} | settings | arguments)),
-        (lambda n, rng: sp.csr_array(_vectors(n, rng))) if sparse else _vectors,
-        _hostile(N_FEATURES),
-        np.full(N_FEATURES, 1e4),
+        (lambda n, rng: sp.csr_array(_vectors(n, rng, width))) if sparse else partial(_vectors, width=width),
+        _hostile(width),
+        np.full(width, 1e4),
         0.7,
     )
 
@@ -484,4 +486,41 @@ CASES = [
     # more hidden units than are updated at once
     _network_case("network of many units", n_components=18),
     _network_case("network full of many units", n_components=17, covariance="full"),
+]
+
+# Tables wider than what a kernel takes at a time.
+WIDE_CASES = [
+    Case("wide beta-bernoulli", BetaBernoulli, partial(_coins, width=WIDE), _hostile(WIDE), np.ones(WIDE), 1.5),
+    Case(
+        "wide latent classes",
+        lambda **arguments: LatentClassAnalysis(**({"n_components": 9, "categories": LEVELS * 30} | arguments)),
+        partial(_answers, levels=LEVELS * 30),
+        _hostile(WIDE),
+        np.resize([0.0, 4.0, 1.0, 0.0, 2.0], WIDE),
+        0.6,
+        has_missing=True,
+    ),
+    Case(
+        "wide proportions",
+        lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),
+        lambda n, rng: rng.poisson(1.0, (n, WIDE)).astype(float),
+        _hostile(WIDE),
+        np.full(WIDE, 1e4),
+        3.0,
+    ),
+    Case(
+        "wide factors",
+        lambda **arguments: FactorAnalysis(2, **({"feature_norm": 1.5, "max_iter": 5} | arguments)),
+        partial(_vectors, width=WIDE),
+        _hostile(WIDE),
+        np.full(WIDE, 1e4),
+        1.0,
+    ),
+    _regression_case("wide logistic", BayesianLogisticRegression, width=WIDE),
+    _regression_case("wide logistic sparse", BayesianLogisticRegression, sparse=True, width=WIDE),
+    _regression_case("wide logistic diagonal", BayesianLogisticRegression, covariance="diagonal", width=WIDE),
+    _linear_case("wide linear", width=40),
+    _mixture_case("wide mixture", width=40),
+    _mixture_case("wide mixture diagonal", sparse=True, covariance_type="diag", width=WIDE),
+    _network_case("wide network", partial(_coins, width=WIDE), width=WIDE, n_components=18),
 ]

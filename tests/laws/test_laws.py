@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.laws import checks, reachable, totals, transport
-from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES
+from tests.laws import checks, reach, reachable, totals, transport
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, WIDE_CASES
 from vips.model import ConjugateExponentialModel
 
 # Laws that need many fits, or concern the engine alone: on one model of each family always, on every model before a release.
@@ -35,8 +35,12 @@ def marks(law, case):
 
 EVERY_LAW = [
     pytest.param(law, case, id=f"{law.__name__}-{case.name}", marks=marks(law, case))
-    for law in checks.ALL + totals.ALL + reachable.ALL + transport.ALL
+    for law in checks.ALL + reach.ALL + totals.ALL + reachable.ALL + transport.ALL
     for case in CASES
+] + [
+    pytest.param(law, case, id=f"{law.__name__}-{case.name}", marks=pytest.mark.thorough)
+    for law in [*reach.ALL, checks.records_do_not_see_each_other, checks.defective_records_change_nothing_else]
+    for case in WIDE_CASES
 ]
 
 

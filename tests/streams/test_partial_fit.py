@@ -194,6 +194,14 @@ def test_a_person_is_in_so_many_batches_and_no_more():
         assert "register" in str(model.privacy_)
 
 
+def test_one_id_of_text_makes_no_other_persons():
+    """On the second day it turns the column of ids into one of text: 300 persons who were there the day before stay out."""
+    model = DirichletMultinomial(privacy=plan(2, 1e4, participation=1), largest_total=1.0)
+    for ids in (pd.Series(np.arange(300), name="person"), pd.Series([*map(str, range(300)), "X7"], name="person")):
+        model.partial_fit(np.eye(3)[np.zeros(len(ids), int)], groups=ids)
+    np.testing.assert_allclose(model.noisy_totals_.average["counts"].sum(), 301.0, atol=0.5)
+
+
 @pytest.mark.parametrize("hostile", [np.full((5, 3), np.nan), np.full((5, 3), 1e300), np.full((5, 3), -1.0)])
 def test_hostile_batches_move_a_total_by_at_most_the_clip(hostile):
     """Beside the same stream without them; noise is next to none."""

@@ -32,12 +32,12 @@ class RangesOfRecords(DataSource):
 
     @property
     def n_partitions(self) -> int:
-        return -(-self._n_records // self._partition_size)
+        return max(1, -(-self._n_records // self._partition_size))  # whether there is a record decides nothing
 
     @property
     def sizes(self) -> tuple[int, ...]:
         n, size = self._n_records, self._partition_size
-        return tuple(min(size, n - start) for start in range(0, n, size))
+        return tuple(min(size, n - start) for start in range(0, max(n, 1), size))
 
     def _range(self, i: int) -> tuple[slice, np.ndarray | None]:
         """Rows of partition i, and where its records begin among them."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import cached_property
 
+import numpy as np
+
 from vips._validation import check_integer
 from vips.data._dask import BlockPartition, is_dask
 from vips.data._sequences import Sequences
@@ -27,7 +29,7 @@ class DaskSequences(SequenceSource):
         for each step, whose parts hold whole persons: ``[delayed(Sequences.from_frame)(part, by="patient", columns="event") for
         part in frame.to_delayed()]``.
     n_features : int
-        Number of columns. Public.
+        Number of columns. Public. An array of another width is a missing sequence.
 
     Notes
     -----
@@ -67,7 +69,7 @@ class DaskSequences(SequenceSource):
 def _sequences(part, n_features: int):
     """What a part computes to, as sequences."""
     if isinstance(part, Sequences):
-        return part
+        return part.astype(np.float64)  # whose dtype may be one sequence's
     if isinstance(part, list | tuple) or hasattr(part, "__next__"):
         return Sequences.from_list(list(part), n_features)
     raise SourceError(

@@ -1,8 +1,10 @@
 """Which rows belong to one person: ids, and runs of rows with one id.
 
-Two ids are equal if their canonical bytes are: 1, 1.0 and True are one id, "1" and b"1" are two others. A row belongs to nobody
-if its id is missing, or is neither a whole number nor text nor bytes, or is a float too large to hold all whole numbers; a
-private fit leaves such a row out. Containers whose type cannot hold ids are refused: that is a public fact.
+Two ids are equal if their canonical bytes are, whatever their types: one record can turn a column of numbers into one of text,
+and persons who became others would count twice. So 7, 7.0, Decimal(7), "7" and b"7" are one id, and "007" and "7.0" are two
+others. A row belongs to nobody if its id is missing, or is no whole number, text, bytes, UUID or tuple of these, or is a float
+that may stand for several whole numbers; a private fit leaves such a row out. Containers whose type cannot hold ids are
+refused: that is a public fact.
 """
 
 from __future__ import annotations
@@ -10,7 +12,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import suppress
+from decimal import Decimal
 from numbers import Integral
+from uuid import UUID
 
 import numpy as np
 
@@ -25,27 +29,37 @@ __all__ = [
     "runs_of_rows",
 ]
 
-_LARGEST_FLOAT = 2.0**53  # above, a float may stand for several whole numbers
+_LARGEST_FLOAT = 2.0**53  # from here on, a float may stand for several whole numbers
+_EXACT_FLOATS = ("float64", "Float64", "double")  # of NumPy, pandas and Arrow; others round whole numbers
+_MOST_DIGITS = 640  # of numbers that Python writes as text whatever its settings
 
 
 def canonical_id(value: object) -> bytes | None:
     """Bytes that are equal for equal ids, in every container and process; None for what is not an id. Raises for no value."""
     with suppress(Exception):
         if isinstance(value, str):
-            return b"s" + str.encode(value, "utf-8", "surrogatepass")
+            return str.encode(value, "utf-8", "surrogatepass")
         if isinstance(value, bytes | bytearray | memoryview):
-            return b"b" + bytes(value)
-        if isinstance(value, np.timedelta64):  # to Python an integer
-            return None
-        if isinstance(value, Integral | np.bool_):
-            return f"i{int(value):x}".encode()
-        if (
-            isinstance(value, float | np.floating)
-            and -_LARGEST_FLOAT <= value <= _LARGEST_FLOAT
-            and int(value) == value
-        ):
-            return f"i{int(value):x}".encode()
+            return bytes(value)
+        if _is_whole(value):
+            return str(int(value)).encode() if abs(int(value)) < 10**_MOST_DIGITS else None
+        if isinstance(value, UUID):
+            return str(value).encode()
+        if isinstance(value, tuple):
+            parts = [canonical_id(part) for part in value]
+            return None if None in parts else b"".join(b"%d:%b" % (len(part), part) for part in parts)
     return None
+
+
+def _is_whole(value: object) -> bool:
+    """Whether this is a number that stands for one whole number: a float32 of 2²⁴ may be the id 2²⁴ + 1."""
+    if isinstance(value, np.timedelta64):  # to Python an integer
+        return False
+    if isinstance(value, float):
+        return -_LARGEST_FLOAT < value < _LARGEST_FLOAT and value.is_integer()
+    if isinstance(value, Decimal):
+        return value.is_finite() and value.adjusted() < _MOST_DIGITS and value == value.to_integral_value()
+    return isinstance(value, Integral | np.bool_)
 
 
 def group_numbers(groups: object, n_rows: int) -> np.ndarray:
@@ -149,7 +163,7 @@ def check_ids(groups: object) -> None:
     dtype = getattr(groups, "dtype", None)
     for each in (dtype, getattr(getattr(dtype, "categories", None), "dtype", None)):
         is_other = str(each).startswith(("period", "interval", "datetime", "timedelta", "date"))
-        is_rounded = isinstance(each, np.dtype) and each.kind == "f" and each != np.float64
+        is_rounded = getattr(each, "kind", "O") == "f" and not any(word in str(each) for word in _EXACT_FLOATS)
         if getattr(each, "kind", "O") in "mMcV" or is_other or is_rounded:
             raise TypeError(
                 f"Ids must be whole numbers, strings or bytes, but these have dtype {each}: convert them to int64 or strings."
@@ -176,7 +190,7 @@ def _ids_of_arrow(values) -> Iterator[bytes | None]:
         return _ids_of_dictionaries(values.chunks if isinstance(values, pa.ChunkedArray) else [values])
     _check_arrow_type(kind)
     if any(is_text(kind) for is_text in (types.is_string, types.is_large_string, _is_view("string_view"))):
-        return (None if text is None else b"s" + text for text in values.cast(pa.large_binary()).to_pylist())
+        values = values.cast(pa.large_binary())
     return map(canonical_id, values.to_pylist())
 
 
@@ -193,7 +207,7 @@ def _check_arrow_type(kind) -> None:
     usable = (
         types.is_string, types.is_large_string, _is_view("string_view"),
         types.is_binary, types.is_large_binary, types.is_fixed_size_binary, _is_view("binary_view"),
-        types.is_integer, types.is_boolean, types.is_float64, types.is_null,
+        types.is_integer, types.is_boolean, types.is_float64, types.is_decimal, types.is_null,
     )  # fmt: skip
     if not any(is_usable(kind) for is_usable in usable):
         raise TypeError(
@@ -220,7 +234,7 @@ def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]
     """As :func:`_numbers_of_ids`, for an array of numbers, strings or bytes."""
     valid = np.ones(len(values), bool)
     if values.dtype.kind == "f":
-        valid = (np.abs(values) <= _LARGEST_FLOAT) & (values == np.rint(values))
+        valid = (np.abs(values) < _LARGEST_FLOAT) & (values == np.rint(values))
     elif values.dtype.kind == "U" and values.dtype.itemsize:
         code_points = np.ascontiguousarray(values).view(f"{values.dtype.byteorder}u4").reshape(len(values), -1)
         valid = (code_points <= sys.maxunicode).all(axis=1)  # others are no text: Python raises where it reads them

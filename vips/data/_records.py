@@ -115,11 +115,16 @@ class OpenPartition:
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):
-        # A whole range of an array, as in a full batch, is a view.
+        # A whole range of an array in C order, as in a full batch, is a view.
         if isinstance(self.X, np.ndarray) and len(rows) and rows[-1] - rows[0] + 1 == len(rows):
             rows = slice(rows[0], rows[-1] + 1)
-        X = some_rows(self.X, rows) if getattr(self.X, "format", None) == "csr" else self.X[rows]
-        return X if self.y is None else Records(X, self.y[rows])
+        X = some_rows(self.X, rows) if getattr(self.X, "format", None) == "csr" else _in_order_of_c(self.X[rows])
+        return X if self.y is None else Records(X, _in_order_of_c(self.y[rows]))
+
+
+def _in_order_of_c(rows):
+    """An array in C order: kernels are compiled for every order, and that of some rows depends on how many they are."""
+    return np.ascontiguousarray(rows) if isinstance(rows, np.ndarray) else rows
 
 
 def step_counts(rows) -> np.ndarray | None:

@@ -73,7 +73,7 @@ def regroup(
     ----------
     - The folder appears as a whole or not at all. A process that is killed leaves a hidden folder ``*.partial`` beside it,
       which you may delete.
-    - A row whose id is missing, or is neither a whole number nor text nor bytes, belongs to nobody and is left out.
+    - A row whose id is missing, or is no whole number, text, bytes, UUID or tuple of these, belongs to nobody and is left out.
     - Which partition a person is in, and its place there, depend on its id and a random key only. The key is not kept.
 
     Notes

@@ -54,7 +54,7 @@ class Sequences:
     >>> visits.lengths
     array([3, 1])
     >>> visits[[1]].values.ravel()
-    array([2])
+    array([2.])
     """
 
     def __init__(self, values: np.ndarray, offsets: np.ndarray) -> None:
@@ -149,11 +149,11 @@ class Sequences:
     def from_list(cls, sequences: Sequence[np.ndarray], n_features: int | None = None) -> Sequences:
         """A list of arrays, each of shape (length,) or (length, n_features).
 
-        An array of another width, or of something else than numbers, becomes a sequence of one missing step; one without
-        rows is an empty sequence.
+        Steps are float64, whatever the arrays hold. An array of another width, or of something else than numbers, becomes a
+        sequence of one missing step; one without rows is an empty sequence.
 
         Without ``n_features`` there are as many columns as most arrays have. One sequence can decide that if two widths are
-        as frequent, or if no other array has columns: pass ``n_features`` unless all arrays have the same width.
+        as frequent, or if no other array has columns: pass ``n_features`` before a private fit.
         """
         arrays = list(map(_array, sequences))
         tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
@@ -169,8 +169,8 @@ class Sequences:
             for each, is_usable in zip(tables, usable, strict=True)
         ]
         offsets = np.concatenate([[0], np.cumsum([len(each) for each in tables], dtype=np.int64)])
-        values = np.concatenate(tables) if tables else np.empty((0, width))
-        return cls(values, offsets)
+        with np.errstate(all="ignore"):
+            return cls(np.concatenate([empty, *tables], dtype=np.float64), offsets)
 
     @classmethod
     def from_lengths(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:

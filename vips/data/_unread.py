@@ -46,7 +46,7 @@ class UnreadSequences:
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         if len(begins) and np.array_equal(begins, begins[0] + offsets[:-1]):  # they stand together: a view
             values = self.values[begins[0] : begins[0] + offsets[-1]]
-            # kernels are compiled for arrays that can be written
-            return sequences_of(values if values.flags.writeable else np.array(values), offsets)
+            # kernels are compiled for arrays in C order that can be written
+            return sequences_of(np.require(values, requirements=["C", "W"]), offsets)
         steps = np.arange(offsets[-1]) + np.repeat(begins - offsets[:-1], lengths)
-        return sequences_of(self.values[steps], offsets)
+        return sequences_of(np.ascontiguousarray(self.values[steps]), offsets)

@@ -19,7 +19,10 @@ _MOST_STEPS = 2**22  # held until a pair of files is written
 
 
 def write_sequences(
-    parts: Sequences | Iterable[Sequences | Sequence[np.ndarray]], to: str | os.PathLike
+    parts: Sequences | Iterable[Sequences | Sequence[np.ndarray]],
+    to: str | os.PathLike,
+    *,
+    n_features: int | None = None,
 ) -> SequenceShards:
     """Write sequences into a new folder of memory-mapped files. Later, ``SequenceShards(to)`` is the same source.
 
@@ -30,6 +33,8 @@ def write_sequences(
     to : path
         Folder that does not exist yet. It holds records, and only its owner may read it, whatever the umask: give others the
         permissions that they have for the data.
+    n_features : int, optional
+        Number of columns: public, and needed for lists. An array of another width is a missing sequence.
 
     Returns
     -------
@@ -40,7 +45,7 @@ def write_sequences(
     FileExistsError
         If ``to`` exists.
     ValueError
-        If there is no part, or one has another number of columns than the first.
+        If there is no part, if one has another number of columns than the first, or a list comes without ``n_features``.
 
     Guarantees
     ----------
@@ -55,16 +60,16 @@ def write_sequences(
     >>> import tempfile
     >>> from vips.data import SequenceShards, write_sequences
     >>> months = ([np.array([0, 2, 1]), np.array([month])] for month in range(12))
-    >>> source = write_sequences(months, to=tempfile.mkdtemp() + "/visits")
+    >>> source = write_sequences(months, to=tempfile.mkdtemp() + "/visits", n_features=1)
     >>> source.n_records
     24
     """
     with whole_folder(to) as folder:
-        width, i = None, -1
-        for i, part in enumerate(_gathered(parts)):
+        width, i = n_features, -1
+        for i, part in enumerate(_gathered(parts, n_features)):
             width = part.shape[1] if width is None else width
             if part.shape[1] != width:
-                raise ValueError(f"Part has {part.shape[1]} columns, the first one {width}.")
+                raise ValueError(f"A part has {part.shape[1]} columns, not {width}.")
             _write(folder / f"{i:05d}{VALUES}", part.values)
             _write(folder / f"{i:05d}{OFFSETS}", part.offsets)
         if i < 0:
@@ -73,11 +78,16 @@ def write_sequences(
     return SequenceShards(to)
 
 
-def _gathered(parts) -> Iterator[Sequences]:
+def _gathered(parts, n_features: int | None) -> Iterator[Sequences]:
     """Parts, of which small ones are put together."""
     held, n_sequences, n_steps = [], 0, 0
     for part in [parts] if isinstance(parts, Sequences) else parts:
-        part = part if isinstance(part, Sequences) else Sequences.from_list(part)
+        if not isinstance(part, Sequences):
+            if n_features is None:
+                raise ValueError(
+                    "Lists need the number of columns, which one array would decide otherwise: write n_features=1, say."
+                )
+            part = Sequences.from_list(part, n_features)
         is_full = n_sequences + len(part) > PARTITION_SIZE or n_steps + len(part.values) > _MOST_STEPS
         is_other = held and (part.values.dtype != held[0].values.dtype or part.shape[1] != held[0].shape[1])
         if held and (is_full or is_other):

@@ -18,8 +18,10 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass
+from contextlib import nullcontext, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import product
 
 import numpy as np
 
@@ -28,8 +30,9 @@ from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
 from vips._unquoted import class_and_place
 from vips.data import Partition, Runs
-from vips.data._records import ranges_of_size, step_counts
+from vips.data._records import OpenPartition, ranges_of_size, step_counts
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
+from vips.execution.rehearsal import SAMPLES, form_of, settings_of, stand_ins_for
 from vips.execution.tree import Totals, TreeSum, add_to
 
 __all__ = [
@@ -136,8 +139,7 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     A function of its arguments and the partition's records. Nothing is raised or warned of because of a record, unless
     ``task.stop_at_invalid``.
     """
-    model, blocks, plan = task.model, task.blocks, task.plan
-    lattice, total = plan.lattice(blocks), None
+    model, plan = task.model, task.plan
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
     with at_most_threads(1) if plan.is_private else nullcontext(), np.errstate(all="ignore"):
         opened = partition.open().at_most(plan.max_rows_per_group).first_steps(getattr(model, "max_length", None))
@@ -145,20 +147,55 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
             opened = opened.without_labels()
         if getattr(model, "takes_one_label", False) and np.ndim(opened.y) != 1:  # before a record is sampled
             raise SourceError(f"{partition.name}: y must have one label for each row of X, shape (n_records,).")
+        if plan.is_private:
+            rehearse(task, opened)
         size = None if has_exact_rows(model) or not plan.is_private else whole_size(model.chunk_size)
         most = size or model.chunk_size
         if opened.starts is not None:  # no chunk divides a run of PIECE rows, whose norm may be exact
             most = max(most, PIECE)
-        for chunk in opened.chunks(coins.rows(opened.n_records), most):
-            for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size, most):
-                shares = (
-                    statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
-                )
-                if total is None:
-                    total = _first_total(shares, task, copy=not statistics.sums_are_new)
-                else:
-                    add_to(total, shares)
+        return sum_of_records(task, opened, coins.rows(opened.n_records), size, most)
+
+
+def sum_of_records(task: Task, opened: OpenPartition, records: np.ndarray, size: int | None, most: int) -> Totals:
+    """Σ over ``records`` of a partition, ascending; ``size`` and ``most`` as in :func:`weighted`."""
+    model, blocks, lattice, total = task.model, task.blocks, task.plan.lattice(task.blocks), None
+    for chunk in opened.chunks(records, most):
+        for statistics, weights in weighted(task, *usable(model, chunk, task.stop_at_invalid), size, most):
+            shares = statistics.rounded_sum(weights, blocks, lattice) if lattice else statistics.weighted_sum(weights)
+            if total is None:
+                total = _first_total(shares, task, copy=not statistics.sums_are_new)
+            else:
+                add_to(total, shares)
     return task.zeros() if total is None else total
+
+
+def rehearse(task: Task, opened: OpenPartition) -> None:
+    """Call all kernels of such a step for such a partition, once in a process, before a record is read: see ``rehearsal.py``.
+
+    A model without ``exact_rows`` has no kernels; those that select rows are called for all.
+    """
+    model, has_kernels = task.model, has_exact_rows(task.model) and hasattr(task.model, "phase")
+    phase = (settings_of(model), model.phase(task.posterior), task.plan.rounds_records) if has_kernels else None
+    step = phase, form_of(opened)
+    done = rehearsals(step)
+    if done:
+        return
+    labels = np.asarray(getattr(model, "classes_", (0.0, 1.0)))
+    stand_ins = stand_ins_for(opened, labels if labels.dtype.kind in "biuf" else np.arange(len(labels)))
+    of_stand_ins = replace(task, stop_at_invalid=False)
+    for records, most in product(SAMPLES, (PIECE,) if stand_ins.starts is None else (PIECE, 1)):
+        if not has_kernels:
+            list(stand_ins.chunks(records, most))
+            continue
+        with suppress(Exception):  # a model of somebody else may not take such rows
+            sum_of_records(of_stand_ins, stand_ins, records, None, most)
+    done.append(True)
+
+
+@lru_cache(maxsize=4096)
+def rehearsals(step: tuple) -> list[bool]:
+    """Of such a step in this process: empty before the first one."""
+    return []
 
 
 def weighted(

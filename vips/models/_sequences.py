@@ -8,7 +8,9 @@ from typing import Self
 
 import numpy as np
 
+from vips._validation import check_integer
 from vips.data import DataSource, GroupedRows, InMemoryData, Sequences, SequenceSource
+from vips.data._checks import check_container
 from vips.data._columns import is_frame
 from vips.data._dask import is_dask
 from vips.data._person_sequences import PersonSequences
@@ -22,10 +24,10 @@ _LEAST = 1e-300
 
 
 class SequenceModel(ConjugateExponentialModel):
-    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number."""
+    """A model whose record is a whole sequence. A subclass has ``max_length``, a public number, and ``n_features``."""
 
     ignores_labels = True
-    n_columns: int | None = None  # of every sequence, where the model knows it
+    n_features: int | None = None  # columns of every sequence, where they are declared
     name_of_score = "log likelihood per step"
 
     def fit(
@@ -43,7 +45,8 @@ class SequenceModel(ConjugateExponentialModel):
         Parameters
         ----------
         X : Sequences, list of arrays, or array of shape (n_steps, n_features); or a source of sequences
-            An array holds the steps of all sequences, one sequence after the other. Sources are ``SequenceShards``,
+            An array holds the steps of all sequences, one sequence after the other. A private fit to a list needs the model's
+            ``n_features``: a sequence with another number of columns is then a missing one. Sources are ``SequenceShards``,
             ``ParquetSequences``, ``DaskSequences``, and what ``regroup`` wrote, of which all sequences of a person, or all
             rows, are one record.
         lengths : array of int, shape (n_sequences,), optional
@@ -95,6 +98,8 @@ class SequenceModel(ConjugateExponentialModel):
                 f"{type(self).__name__} takes sequences, got {type(X).__name__}: pass vips.data.Sequences, a list of arrays, "
                 "X and lengths, or a source of sequences."
             )
+        if self.n_features not in (None, source.n_features):
+            raise ValueError(f"Sequences have {self.n_features} column(s) by declaration, X has {source.n_features}.")
         self.n_features_in_ = source.n_features
         return source
 
@@ -120,9 +125,11 @@ class SequenceModel(ConjugateExponentialModel):
                 'vips.data.Sequences.from_frame(X, by="patient", order="date", columns=["event"]).'
             )
         elif lengths is not None:
+            if in_fit and self.is_private:
+                check_container(X, "X")
             sequences = Sequences.from_lengths(np.asarray(X), lengths)
         elif isinstance(X, list | tuple):
-            sequences = Sequences.from_list(X, self.n_columns if in_fit else self.n_features_in_)
+            sequences = Sequences.from_list(X, self._width_of_lists() if in_fit else self.n_features_in_)
         elif in_fit and self.is_private:
             raise ValueError(
                 "An array without `lengths` is one sequence, hence one record, which privacy hides whole. Pass `lengths`, or a "
@@ -134,3 +141,14 @@ class SequenceModel(ConjugateExponentialModel):
         if not in_fit and sequences.shape[1] != self.n_features_in_:
             raise ValueError(f"X has {sequences.shape[1]} columns, but {self.n_features_in_} were fitted.")
         return sequences
+
+    def _width_of_lists(self) -> int | None:
+        """Declared: the arrays of private sequences may have different widths, and one of them must not decide. None: read."""
+        if self.n_features is not None:
+            check_integer("n_features", self.n_features)
+        elif self.is_private:
+            raise ValueError(
+                "A private fit to a list needs the number of columns, which would depend on a record otherwise: write "
+                f"{type(self).__name__}(..., n_features=1), say, or pass an array and `lengths`."
+            )
+        return self.n_features

@@ -205,6 +205,8 @@ class StreamPlan:
         kept["strategy"] = (
             BufferedToeplitz(self.n_batches, self.decay, **found["strategy"]) if is_fitted else plan.strategy
         )
+        if self.is_private and not plan.whole.epsilon(self.delta) <= self.epsilon * (1.0 + 1e-9):
+            raise ValueError("the noise is less than the plan's")
         if not math.isclose(plan.of_draws.noise_multiplier, found["of_draws"], rel_tol=1e-9):
             raise ValueError("the noise is not that of its strategy")
         if (found["lattice"] is not None) != self.rounds_records:
@@ -215,6 +217,12 @@ class StreamPlan:
                 raise ValueError("the lattice is not that of the noise")
             kept["of_draws"] = replace(plan.of_draws, begun_with=lattice)
         return plan
+
+    def check_lattice(self, blocks: Mapping[str, object]) -> None:
+        """Raise ValueError if the lattice that a stream began with is too coarse for the rounding that its ε allows."""
+        kept = self.of_draws.lattice(blocks)
+        if kept is not None and kept.noise_steps < replace(self.of_draws, begun_with=None).lattice(blocks).noise_steps:
+            raise ValueError("the lattice is too coarse")
 
     def weight(self, t: int) -> float:
         """1 + γ + … + γ^(t-1): of all batches so far, in units of the last one's."""

@@ -100,6 +100,13 @@ class Secret:
     register: Register
     header: dict
 
+    def digest(self) -> str:
+        """Hash of R_t, which is public once it is released."""
+        hashed = hashlib.sha256()
+        for name, value in sorted(self.released.items()):
+            hashed.update(f"{name} {value.dtype.str} {value.shape} ".encode() + np.ascontiguousarray(value).tobytes())
+        return hashed.hexdigest()
+
     def check(self, shapes: Mapping[str, tuple[int, ...]], n_buffers: int, dtype: type) -> None:
         """Raise ValueError unless these are the arrays of a stream with blocks of these shapes, and totals of this dtype."""
         expected = {
@@ -140,9 +147,24 @@ class SecretMemory:
     def write(self, secret: Secret) -> None:
         self._all[self._stream] = (os.getpid(), secret)
 
+    def outlives_errors(self) -> bool:
+        """No: a model whose first batch failed does not know its stream, of which nothing was released."""
+        self._all.pop(self._stream, None)
+        return False
+
+
+_OPEN_LOCKS: set[int] = set()  # descriptors of lock files
+
+
+def _forget_locks() -> None:
+    """In a forked child: it would hold the locks of its parent as long as it lives, also after the parent was killed."""
+    SecretMemory._locks.clear()
+    while _OPEN_LOCKS:
+        os.close(_OPEN_LOCKS.pop())
+
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=SecretMemory._locks.clear)  # another thread may hold one, which no child has
+    os.register_at_fork(after_in_child=_forget_locks)
 
 
 class SecretFile:
@@ -162,6 +184,7 @@ class SecretFile:
     def locked(self) -> Iterator[None]:
         """One batch at a time, over all threads and processes. Another one that is at work is an error."""
         descriptor, process = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), os.getpid()
+        _OPEN_LOCKS.add(descriptor)
         try:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -174,11 +197,16 @@ class SecretFile:
             yield
         finally:
             if os.getpid() == process:
-                fcntl.flock(descriptor, fcntl.LOCK_UN)  # a child forked meanwhile would hold it as long as it lives
-            os.close(descriptor)
+                _OPEN_LOCKS.discard(descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_UN)
+                os.close(descriptor)
 
     def exists(self) -> bool:
         return self.path.exists()
+
+    def outlives_errors(self) -> bool:
+        """Whether a secret is in place: then the next call completes its release."""
+        return self.exists()
 
     def read(self) -> Secret:
         try:

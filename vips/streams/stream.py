@@ -2,11 +2,12 @@
 
 Protocol of batch t::
 
-    clipped sum s_t ─▶ R_t = γ R_{t-1} + s_t + w_t ─▶ secret of t, with R_t (durable) ─▶ posterior ─▶ attributes ─▶
-    checkpoint of t
+    charge ─▶ clipped sum s_t ─▶ R_t = γ R_{t-1} + s_t + w_t ─▶ secret of t, with R_t (durable) ─▶ the ledger's entry: t and
+    the hash of R_t (durable) ─▶ posterior ─▶ attributes ─▶ checkpoint of t
 
 A kill before the secret is written leaves nothing: the batch was not seen, and can be passed again. A kill after it leaves a
-release that is determined: the next call completes it, and says that the batch counts. Attributes come before the checkpoint,
+release that is determined: nothing is given back, and the next call completes it, and says that the batch counts. The entry
+stops copies of the files: of each batch, one release is on record. Attributes come before the checkpoint,
 so that a model whose call was interrupted between them is told as well.
 """
 
@@ -29,6 +30,7 @@ from vips.execution.local import Serial
 from vips.persistence.archive import one_error, read_archive, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
 from vips.privacy import PrivacyReport, StreamPlan
+from vips.privacy.ledger.admitted import cost_of
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
@@ -110,6 +112,7 @@ class _Stream:
                 "Noise would be used twice, so that this stream cannot go on."
             )
         is_pending = secret.t == self.t + 1
+        self._record(secret)
         if is_pending:
             self._release(secret)
         else:
@@ -122,9 +125,8 @@ class _Stream:
             raise StreamError(f"The plan is for {self.plan.n_batches} batches, and all of them were released.")
         with self._undone_by_errors():
             secret = self._secret_after(X, y, groups, executor)
-            if self.begun is not None:
-                self.begun.release(1)  # from here on nothing is given back
-            self.place.write(secret)
+            self.place.write(secret)  # from here on nothing is given back
+            self._record(secret)
         self._release(secret)
 
     # -- helpers ------------------------------------------------------------------------------------------------------
@@ -194,7 +196,9 @@ class _Stream:
             with one_error(self.checkpoint or "The state of this stream"):
                 self.plan = self.plan.with_found(secret.header["found"])
                 with self._fitting():
-                    shapes = {name: block.shape for name, block in model.blocks().items()}
+                    blocks = model.blocks()
+                self.plan.check_lattice(blocks)
+                shapes = {name: block.shape for name, block in blocks.items()}
                 n_buffers = self.plan.strategy.n_buffers if self.plan.is_private else 0
                 secret.check(shapes, n_buffers, np.int64 if self.plan.rounds_records else np.float64)
         except ValueError as error:
@@ -209,7 +213,7 @@ class _Stream:
         except BaseException as error:
             vars(self.model).clear()
             vars(self.model).update(attributes)
-            if self.begun is not None:
+            if self.begun is not None and not self.place.outlives_errors():
                 try:
                     self.begun.close()
                 except (OSError, LedgerError) as failed:
@@ -248,8 +252,13 @@ class _Stream:
             raise StreamError(
                 f"The stream was begun {'without' if known['run'] is None else 'with'} a ledger: go on in the same way."
             )
+        if self.ledger is not None and self.ledger.run(known["run"]).plan != cost_of(self.plan.whole):
+            raise StreamError("The ledger was charged for another noise than this stream's. Nothing was changed.")
+
+    def _record(self, secret: Secret) -> None:
+        """The ledger's entry of this release; nothing if it is there already."""
         if self.ledger is not None:
-            self.ledger.run(known["run"])  # an error if another ledger was charged
+            self.ledger.release_batch(secret.header["run"], secret.t, secret.digest())
 
     def _release(self, secret: Secret) -> None:
         """From R_t to the posterior, the checkpoint and the model's attributes."""

@@ -289,7 +289,7 @@ def test_noise_passes_for_no_explanation():
 def test_missing_steps_empty_sequences_and_hostile_ones():
     steps = [TRAIN.values[:20], np.empty((0, 3)), np.full((3, 3), np.nan), [[np.inf, 0.0, 1.0]], np.full((2, 3), 1e200)]
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)
-    model = FactorialHMM(2, 2, privacy=plan, feature_norm=9.0).fit(list(map(np.asarray, steps)))
+    model = FactorialHMM(2, 2, privacy=plan, n_features=3, feature_norm=9.0).fit(list(map(np.asarray, steps)))
     assert model.predict(steps[:1]).shape == (20, 2)
     assert model.predict_proba(steps[1:3]).shape == (3, 2, 2)
     np.testing.assert_allclose(model.predict_proba(steps[2:3]).sum(axis=-1), 1.0)

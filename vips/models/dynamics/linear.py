@@ -43,6 +43,9 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     n_lags : int or None
         Public. A fit begins with covariances of steps up to so many steps apart, and a private fit has no others. None: 5, or
         more if columns are fewer than states.
+    n_features : int or None
+        Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
+        needs it.
     feature_norm : float or None
         Public bound on the L2 norm of a step; longer steps are scaled down to it. Centre and scale columns by public numbers
         first. Required for a private fit.
@@ -91,7 +94,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     >>> level = rng.normal(size=(5000, 30)).cumsum(axis=1) * 0.1
     >>> series = list(level[:, :, None] + 0.3 * rng.normal(size=(5000, 30, 3)))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = LinearDynamicalSystem(1, privacy=plan, feature_norm=2.0).fit(series)
+    >>> model = LinearDynamicalSystem(1, n_features=3, privacy=plan, feature_norm=2.0).fit(series)
     >>> bool(0.9 < model.transition_matrix_[0, 0] < 1.0)
     True
     >>> model.forecast(series[:2], n_steps=5)[0].shape
@@ -106,6 +109,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         transition_prior: float = 1.0,
         loadings_prior: float = 0.01,
         n_lags: int | None = None,
+        n_features: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
@@ -118,6 +122,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         self.transition_prior = transition_prior
         self.loadings_prior = loadings_prior
         self.n_lags = n_lags
+        self.n_features = n_features
         self.feature_norm = feature_norm
         self.max_length = max_length
         self.typical_length = typical_length

@@ -56,7 +56,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     n_regimes : int
     n_iter : int
         Rounds of mean field for a sequence.
-    n_lags, feature_norm, max_length, typical_length
+    n_lags, n_features, feature_norm, max_length, typical_length
         See :class:`LinearDynamicalSystem`.
     privacy : PrivacyPlan or None
         None is 100 steps of EM with all records. The first sixth of a private plan's steps releases moments: write about 30.
@@ -104,6 +104,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         *,
         n_iter: int = 10,
         n_lags: int | None = None,
+        n_features: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
@@ -115,6 +116,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         self.n_regimes = n_regimes
         self.n_iter = n_iter
         self.n_lags = n_lags
+        self.n_features = n_features
         self.feature_norm = feature_norm
         self.max_length = max_length
         self.typical_length = typical_length
@@ -140,9 +142,12 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
 
+    def phase(self, posterior: SwitchingPosterior) -> str:
+        return "moments" if posterior.step < self._n_of_moments() else "states"
+
     def expected_statistics(self, records: Sequences, posterior: SwitchingPosterior) -> RecordStatistics:
         records, blocks = self._usable(records.first(self.max_length)), self.blocks()
-        if posterior.step < self._n_of_moments():
+        if self.phase(posterior) == "moments":
             statistics = MomentStatistics(records, self._n_lags(), self._constant())
             return WithZeros(statistics, self._of_moments_only(), blocks)
         names = [name for name in blocks if name not in self._of_moments_only()]

@@ -98,7 +98,7 @@ class CategoricalHMM(HiddenMarkovModel):
     """
 
     exact_rows = True
-    n_columns = 1
+    n_features = 1
 
     def __init__(
         self,
@@ -148,10 +148,6 @@ class CategoricalHMM(HiddenMarkovModel):
             )
         check_integer("n_symbols", self.n_symbols)
 
-    def check_features(self) -> None:
-        if self.n_features_in_ != 1:
-            raise ValueError(f"Sequences of symbols have one column of codes, X has {self.n_features_in_}.")
-
     def blocks(self) -> dict[str, Block]:
         blocks = self.chain_blocks() | {"emissions": Block((self.n_components, self.n_symbols))}
         if self._counts_pairs():
@@ -164,11 +160,16 @@ class CategoricalHMM(HiddenMarkovModel):
         spread = _SPREAD if self.n_components > 1 else 0.0
         return initial | {"emissions": spread * rng.standard_normal((self.n_components, self.n_symbols))}
 
-    def expected_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
-        records, blocks = records.first(self.max_length), self.blocks()
+    def phase(self, posterior: SymbolPosterior) -> str:
         if posterior.contexts is not None:
+            return "neighbours"
+        return "pairs" if self._counts_pairs() and posterior.step < self.n_first_steps() else "states"
+
+    def expected_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+        records, blocks, phase = records.first(self.max_length), self.blocks(), self.phase(posterior)
+        if phase == "neighbours":
             return of_neighbours(records, posterior.contexts.classes, -1 if posterior.step % 2 else 1, blocks)
-        if self._counts_pairs() and posterior.step < self.n_first_steps():
+        if phase == "pairs":
             return of_pairs(records, self.n_symbols, blocks)
         shares, pairs, _ = self.inferred(records, posterior)
         codes = np.ascontiguousarray(records.values[:, 0])

@@ -49,6 +49,9 @@ class FactorialHMM(FactorialChainModel):
         posterior means with either.
     n_iter : int
         Rounds of mean field over the chains of a sequence.
+    n_features : int or None
+        Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
+        needs it.
     feature_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
     max_length : int
@@ -110,6 +113,7 @@ class FactorialHMM(FactorialChainModel):
         scale_prior: float | None = None,
         inference: str = "vb",
         n_iter: int = 5,
+        n_features: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
@@ -125,6 +129,7 @@ class FactorialHMM(FactorialChainModel):
         self.scale_prior = scale_prior
         self.inference = inference
         self.n_iter = n_iter
+        self.n_features = n_features
         self.feature_norm = feature_norm
         self.max_length = max_length
         self.typical_length = typical_length

@@ -57,6 +57,7 @@ class GaussianChainModel(HiddenMarkovModel):
         transmat_mask: object = None,
         inference: str = "vb",
         min_covar: float | None = None,
+        n_features: int | None = None,
         feature_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
@@ -77,6 +78,7 @@ class GaussianChainModel(HiddenMarkovModel):
         self.transmat_mask = transmat_mask
         self.inference = inference
         self.min_covar = min_covar
+        self.n_features = n_features
         self.feature_norm = feature_norm
         self.max_length = max_length
         self.typical_length = typical_length

@@ -55,7 +55,7 @@ def of_neighbours(
     classes : ndarray of shape (n_symbols, K)
         Of the symbols; rows sum to 1.
     """
-    K, codes = classes.shape[1], np.ascontiguousarray(records.values[:, 0])
+    K, codes, classes = classes.shape[1], np.ascontiguousarray(records.values[:, 0]), np.ascontiguousarray(classes)
     shares, pairs = np.empty((len(codes), K)), np.empty((len(records), K, K))
     start = np.empty((len(records), K))
 

@@ -66,6 +66,8 @@ class Run:
         Largest step ever released; the step that the present attempt releases next; how often the run was resumed.
     returned : int
         Steps given back.
+    batches : tuple of str
+        Of a stream: hashes of its releases so far, one for each batch.
     """
 
     run: str
@@ -84,6 +86,7 @@ class Run:
     returned: int = 0
     closed: bool = False
     outright_delta: float = 0.0
+    batches: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:
@@ -99,7 +102,12 @@ class Run:
 
     def after(self, body: Mapping) -> Run:
         """The run after a further entry about it."""
-        kind, step = body["kind"], count(body["step"])
+        kind = body["kind"]
+        if kind == "batch":
+            if self.steps != 1 or count(body["batch"]) != len(self.batches) + 1 or not isinstance(body["hash"], str):
+                raise ValueError("a batch that does not follow the one before")
+            return replace(self, released=1, last_step=1, next_step=2, batches=(*self.batches, body["hash"]))
+        step = count(body["step"])
         if kind == "release":
             return replace(self, released=self.released + 1, last_step=max(self.last_step, step), next_step=step + 1)
         if kind == "resume":

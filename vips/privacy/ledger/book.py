@@ -274,6 +274,28 @@ class Book:
             raise LedgerError(f"Run {name} has no charge for step {step}.")
         return [{"kind": "release", "run": name, "attempt": attempt, "step": step}]
 
+    def releasing_batch(self, name: str, batch: int, digest: str) -> list[dict]:
+        """Record the release after a batch of a stream. One that is on record may be completed, with the same hash."""
+        run = self.run(name)
+        if run.closed:
+            raise LedgerError(
+                f"Run {name} was closed: its charge was given back, and nothing can be released under it."
+            )
+        known = len(run.batches)
+        if batch == known and run.batches[-1] == digest:
+            return []
+        if batch <= known:
+            raise LedgerError(
+                f"{known} batches of run {name} are on record. Batch {batch} of this stream is an older copy, or another one "
+                "than was released: two copies must not go on under one charge."
+            )
+        if batch != known + 1:
+            raise LedgerError(
+                f"The stream is at batch {batch}, and the ledger knows of {known} batches of run {name}: the ledger is older "
+                "than the stream, or was replaced."
+            )
+        return [{"kind": "batch", "run": name, "batch": batch, "hash": digest}]
+
     def closing(self, name: str, attempt: int | None = None) -> list[dict]:
         """End a run, unless it has ended, or has been resumed since ``attempt``."""
         run = self.run(name)

@@ -337,6 +337,24 @@ class PrivacyLedger(LedgerReader):
         """Record durably that the noisy total of a step exists; called before the total is used."""
         self._append(lambda book: book.releasing(run, attempt, step))
 
+    def release_batch(self, run: str, batch: int, digest: str) -> None:
+        """Record durably that the release after a batch of a stream exists; called before it is used.
+
+        Parameters
+        ----------
+        run : str
+        batch : int
+            1, 2, …
+        digest : str
+            Hash of the release. An entry that is there already is accepted if it has this hash.
+
+        Raises
+        ------
+        LedgerError
+            If the run was closed, or another release of this batch is on record.
+        """
+        self._append(lambda book: book.releasing_batch(run, batch, digest))
+
     def __enter__(self) -> PrivacyLedger:
         key, block = (get_ident(), object()), self._block()
         try:

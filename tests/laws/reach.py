@@ -1,0 +1,90 @@
+"""Laws that reach what small tables in a first step do not: every phase of a fit, persons in pieces, and wide tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from tests.laws.cases import arguments
+from tests.laws.checks import FULL, SENSITIVITY_FACTOR, Recorder, as_data, as_vector, fit, norms_of_records_hold, stack
+from vips import engine
+
+__all__ = ["ALL", "phases"]
+
+N_STEPS = 24  # of a fit that has all phases of its model
+LARGEST = {"gaussian": 1.0 + 1e-6, "discrete": SENSITIVITY_FACTOR}  # movement of a sum, in units of C
+N_ROWS = 2_000  # of a person, in pieces of 240
+
+
+def phases(case) -> Iterator[tuple[object, object]]:
+    """A model, and posteriors of all phases of a private fit: one wherever other blocks have sums, and every fourth."""
+    model = case.make_model(privacy=replace(FULL, clip_norm=case.clip_norm, n_steps=N_STEPS), random_state=0)
+    records = case.make_records(12, np.random.default_rng(4))
+    recorder = Recorder(model)
+    fit(model, records)
+    blocks, seen = model.blocks(), set()
+    for i, posterior in enumerate(recorder.posteriors):
+        sums = model.expected_statistics(records, posterior).weighted_sum(np.ones(records.shape[0]))
+        phase = frozenset(name for name in blocks if np.any(sums[name]))
+        if phase not in seen or i % 4 == 3:
+            seen.add(phase)
+            yield model, posterior
+
+
+def norms_hold_in_every_phase(case):
+    records = case.make_records(20, np.random.default_rng(0))
+    for row in (case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))):
+        records = stack(records, row)
+    for model, posterior in phases(case):
+        norms_of_records_hold(case, model, records, posterior)
+
+
+def a_record_moves_the_sum_by_at_most_one_clip(case):
+    """In every phase, rounded to the lattice or not."""
+    records = case.make_records(8, np.random.default_rng(2))
+    for model, posterior in phases(case):
+        for noise in ("gaussian", "discrete"):
+            without = _sum(case, model, as_data(records), posterior, noise)
+            for name, row in [("ordinary", case.extreme), *case.hostile.items()]:
+                moved = np.linalg.norm(_sum(case, model, as_data(stack(records, row)), posterior, noise) - without)
+                assert moved <= case.clip_norm * LARGEST[noise], (
+                    f"a record with {name} entries moved the sum by {moved}"
+                )
+
+
+def a_person_moves_the_sum_by_at_most_one_clip(case):
+    """With thousands of rows, all alike or all different, in every phase, rounded to the lattice or not."""
+    different = case.make_records(N_ROWS, np.random.default_rng(1))
+    alike = different[np.full(N_ROWS, N_ROWS - 1)]
+    ids = np.minimum(np.arange(N_ROWS), 5)
+    for model, posterior in phases(case):
+        model.chunk_size = 240
+        for rows, noise in ((different, "gaussian"), (alike, "gaussian"), (alike, "discrete")):
+            sums = [_sum(case, model, _by_persons(model, rows[:n], ids[:n]), posterior, noise) for n in (5, N_ROWS)]
+            moved = np.linalg.norm(sums[1] - sums[0])
+            assert moved <= case.clip_norm * LARGEST[noise], f"a person of {N_ROWS} rows moves the sum by {moved}"
+
+
+def _by_persons(model, rows, ids):
+    X, *y = arguments(rows)
+    return model._grouped(model._data(X, *(y or [None])), ids)
+
+
+def _sum(case, model, data, posterior, noise) -> np.ndarray:
+    """The engine's sum as one vector of scaled, isometric coordinates, in units of the statistics."""
+    most = N_ROWS if noise == "discrete" and data.has_groups else None
+    plan, blocks = replace(FULL, clip_norm=case.clip_norm, noise=noise, max_rows_per_group=most), model.blocks()
+    total = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+    if noise == "discrete":
+        lattice = plan.lattice(blocks)
+        total = {name: lattice.values(total[name], block) for name, block in blocks.items()}
+    return as_vector({name: np.asarray(total[name], float) / block.scale for name, block in blocks.items()}, blocks)
+
+
+ALL = [
+    norms_hold_in_every_phase,
+    a_record_moves_the_sum_by_at_most_one_clip,
+    a_person_moves_the_sum_by_at_most_one_clip,
+]

@@ -1,0 +1,173 @@
+"""Files of compiled kernels tell nothing: a private fit compiles the same ones whatever the records are."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from numba.core.dispatcher import Dispatcher
+
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS, REPRESENTATIVES, arguments
+from tests.laws.checks import stack
+from tests.mutants import check_notices
+from vips import CategoricalHMM, PrivacyPlan, engine
+from vips.data import Records
+from vips.data._arrays import RangesOfRecords
+from vips.execution import partitions
+
+N_STEPS = 24  # which reach every phase of every model
+
+
+def kinds_of_data(case):
+    """Tables of one dtype: ordinary, with a record of zeros or with few entries, of defective records, and of none."""
+    records = stack(case.make_records(10, np.random.default_rng(0)), case.extreme)
+    defective = stack(stack(records[:0], case.hostile["nan"]), case.hostile["minus inf"])
+    sparse = stack(stack(records, case.hostile["zero"]), case.hostile["one huge"])
+    return {"ordinary": records, "sparse": sparse, "defective": defective, "none": records[:0]}
+
+
+def kernels_of(model, records, groups, totals):
+    """Names and types of the kernels of a fit that releases ``totals``, or that writes them there if there are none yet."""
+    kernels = {
+        id(value): value
+        for name, module in list(sys.modules.items())
+        if name.startswith("vips.")
+        for value in vars(module).values()
+        if isinstance(value, Dispatcher)
+    }.values()
+    for kernel in kernels:
+        kernel._reset_overloads()  # those on disk are read again
+    partitions.rehearsals.cache_clear()
+    replayed, summed = list(totals), engine.clipped_sum
+
+    def sum_of_step(*args):
+        found = summed(*args)
+        if not replayed:
+            totals.append(found)
+        return replayed[args[6] - 1] if replayed else found
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "clipped_sum", sum_of_step)
+        model.fit(*arguments(records), **({} if groups is None else {"groups": groups}))
+    return {(kernel.py_func.__qualname__, types) for kernel in kernels for types in kernel.signatures}
+
+
+def kernels_are_the_same_for_all_records(case, with_groups):
+    settings = {"noise": "discrete", "max_rows_per_group": 3} if with_groups else {}
+    plan = PrivacyPlan(
+        noise_multiplier=1.0,
+        sampling_rate=0.9,
+        n_steps=N_STEPS,
+        clip_norm=case.clip_norm,
+        reproducible_noise=True,
+        **settings,
+    )
+    data, totals, expected = kinds_of_data(case), [], None
+    for kind in ("ordinary", *data):  # the first one may have to compile kernels, and what these call
+        n = data[kind].shape[0]
+        model = case.make_model(privacy=plan, random_state=0)
+        found = kernels_of(model, data[kind], np.arange(n) // 2 if with_groups else None, totals)
+        expected = found if kind == "ordinary" else expected
+        assert found == expected, f"kernels of {kind} records: {sorted(map(str, found ^ expected))}"
+
+
+def _is_slow(case, with_groups):
+    return case.name not in (ONE_OF_EACH_CLASS if with_groups else REPRESENTATIVES)
+
+
+@pytest.mark.parametrize(
+    ("case", "with_groups"),
+    [
+        pytest.param(
+            case,
+            with_groups,
+            marks=pytest.mark.slow if _is_slow(case, with_groups) else (),
+            id=f"{case.name}-{'persons, discrete' if with_groups else 'rows'}",
+        )
+        for case in CASES
+        for with_groups in (False, True)
+    ],
+)
+@pytest.mark.filterwarnings("ignore:X is a sparse matrix of float64")  # of documents
+def test_kernels_are_the_same_for_all_records(case, with_groups):
+    kernels_are_the_same_for_all_records(case, with_groups)
+
+
+@pytest.mark.parametrize("name", ["logistic", "latent classes", "mixture"])
+def test_kernels_do_not_depend_on_how_many_rows_in_fortran_order_there_are(name):
+    """Some of its rows are in no order, one is in the order of C, and none are in both."""
+    case = next(case for case in CASES if case.name == name)
+    X, *y = arguments(case.make_records(20, np.random.default_rng(0)))
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.7, n_steps=2, clip_norm=1.0, reproducible_noise=True)
+    totals, found = [], []
+    for n in (20, 20, 2, 1, 0):
+        model = case.make_model(privacy=plan, random_state=0)
+        records = Records(np.asfortranarray(X)[:n], y[0][:n]) if y else np.asfortranarray(X)[:n]
+        found.append(kernels_of(model, records, None, totals))
+    assert found[1] == found[2] == found[3] == found[4]
+
+
+FIT = """
+import sys
+from tests.laws.cases import CASES
+from tests.laws.test_kernels import kinds_of_data
+from vips import PrivacyPlan
+case = next(case for case in CASES if case.name == "proportions sparse")
+plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.9, n_steps=2, clip_norm=1.0)
+case.make_model(privacy=plan).fit(kinds_of_data(case)[sys.argv[1]])
+"""
+
+
+def test_files_on_disk_are_the_same_for_all_records(tmp_path):
+    found = []
+    for kind in ("ordinary", "none"):
+        environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / kind)}
+        subprocess.run([sys.executable, "-c", FIT, kind], env=environment, check=True)
+        found.append(sorted(str(path.relative_to(tmp_path / kind)) for path in (tmp_path / kind).rglob("*.nb?")))
+    assert found[0] == found[1]
+    assert any("_copy_rows" in name for name in found[0])
+
+
+# -- the law can fail ---------------------------------------------------------------------------------------------------
+
+
+def nothing_is_rehearsed(patch):
+    patch.setattr(partitions, "rehearse", lambda task, opened: None)
+
+
+def one_phase_is_rehearsed(patch):
+    patch.setattr(
+        CategoricalHMM, "phase", lambda self, posterior, phase=CategoricalHMM.phase: _Same(phase(self, posterior))
+    )
+
+
+class _Same(str):
+    """Phases that are told apart by the model alone."""
+
+    def __hash__(self):
+        return 0
+
+    def __eq__(self, other):
+        return isinstance(other, _Same) or str.__eq__(self, other)
+
+
+def no_partition_without_records(patch):
+    patch.setattr(RangesOfRecords, "n_partitions", property(lambda self: len([n for n in self.sizes if n])))
+
+
+@pytest.mark.parametrize(
+    ("mutant", "name"),
+    [
+        (nothing_is_rehearsed, "proportions sparse"),
+        (nothing_is_rehearsed, "latent classes"),
+        (one_phase_is_rehearsed, "chain of few symbols, float32"),
+        (one_phase_is_rehearsed, "chain"),
+        (no_partition_without_records, "proportions sparse"),
+    ],
+)
+def test_mutant_is_noticed(mutant, name, monkeypatch):
+    case = next(case for case in CASES if case.name == name)
+    check_notices(lambda: kernels_are_the_same_for_all_records(case, False), mutant, monkeypatch, "kernels of")

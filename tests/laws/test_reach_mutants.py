@@ -1,0 +1,73 @@
+"""Deliberately broken copies that a small table in the first step does not show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tests.laws import reach
+from tests.laws.cases import CASES, WIDE_CASES
+from tests.mutants import check_notices, of_laws
+from vips.models.markov import categorical
+from vips.models.mixtures import kernels
+from vips.models.regression.scores import ScoredStatistics
+
+BY_NAME = {case.name: case for case in CASES + WIDE_CASES}
+
+
+def scores_of_a_person_in_pieces_have_one_weight(patch):
+    """w in place of w²."""
+    original = ScoredStatistics.carry
+
+    def carry(self, carried, used, weight, is_last):
+        return original(self, carried, used, weight**0.5, is_last)
+
+    patch.setattr(ScoredStatistics, "carry", carry)
+
+
+def norms_forget_answers_beyond_the_twelfth(patch):
+    original = kernels.fill_norms
+    patch.setattr(kernels, "fill_norms", lambda places, *rest: original(np.ascontiguousarray(places[:, :12]), *rest))
+
+
+def norms_of_contexts_forget_moves(patch):
+    original = categorical.of_neighbours
+
+    def of_neighbours(*arguments):
+        statistics = original(*arguments)
+        norms = statistics.norms
+        statistics.norms = lambda blocks: norms(dict(blocks) | {"moves": replace(blocks["moves"], scale=1e9)})
+        return statistics
+
+    patch.setattr(categorical, "of_neighbours", of_neighbours)
+
+
+def norms_of_contexts_forget_who_is_first(patch):
+    original = categorical.of_neighbours
+
+    def of_neighbours(*arguments):
+        statistics = original(*arguments)
+        norms = statistics.norms
+        statistics.norms = lambda blocks: norms(dict(blocks) | {"start": replace(blocks["start"], scale=1e9)})
+        return statistics
+
+    patch.setattr(categorical, "of_neighbours", of_neighbours)
+
+
+MUTANTS = [
+    (
+        scores_of_a_person_in_pieces_have_one_weight,
+        "a_person_moves_the_sum_by_at_most_one_clip",
+        "logistic",
+        "moves the sum",
+    ),
+    (norms_forget_answers_beyond_the_twelfth, "norms_hold_in_every_phase", "wide latent classes", "a norm is smaller"),
+    (norms_of_contexts_forget_moves, "norms_hold_in_every_phase", "chain", "a norm is smaller"),
+    (norms_of_contexts_forget_who_is_first, "norms_hold_in_every_phase", "chain", "a norm is smaller"),
+]
+
+
+@of_laws(MUTANTS)
+def test_mutant_is_noticed(mutant, law, case, says, monkeypatch):
+    check_notices(lambda: getattr(reach, law)(BY_NAME[case]), mutant, monkeypatch, says)
