@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from typing import TypeVar
 
-__all__ = ["no_warnings"]
+from vips._compute.signals import surely_ended
+
+__all__ = ["hear_warnings", "mute_warnings", "without_warnings"]
+
+T = TypeVar("T")
 
 _silent, _n_silent, _filters = threading.Lock(), 0, None
 
 
-@contextmanager
-def no_warnings() -> Iterator[None]:
-    """Suppress warnings, which could depend on a record: of functions among the settings, say.
+def without_warnings(work: Callable[[], T]) -> T:
+    """``work()`` without warnings, which could depend on a record: of functions among the settings, say."""
+    return surely_ended(mute_warnings, lambda signals: work(), hear_warnings)
 
-    Filters of warnings belong to the process. So the first of several threads suppresses them, and the last one restores them.
-    """
+
+def mute_warnings() -> None:
+    """Filters of warnings belong to the process. So the first of several threads suppresses them, and the last one restores
+    them by :func:`hear_warnings`."""
     global _n_silent, _filters
     with _silent:
         _n_silent += 1
@@ -25,10 +31,12 @@ def no_warnings() -> Iterator[None]:
             _filters = warnings.catch_warnings()
             _filters.__enter__()
             warnings.simplefilter("ignore")
-    try:
-        yield
-    finally:
-        with _silent:
-            _n_silent -= 1
-            if not _n_silent:
-                _filters.__exit__(None, None, None)
+
+
+def hear_warnings() -> None:
+    """Undo one :func:`mute_warnings`."""
+    global _n_silent
+    with _silent:
+        _n_silent -= 1
+        if not _n_silent:
+            _filters.__exit__(None, None, None)

@@ -112,8 +112,8 @@ def test_trials_are_silent_and_leave_the_process_as_it_was(capfd, caplog):
 
 
 def test_silence_ends_with_an_error():
-    with pytest.raises(ZeroDivisionError), in_silence():
-        _ = 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        in_silence(lambda _: 1 / 0)
     assert logging.root.manager.disable == 0
 
 
@@ -121,16 +121,18 @@ def test_threads_share_the_silence(capfd):
     """The first thread leaves while the second one still searches."""
     inside, leave = threading.Event(), threading.Event()
 
-    def second():
-        with in_silence():
-            inside.set()
-            leave.wait(120)
-            print("printed")
+    def second(_):
+        inside.set()
+        leave.wait(120)
+        print("printed")
 
-    with in_silence():
-        thread = threading.Thread(target=second)
+    thread = threading.Thread(target=in_silence, args=(second,))
+
+    def first(_):
         thread.start()
         inside.wait(120)
+
+    in_silence(first)
     leave.set()
     thread.join()
     print("heard")

@@ -32,6 +32,7 @@ _FRESH = ((1.0, 1.0),)  # probability of a fresh draw, size of a step
 _CHAINS = (*_FRESH, (0.02, 0.1), (0.02, 0.3), (0.1, 0.3), (0.3, 0.3))
 _SLOPES = (0.15, 0.3, 0.6, 1.2, 2.4)  # of δ between the middle and the end of the positions; of both signs
 _AROUND_TREND = (0.1, 0.3)  # τ
+_BLOCK = 1024  # cells at a time: memory does not grow with their number
 _SIZES = 12  # exponential laws, of means between 1 and all records
 
 
@@ -69,20 +70,25 @@ def posterior_log_odds(
     ndarray of shape (n_cells,)
         Within ±6.
     """
-    errors = (own, rest, std, total, n_records)
-    likelihood, fine = (_log_likelihood(*errors, states) for states in (_STATES, _FINE))
+    blocks = [slice(first, first + _BLOCK) for first in range(0, len(own), _BLOCK)]
+    rest_of_errors = (std, total, n_records)
+    likelihood = np.concatenate([_log_likelihood(own[c], rest[c], *rest_of_errors, _STATES) for c in blocks])
     if positions is None:
-        others, evidence = _independent(likelihood, _chains(False)[0][:, None])
+        priors = _chains(False)[0][:, None]
+        in_cells = np.concatenate([_log_sum(likelihood[c] + priors, 2) for c in blocks], axis=1)
+        others, evidence = (lambda c: priors - in_cells[:, c]), in_cells.sum(axis=(1, 2))
     else:
         chains, trends = _forward_backward(likelihood, *_chains(True)), _independent(likelihood, _trends(positions))
-        others = np.concatenate([chains[0], trends[0]])
+        both = np.concatenate([chains[0], trends[0]])
+        others = lambda c: both[:, c]  # noqa: E731
         evidence = np.concatenate([chains[1] - np.log(len(chains[1])), trends[1] - np.log(len(trends[1]))])
-    others = _log_sum(evidence[:, None, None] + others, 0)[
-        0
-    ]  # what is known about δ without the counts of the cell itself
-    posterior = fine + _interpolated(others)
-    posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
-    return posterior @ _FINE / posterior.sum(axis=1)
+    means = []
+    for c in blocks:
+        known = _log_sum(evidence[:, None, None] + others(c), 0)[0]  # about δ without the counts of the cell itself
+        posterior = _log_likelihood(own[c], rest[c], *rest_of_errors, _FINE) + _interpolated(known)
+        posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
+        means.append(posterior @ _FINE / posterior.sum(axis=1))
+    return np.concatenate(means)
 
 
 def _interpolated(logs: np.ndarray) -> np.ndarray:

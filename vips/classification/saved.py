@@ -14,10 +14,12 @@ from vips.persistence.archive import write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+from vips.preprocessing._grids import DAYS, NUMBERS
 
 __all__ = ["restored_classifier", "save_classifier"]
 
 _COUNTS = "tables/"
+_MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
 
 
 def save_classifier(classifier, path: str | os.PathLike) -> None:
@@ -57,17 +59,21 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
         for i, (name, cells) in enumerate(header["tables"])
     }
     for table in classifier.tables_.values():
+        if table.cells.kind != "category" and table.cells.n_cells > _MOST_CELLS:
+            raise ValueError("its tables have more cells than any column of numbers")
         if table.counts.shape != (classifier.n_classes_, table.cells.n_cells + 1):
             raise ValueError("its tables have other shapes than their cells")
     classifier.n_features_in_, names = int(header["n_features_in"]), decode(header["names_in"])
     if names:
         classifier.feature_names_in_ = np.array([str(name) for name in names], dtype=object)
-    classifier._weigh()
     classifier.model_ = restored(header["model"], arrays, known)
     classifier.classes_ = classifier.model_.classes_
+    if len(classifier.classes_) != classifier.n_classes_:
+        raise ValueError("its tables and its regression have different numbers of classes")
+    classifier._weigh()
     width = sum(len(each) for each in classifier.log_odds_.values())
-    if width != classifier.model_.n_features_in_ or len(classifier.classes_) != classifier.n_classes_:
-        raise ValueError("its tables and its regression have different numbers of features or classes")
+    if width != classifier.model_.n_features_in_:
+        raise ValueError("its tables and its regression have different numbers of features")
     classifier._statement = _statement(classifier, header["report"])
     return classifier
 

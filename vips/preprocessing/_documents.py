@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.feature_extraction.text import CountVectorizer
 
-from vips._no_warnings import no_warnings
+from vips._no_warnings import without_warnings
 from vips.data import DataSource, TextSource
 from vips.data._dask import is_dask
 from vips.data._groups import arrow_values, runs_of_rows
@@ -183,5 +183,4 @@ def counts_of_words(settings: dict, vocabulary: Mapping[str, int], documents: Se
     if not vocabulary:
         return sp.csr_array((len(documents), 0), dtype=np.int64)
     counter = CountVectorizer(analyzer=list, vocabulary=vocabulary)
-    with no_warnings():
-        return sp.csr_array(counter.transform(map(Analyser(settings), documents)))
+    return without_warnings(lambda: sp.csr_array(counter.transform(map(Analyser(settings), documents))))

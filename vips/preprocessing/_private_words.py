@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from vips._no_warnings import no_warnings
+from vips._no_warnings import without_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
@@ -184,8 +184,9 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
                 rounds = found.rounds
             else:
                 index: dict[str, int] = {}
-                with no_warnings():  # of functions among the arguments: they could depend on a document
-                    chunks = list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+                chunks = without_warnings(  # of functions among the arguments: they could depend on a document
+                    lambda: list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
+                )
                 found, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
                 rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in found.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vips._no_warnings import no_warnings
+from vips._no_warnings import without_warnings
 from vips._secret_bits import secret_bits
 from vips.data import Partition, TextSource
 from vips.execution.base import Executor
@@ -66,17 +66,20 @@ class WordTask(PartitionTask):
         persons = None
         if opened.starts is not None:
             persons = np.repeat(np.arange(opened.n_records), np.diff(opened.starts))
+        with np.errstate(all="ignore"):
+            return without_warnings(lambda: self._sum(opened.X, persons, generator))
+
+    def _sum(self, documents, persons: np.ndarray | None, generator: np.random.Generator):
+        """The share of these documents."""
         index = {word: i for i, word in enumerate(self.known)}
         known, total, n_records = np.ones(len(index), bool), np.zeros(0), 0
-        with no_warnings(), np.errstate(all="ignore"):
-            for words, starts in chunks_of_records(
-                self.settings, opened.X, persons, self.plan.max_rows_per_group, index
-            ):
-                kept, weights = weighted_words(words, starts, known, self.most, generator, self.of_count)
-                if len(index) > len(total):
-                    total = np.pad(total, (0, max(len(index), 2 * len(total)) - len(total)))
-                total += np.bincount(kept, weights, len(total))
-                n_records += len(starts) - 1
+        chunks = chunks_of_records(self.settings, documents, persons, self.plan.max_rows_per_group, index)
+        for words, starts in chunks:
+            kept, weights = weighted_words(words, starts, known, self.most, generator, self.of_count)
+            if len(index) > len(total):
+                total = np.pad(total, (0, max(len(index), 2 * len(total)) - len(total)))
+            total += np.bincount(kept, weights, len(total))
+            n_records += len(starts) - 1
         names = list(index)
         return share_of_words({names[i]: total[i] for i in np.flatnonzero(total)}, self.of_count * n_records)
 
@@ -98,10 +101,15 @@ def union_of_source(
     before_noise: Callable[[], None],
 ) -> Union:
     """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`."""
+    arguments = (source, settings, plan, delta, most, count_records, executor, before_noise)
+    return without_warnings(lambda: _union(*arguments))
+
+
+def _union(source, settings, plan, delta, most, count_records, executor, before_noise) -> Union:
     plans, randomness = plans_of_rounds(plan), plan.randomness(None)
     cuts = thresholds(delta, [each.noise_std() for each in plans], most)
     rounds, n_records = [], None
-    with no_warnings(), executor.over(source) as workers:
+    with executor.over(source) as workers:
         for own, cut in zip(plans, cuts, strict=True):
             known = tuple(word for words, _ in rounds for word in words)
             task = WordTask(settings, known, most, count_weight(count_records and not rounds), own)

@@ -324,11 +324,15 @@ class PrivacyReport:
         if self.has_guarantee:
             sections.append(("", self._statement()))
         noise = "Gaussian" if plan.noise == "gaussian" else "discrete Gaussian"
+        is_stated = plan.clip_norm is not None  # by every fit, not by every file
+        clip, std = (
+            (f"{plan.clip_norm:g}", f"{plan.noise_std():.4g}") if is_stated else ("(not stated)", "(not stated)")
+        )
         sections += [
             (
                 "Mechanism",
-                f"{plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {plan.clip_norm:g} over all blocks "
-                f"jointly; {noise} noise of standard deviation {plan.noise_std():.4g} per coordinate of the scaled sum (noise "
+                f"{plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {clip} over all blocks "
+                f"jointly; {noise} noise of standard deviation {std} per coordinate of the scaled sum (noise "
                 f"multiplier {plan.noise_multiplier:.4g}).",
             ),
             ("Assumed", f"{'; '.join(self._assumptions())}."),

@@ -282,9 +282,10 @@ class _Stream:
         try:
             header, arrays = read_archive(self.checkpoint, _KIND)
             posterior = {name.removeprefix("posterior/"): value for name, value in arrays.items()}
-            if header["stream"] != self.name:
+            if header.get("stream") != self.name or type(header.get("t")) is not int:
                 raise ValueError(f"{self.checkpoint} and its secret belong to different streams.")
-            return int(header["t"]), restore_posterior(first, posterior)
+            with one_error(self.checkpoint):
+                return header["t"], restore_posterior(first, posterior)
         except ValueError as error:
             raise StreamError(f"{error} It was not touched.") from error
 

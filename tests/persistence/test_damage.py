@@ -1,0 +1,208 @@
+"""Files with flipped bytes, with other JSON and with other arrays: one kind of error, or of no consequence."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import random
+import zipfile
+
+import numpy as np
+import pytest
+
+import vips
+from tests.memory import NOISE, peak_of
+from vips import (
+    CheckpointError,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyPlan,
+    PrivacyReport,
+    StreamPlan,
+)
+from vips.exceptions import StreamError
+from vips.persistence.archive import read_archive, write_archive
+
+PLAN = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=0.5, n_steps=2)
+X = np.eye(3)[np.arange(60) % 3]
+ODD = [
+    None,
+    True,
+    0,
+    -1,
+    10**30,
+    1e308,
+    float("nan"),
+    float("inf"),
+    "",
+    "x",
+    "\ud800",
+    [],
+    {},
+    [None],
+    {"__vips__": "array"},
+]
+
+
+def changed(values, rng):
+    """JSON with one value of another type or kind, or without it."""
+    values, holder = copy.deepcopy(values), None
+    holder = values
+    while True:
+        keys = list(holder) if isinstance(holder, dict) else range(len(holder))
+        key = rng.choice(keys)
+        inner = holder[key]
+        if isinstance(inner, dict | list) and inner and rng.random() < 0.7:
+            holder = inner
+            continue
+        if rng.random() < 0.2:
+            del holder[key]
+        else:
+            holder[key] = copy.deepcopy(rng.choice(ODD))
+        return values
+
+
+def archive(members):
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as made:
+        for name, content in members.items():
+            made.writestr(name, content)
+    return file.getvalue()
+
+
+def damaged(whole, rng):
+    """The bytes of a file with damage of one of three kinds."""
+    with zipfile.ZipFile(io.BytesIO(whole)) as file:
+        members = {name: file.read(name) for name in file.namelist()}
+    kind = rng.randrange(3)
+    if kind == 0:
+        result = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 3, 20])):
+            result[rng.randrange(len(whole))] = rng.randrange(256)
+        return bytes(result[: rng.randrange(len(whole))]) if rng.random() < 0.2 else bytes(result)
+    if kind == 1:
+        header = changed(json.loads(members["header.json"]), rng)
+        return archive(members | {"header.json": json.dumps(header)})
+    name = rng.choice([name for name in members if name != "header.json"])
+    array = np.load(io.BytesIO(members[name]))
+    with np.errstate(all="ignore"):
+        other = rng.choice(
+            [array.astype("U5"), array.reshape(-1)[:0], array.astype(complex), np.full(array.shape, np.nan)]
+        )
+    file = io.BytesIO()
+    np.lib.format.write_array(file, np.asarray(other, order="C"), version=(1, 0), allow_pickle=False)
+    return archive(members | {name: file.getvalue()})
+
+
+def refusals(path, use, error, n=300):
+    """How many damaged files are refused by that error; any other one passes through."""
+    whole, rng, refused = path.read_bytes(), random.Random(0), 0
+    for _ in range(n):
+        path.write_bytes(damaged(whole, rng))
+        try:
+            use()
+        except error:
+            refused += 1
+    path.write_bytes(whole)
+    return refused
+
+
+def make_classifier():
+    pd = pytest.importorskip("pandas")
+    table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
+    return vips.PrivateClassifier({"age": (20, 90), "ward": ["A", "B"]}, epsilon=8.0, delta=1e-5).fit(
+        table, np.arange(200) % 2
+    )
+
+
+def make_pipeline():
+    pd = pytest.importorskip("pandas")
+    from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
+
+    table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
+    encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
+    pipeline = make_private_pipeline(encoder, vips.BayesianLogisticRegression(), epsilon=8.0, delta=1e-5)
+    return pipeline.fit(table, np.arange(200) % 2)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("make", [make_pipeline, make_classifier])
+def test_models_of_tables(tmp_path, make):
+    path, model = tmp_path / "m", make()
+    model.save(path)
+
+    def use():
+        loaded = vips.load(path)
+        str(loaded.privacy_), loaded.privacy_.to_dict()
+        if hasattr(loaded, "summary"):
+            loaded.summary()
+
+    assert refusals(path, use, ValueError) > 150
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_checkpoints(tmp_path):
+    path = tmp_path / "c"
+
+    def use():
+        LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X, checkpoint=path)
+
+    use()
+    assert refusals(path, use, CheckpointError) > 150
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["s", "s.secret"])
+def test_streams(tmp_path, name):
+    plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=4)
+    path = tmp_path / name
+
+    def batch():
+        DirichletMultinomial(privacy=plan).partial_fit(X, checkpoint=tmp_path / "s")
+
+    batch()
+    kept = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
+
+    def use():
+        for other, content in kept.items():
+            if other != name:
+                (tmp_path / other).write_bytes(content)
+        os.chmod(tmp_path / "s.secret", 0o600)
+        batch()
+
+    assert refusals(path, use, (StreamError, CheckpointError)) > 150
+
+
+def test_reports():
+    report = LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(X).privacy_
+    values, rng, refused = json.loads(report.to_json()), random.Random(0), 0
+    for _ in range(1000):
+        try:
+            read = PrivacyReport.from_json(json.dumps(changed(values, rng)))
+            str(read), read.to_dict()
+        except ValueError:
+            refused += 1
+    assert refused > 500
+
+
+@pytest.mark.parametrize("kind", ["numbers", "categories"])
+def test_a_small_forged_classifier_takes_little_memory(tmp_path, kind):
+    """Cells by the ten thousand, in a file of 300 kB."""
+    path, n, place = tmp_path / "c", 10_000, ["numbers", "categories"].index(kind)
+    make_classifier().save(path)
+    header, arrays = read_archive(path, "classifier")
+    cells = header["tables"][place][1]["value"]
+    cells[1 + place]["value"] = [float(i) for i in range(n + 1)] if kind == "numbers" else list(range(n - 1))
+    forged = {name: header[name] for name in header if name not in ("kind", "format", "version", "arrays")}
+    write_archive(path, "classifier", forged, arrays | {f"tables/{place}": np.ones((2, n + 1))})
+
+    def load():
+        if kind == "numbers":
+            with pytest.raises(ValueError, match="more cells"):
+                vips.load(path)
+        else:
+            vips.load(path)
+
+    assert peak_of(load) < 400 * path.stat().st_size + 64 * NOISE
