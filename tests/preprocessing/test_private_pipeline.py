@@ -221,6 +221,17 @@ def test_a_saved_pipeline_comes_back_whole(tmp_path):
         pipeline(Normalizer()).fit(X, y).save(tmp_path / "other.vips")
 
 
+def test_declared_numbers_with_missing_values_come_back_too(tmp_path):
+    X, y = table()
+    X = X.assign(income=X["income"].where(X.index % 2 > 0))
+    bounds = (float(X["income"].min()), float(X["income"].max()))
+    encoder = PrivateTableEncoder({"income": bounds} | {name: "category" for name in X.columns if name != "income"})
+    fitted = make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=8.0, delta=1e-4).fit(X, y)
+    assert fitted[0].indicators_ == ("income",)
+    fitted.save(tmp_path / "pipeline.vips")
+    np.testing.assert_array_equal(vips.load(tmp_path / "pipeline.vips").predict_proba(X), fitted.predict_proba(X))
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [

@@ -57,7 +57,7 @@ def _check_columns(encoder: PrivateTableEncoder) -> None:
     is_known = list(kinds) == list(columns) and set(kinds.values()) <= {"declared", *LEARNT_KINDS}
     if not is_known or not all(_has_form(encoder, name) for name in kinds):
         raise ValueError("its columns are not those that an encoder learns")
-    if not {kinds.get(name) for name in encoder.indicators_} <= {"number", "date"}:
+    if not {kinds.get(name) for name in encoder.indicators_} <= {*LEARNT_KINDS} - {"category"}:
         raise ValueError("its indicators are of columns that have none")
 
 
