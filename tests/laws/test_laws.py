@@ -19,6 +19,7 @@ OF_A_CLASS = {
     checks.everything_else_is_public,
     reachable.everything_reachable_is_a_function_of_the_noisy_totals,
     totals.totals_are_sums_over_the_public_rate,
+    *reach.ALL,
 }
 
 
