@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyPlan
-from vips.data import DaskSource, InMemoryData, SourceError, as_source
+from vips.data import DaskSource, InMemoryData, SourceError, as_source, regroup
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
 RNG = np.random.default_rng(0)
@@ -55,6 +55,57 @@ def test_chunks_hold_whole_rows():
         regression().fit(da.from_array(X, chunks=(20, 3)))
     with pytest.raises(TypeError, match="y must be a Dask array"):
         regression().fit(da.from_array(X, chunks=(20, 3)), Y)
+
+
+def from_parts(parts, dtype, name="v"):
+    """A series whose chunks are computed as they are written, whatever dtype it declares."""
+    return dd.from_map(
+        lambda i: pd.Series(parts[i], name=name), range(len(parts)), meta=pd.Series([], dtype=dtype, name=name)
+    )
+
+
+LATER = {
+    "as before": [1.0, 2.0],
+    "missing": [1.0, np.nan],
+    "None": pd.Series([1.0, None], dtype=object),
+    "text": [1.0, "name@example.org"],
+    "a large number": [1.0, 10**400],
+    "nothing": pd.Series([], dtype=object),
+}
+
+
+@pytest.mark.parametrize("declared", ["float64", "float32", "int64"])
+@pytest.mark.parametrize("later", LATER)
+def test_a_record_of_a_later_chunk_decides_no_dtype(later, declared, tmp_path):
+    """It is missing if it is no number: in a fit, and in a folder of persons."""
+    first = np.array([3, 4], dtype=declared)
+    n = len(LATER[later])
+    table = from_parts([first, LATER[later]], declared).to_frame().assign(w=1.0)
+    model = DirichletMultinomial(privacy=PLAN).fit(table)
+    assert model.n_features_in_ == 2
+    opened = as_source(table).partition(1).open()
+    assert opened.X.dtype == as_source(table).partition(0).open().X.dtype
+    assert np.isnan(opened.X).any() == (later not in ("as before", "nothing"))
+    persons = from_parts([[1, 2], list(range(n))], "int64", "who")
+    source = regroup(table, by=persons, to=tmp_path / "persons", n_partitions=1)
+    assert sum(source.sizes) == len({1, 2, *range(n)})
+
+
+@pytest.mark.parametrize(
+    "ids", [[pd.NaT, pd.NaT], [pd.Timestamp("2020"), pd.NaT], [None, None], ["a", 2], [2.0, np.nan]]
+)
+def test_a_chunk_of_other_ids_raises_nothing(ids, tmp_path):
+    table = dd.from_pandas(pd.DataFrame({"v": [1.0, 2.0, 3.0, 4.0], "w": 1.0}), npartitions=2)
+    assert sum(regroup(table, by=from_parts([[1, 2], ids], "object"), to=tmp_path / "persons").sizes) in (2, 3)
+
+
+@pytest.mark.parametrize("order", [[1, None], [None, None], ["x", 2]])
+def test_a_chunk_of_another_order_raises_nothing(order, tmp_path):
+    table = dd.from_pandas(pd.DataFrame({"v": [1.0, 2.0, 3.0, 4.0], "w": 1.0}), npartitions=2)
+    persons = from_parts([[1, 2], [1, 2]], "int64", "who")
+    for dtype, first in (("int64", [1, 2]), ("datetime64[ns]", pd.to_datetime(["2020", "2021"]))):
+        when = from_parts([first, pd.Series(order, dtype=object)], dtype)
+        assert sum(regroup(table, by=persons, to=tmp_path / dtype, order=when).sizes) == 2
 
 
 def test_chunks_of_another_kind_are_named():

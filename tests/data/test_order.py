@@ -1,5 +1,6 @@
 """What rows are ordered by, against Python's exact numbers and dates."""
 
+import math
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -153,3 +154,22 @@ def test_frames_order_objects_by_number_then_text():
     frame = pd.DataFrame({"who": 1, "when": pd.Categorical([10, 9, None, 8]), "code": [1, 2, 3, 4]})
     found = Sequences.from_frame(frame, by="who", order="when", columns="code")
     assert found.values[:, 0].tolist() == [4, 2, 1, 3]
+
+
+@pytest.mark.parametrize(
+    ("smaller", "larger"),
+    [
+        (Decimal("2.5"), np.int64(3)),
+        (np.float64(2.0), 10**400),
+        (Decimal(1), np.longdouble(2)),
+        (Decimal("0.1"), Fraction(1, 3)),
+        (1e308, Decimal("1E+999999999")),
+        (Decimal("-1E+999999999"), math.inf),
+        (Fraction(1, 2), True),
+    ],
+)
+def test_objects_that_python_cannot_compare_have_an_order(smaller, larger):
+    when = pd.Series(["text", None, larger, smaller], dtype=object)
+    frame = pd.DataFrame({"who": 1, "code": [0.0, 1.0, 2.0, 3.0], "when": when})
+    found = Sequences.from_frame(frame, by="who", order="when", columns="code").values.ravel().tolist()
+    assert found == [3.0, 2.0, 0.0, 1.0]

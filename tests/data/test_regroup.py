@@ -724,9 +724,9 @@ def test_columns_and_dtypes_are_public_facts(tmp_path):
     with pytest.raises(SourceError, match="must hold the arrays"):
         regroup(CSRShards(write_shards(tmp_path / "s")), by="nowhere", to=tmp_path / "g")
     odd = da.from_array(X.astype(np.int8), chunks=(30, 4)).map_blocks(
-        lambda block, block_info: block * 0.5 if block_info[0]["chunk-location"][0] else block, dtype=np.int8
+        lambda block, block_info: block * 1j if block_info[0]["chunk-location"][0] else block, dtype=np.int8
     )
-    with pytest.raises(SourceError, match="chunk 1: X has dtype float64"):
+    with pytest.raises(SourceError, match=r"chunk 1: .*complex128"):
         regroup(odd, by=IDS, to=tmp_path / "g")
     for n_partitions in (0, 1.5, True):
         with pytest.raises(ValueError, match="n_partitions"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from decimal import Decimal
 
 import numpy as np
@@ -21,6 +22,7 @@ from vips import (
     SigmoidBeliefNetwork,
 )
 from vips.data import check_data
+from vips.data._groups import group_numbers
 from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing import (
     PrivateTableEncoder,
@@ -238,6 +240,36 @@ def test_plain_pipelines_and_scores_take_arrow_tables():
     pipeline = make_public_pipeline(PublicScaler((0, 1)), MODELS["logistic"](None))
     pipeline.fit(Exported(arrow()), pa.array(LABELS))
     assert pipeline.score(Exported(arrow()), pa.array(LABELS)) == pipeline.score(BITS.astype(float), LABELS)
+
+
+class PolarsObjects:
+    """A stand-in for a series of polars of Python's own objects, of which Arrow gets the addresses."""
+
+    __module__ = "polars.series"
+    dtype, name = "Object", "who"
+
+    def __init__(self, values):
+        self._values = values
+
+    def __len__(self):
+        return len(self._values)
+
+    def __iter__(self):
+        return iter(self._values)
+
+    def to_arrow(self):
+        return pa.array([i.to_bytes(8, "little") for i in range(len(self))], pa.binary(8))
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return pa.chunked_array([self.to_arrow()]).__arrow_c_stream__(requested_schema)
+
+
+def test_objects_of_polars_are_read_one_by_one_or_refused():
+    """Each of four equal ids would be a person of its own."""
+    ids = PolarsObjects([uuid.UUID(int=7) for _ in range(4)])
+    assert group_numbers(ids, 4).tolist() == [0, 0, 0, 0]
+    with pytest.raises(TypeError, match="polars' dtype Object: convert it"):
+        from_arrow(ids)
 
 
 def test_frames_of_polars_themselves():

@@ -7,7 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._no_warnings import without_warnings
 from vips._unquoted import class_and_place
+from vips.data._cell_values import as_numbers
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, Partition
@@ -64,8 +66,10 @@ class DaskSource(DataSource):
     def partitions(self) -> tuple[Partition, ...]:
         X = _chunks(self._X)
         y = [None] * len(X) if self._y is None else _chunks(self._y)
+        dtypes = self._X.dtype, None if self._y is None else self._y.dtype
         return tuple(
-            BlockPartition(f"chunk {i}", *block, self.n_features) for i, block in enumerate(zip(X, y, strict=True))
+            BlockPartition(f"chunk {i}", *block, self.n_features, dtypes)
+            for i, block in enumerate(zip(X, y, strict=True))
         )
 
     def partition(self, i: int) -> Partition:
@@ -80,6 +84,7 @@ class BlockPartition(Partition):
     X: object
     y: object
     n_features: int
+    dtypes: tuple = (None, None)
 
     def open(self) -> OpenPartition:
         return self.open_with(None)[0]
@@ -101,6 +106,7 @@ class BlockPartition(Partition):
         except Exception as error:
             problem = class_and_place(error)
         else:
+            X, y = (rows_as_declared(rows, dtype) for rows, dtype in zip((X, y), self.dtypes, strict=True))
             return ComputedBlock(self.name, X, y, self.n_features).open(), other
         # outside of `except`, so that the original error is not attached
         raise SourceError(
@@ -116,6 +122,36 @@ class ComputedBlock(BlockPartition):
 
     def open(self) -> OpenPartition:
         return open_checked(self.name, self.X, self.y, self.n_features)
+
+
+def rows_as_declared(rows, dtype):
+    """A computed chunk in the type that its collection declares: numbers as floats, NaN for what is none. Its own type may
+    depend on one record, and raises nothing.
+    """
+    if getattr(dtype, "kind", "O") not in "biuf" or not isinstance(rows, np.ndarray):
+        return rows
+    if rows.dtype.kind == "O":
+        rows = as_numbers(rows.ravel(), "number").reshape(rows.shape)
+    return (
+        rows.astype(np.float32 if dtype == np.float32 else np.float64, copy=False)
+        if rows.dtype.kind in "biuf"
+        else rows
+    )
+
+
+def column_as_declared(values, dtype, are_ids: bool):
+    """The same of a computed series that orders rows; or of ids, each of which is read by itself: any objects will do."""
+    kind, given = (getattr(each, "kind", "O") for each in (dtype, getattr(values, "dtype", None)))
+    if not hasattr(values, "astype") or kind == given:
+        return values
+    if kind == "O" or (are_ids and given in "mM"):
+        return values.astype(object)
+    if are_ids or given != "O" or kind not in "biufM":
+        return values
+    import pandas as pd
+
+    read = pd.to_datetime if kind == "M" else pd.to_numeric
+    return without_warnings(lambda: read(pd.Series(values), errors="coerce"))
 
 
 def _chunks(collection) -> list:

@@ -177,7 +177,11 @@ def arrow_values(groups: object):
         return values
     if "Arrow" in type(values).__name__ and hasattr(values, "__arrow_array__"):
         return values.__arrow_array__()
-    return groups.to_arrow() if type(groups).__module__.startswith("polars") else None
+    if (
+        not type(groups).__module__.startswith("polars") or str(groups.dtype) == "Object"
+    ):  # in Arrow, addresses of objects
+        return None
+    return groups.to_arrow()
 
 
 def _ids_of_arrow(values) -> Iterator[bytes | None]:

@@ -16,13 +16,14 @@ from vips._unquoted import class_and_place
 from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
-from vips.data._dask import DaskSource, as_source, is_dask
+from vips.data._dask import DaskSource, as_source, column_as_declared, is_dask
 from vips.data._grouped import MANIFEST, GroupedRows, GroupedSequences, GroupedTexts, Manifest
 from vips.data._groups import check_ids, ids_and_numbers, name_of
 from vips.data._order import sortable
 from vips.data._records import OpenPartition
 from vips.data._sequences import Sequences
 from vips.data._source import DataSource, Partition, SequenceSource
+from vips.data._tables import from_arrow
 from vips.data._texts import PackedTexts, TextSource
 from vips.exceptions import SourceError
 
@@ -139,6 +140,7 @@ def _source(X, y, keys: list) -> tuple[DataSource, tuple[str, ...] | None, list]
         raise TypeError(
             "X must be a data source or a table, got a path: write vips.data.ParquetTable(path, features=[...]), say."
         )
+    X = from_arrow(X)
     if hasattr(X, "columns"):
         names = [key for key in keys if isinstance(key, str)]
         for name in names:
@@ -229,6 +231,10 @@ def _opener(source: DataSource, keys: list) -> Callable:
     def open_one(i: int, partition: Partition, before: int) -> tuple[OpenPartition, list]:
         if any(some is not None for some in chunks):  # together, so that they are of the same rows
             opened, computed = partition.open_with([None if some is None else some[i] for some in chunks])
+            computed = [
+                column_as_declared(values, getattr(key, "dtype", None), are_ids=j == 0)
+                for j, (key, values) in enumerate(zip(keys, computed, strict=True))
+            ]
         else:
             opened, computed = partition.open(), [None] * len(keys)
         rows = slice(before, before + opened.X.shape[0])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 from decimal import Decimal
-from numbers import Real
+from fractions import Fraction
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -17,6 +19,8 @@ from vips.data._order import sortable
 from vips.data._tables import from_arrow
 
 __all__ = ["Sequences", "in_order", "sequences_of"]
+
+_ZERO, _MOST_DIGITS = Fraction(0), 400
 
 
 class Sequences:
@@ -242,14 +246,23 @@ def in_order(when) -> np.ndarray:
     return np.lexsort(keys.T[::-1])
 
 
-def _rank(value: object) -> tuple[int, float, str]:
+def _rank(value: object) -> tuple[int, float, Fraction, str]:
     """Of a value of any type, so that any two can be compared. Raises for no value."""
     with suppress(Exception):
         if isinstance(value, Real | Decimal):
-            return (2, 0.0, "") if value != value else (0, value, "")
+            if value != value:
+                return 2, 0.0, _ZERO, ""
+            if (
+                isinstance(value, Decimal) and abs(value.adjusted()) > _MOST_DIGITS
+            ):  # its fraction might not fit into memory
+                value = float(value)
+            if value in (math.inf, -math.inf):
+                return 0, float(value), _ZERO, ""
+            exact = (int(value), 1) if isinstance(value, Integral) else value.as_integer_ratio()
+            return 0, 0.0, Fraction(*exact), ""
         if not (value is None or value != value):  # NaT is unequal to itself
-            return 1, 0.0, str(value)
-    return 2, 0.0, ""
+            return 1, 0.0, _ZERO, str(value)
+    return 2, 0.0, _ZERO, ""
 
 
 def _array(values: object) -> np.ndarray:

@@ -25,6 +25,8 @@ def from_arrow(values):
     if not exports or hasattr(values, "iloc"):
         return values
     kind = type(values).__name__
+    if type(values).__module__.partition(".")[0] == "polars":
+        _check_polars(values)
     try:
         import pandas as pd
         import pyarrow as pa
@@ -39,6 +41,17 @@ def from_arrow(values):
         column = values if isinstance(values, pa.Array) else pa.chunked_array(values)
         return pd.Series(pd.arrays.ArrowExtensionArray(column))
     raise TypeError(f"The {kind} cannot be read as an Arrow table.")
+
+
+def _check_polars(values) -> None:
+    """Raise TypeError for Python's own objects, of which Arrow would get the addresses."""
+    dtypes = getattr(values, "schema", None) or {getattr(values, "name", ""): getattr(values, "dtype", None)}
+    for name, dtype in dtypes.items():
+        if str(dtype) == "Object":
+            raise TypeError(
+                f"Column {name!r} has polars' dtype Object: convert it to strings or numbers first, e.g. by "
+                "map_elements(str, return_dtype=polars.String)."
+            )
 
 
 def with_numpy_numbers(values):
