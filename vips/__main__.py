@@ -47,11 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--noise-multiplier", type=float, help="noise standard deviation ÷ clip norm")
     plan.add_argument("--n-steps", type=int)
     plan.add_argument("--sampling-rate", type=float)
-    plan.add_argument("--sampling", choices=["poisson", "full", "fixed"], default="poisson")
+    plan.add_argument("--sampling", choices=["poisson", "full"], default="poisson")
     plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
     plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    plan.add_argument("--batch-size", type=int)
-    plan.add_argument("--n-records", type=int, help="public; with --sampling fixed only")
     plan.add_argument("--accountant", help="default: the tightest that the plan allows")
     plan.set_defaults(run=_plan)
 
@@ -83,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _plan(options: argparse.Namespace) -> None:
-    names = ("sampling_rate", "sampling", "relation", "noise", "batch_size", "n_records")
+    names = ("sampling_rate", "sampling", "relation", "noise")
     settings = {name: getattr(options, name) for name in names}
     if [options.epsilon, options.noise_multiplier, options.n_steps].count(None) != 1:
         raise ValueError("Give exactly two of --epsilon, --noise-multiplier and --n-steps.")

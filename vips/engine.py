@@ -99,7 +99,7 @@ def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=Non
     - The result is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
     task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
-    total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t, lambda: data.sizes))
+    total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t))
     if plan.rounds_records:  # rounding made them symmetric already
         return total
     return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}

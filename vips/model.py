@@ -330,10 +330,6 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             data = self._grouped(self._data(X, y), groups, "X" if y is None else "X, y")
             self.check_features()
             self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
-            if plan.sampling == "fixed" and data.n_records != plan.n_records:
-                raise ValueError(
-                    f"The plan is for `n_records={plan.n_records}` (public), but the data hold {data.n_records} records."
-                )
             plan.lattice(self.blocks())
             of_persons = {}
             if data.has_groups:

@@ -37,7 +37,7 @@ class OrderedPlan(PrivacyPlan):
     n_groups: int = 1
     rate_in_group: float = 1.0
 
-    def sampler(self, randomness, step, sizes):
+    def sampler(self, randomness, step):
         return lambda partition: _Rows(self.n_groups, self.rate_in_group, step, partition, randomness.sampling_key)
 
     def mechanism(self, blocks, randomness, std):

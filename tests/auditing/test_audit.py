@@ -47,9 +47,6 @@ def test_the_models_of_the_laws_pass(case, noise):
     [
         pytest.param(FULL, marks=pytest.mark.slow),
         pytest.param(replace(FULL, relation="replace_one", noise_multiplier=2.0), marks=pytest.mark.slow),
-        PrivacyPlan(
-            noise_multiplier=2.0, n_steps=2, sampling="fixed", relation="replace_one", batch_size=300, n_records=10**6
-        ),
         replace(SAMPLED, relation="replace_one", noise_multiplier=2.0),
         replace(FULL, relation="replace_one", noise_multiplier=2.0, noise="discrete"),
         pytest.param(replace(SAMPLED, n_steps=1, sampling_rate=1.0), marks=pytest.mark.slow),

@@ -214,20 +214,10 @@ def test_a_plan_without_a_delta_has_the_curve_alone(tmp_path):
     [
         ({"noise": "discrete"}, "10 steps, every record in each"),
         ({"sampling_rate": 0.5}, "each record in each with probability 0.5, independently"),
-        (
-            {
-                "sampling": "fixed",
-                "sampling_rate": None,
-                "batch_size": 300,
-                "n_records": 1500,
-                "relation": "replace_one",
-            },
-            "300 records each, drawn without replacement",
-        ),
         ({"report_delta": 1e-300}, "δ (delta) 1e-300 Released"),
         ({"noise_multiplier": 0.05}, "is hardly any protection"),
     ],
-    ids=["discrete", "poisson", "fixed", "tiny delta", "hardly any noise"],
+    ids=["discrete", "poisson", "tiny delta", "hardly any noise"],
 )
 def test_every_kind_of_plan_has_a_report(settings, said, tmp_path):
     model = cases.logistic(replace(cases.PLAN, **settings))

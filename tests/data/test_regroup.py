@@ -643,22 +643,10 @@ def test_a_fit_states_its_unit_everywhere(tmp_path):
     assert vips.load(tmp_path / "m.vips").privacy_.unit == "all rows of one patient_id"
 
 
-def test_fits_that_are_not_private_and_fixed_samples_count_persons(tmp_path):
+def test_fits_that_are_not_private_count_persons(tmp_path):
     source = regroup(X, by=IDS, to=tmp_path / "g", n_partitions=2)
     found = DirichletMultinomial(random_state=0).fit(source).posterior_.mean
     np.testing.assert_allclose(found, DirichletMultinomial(random_state=0).fit(X, groups=IDS).posterior_.mean)
-    plan = vips.PrivacyPlan(
-        noise_multiplier=1.0,
-        sampling="fixed",
-        relation="replace_one",
-        batch_size=5,
-        n_records=N_PERSONS,
-        n_steps=2,
-        clip_norm=1.0,
-    )
-    DirichletMultinomial(privacy=plan).fit(source)
-    with pytest.raises(ValueError, match=f"but the data hold {N_PERSONS} records"):
-        DirichletMultinomial(privacy=replace(plan, n_records=90, sampling_rate=None)).fit(source)
 
 
 def test_a_regression_that_is_not_private_has_the_bound_of_all_rows(tmp_path):

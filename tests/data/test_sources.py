@@ -146,19 +146,6 @@ def test_a_defective_record_counts_for_nothing(make, tmp_path):
     np.testing.assert_allclose(found.concentration, 1 + COINS[rows].sum(axis=0), atol=1e-4)
 
 
-def test_fixed_batches_are_counted_through_all_partitions(tmp_path):
-    plan = PrivacyPlan(
-        noise_multiplier=1.0, sampling="fixed", relation="replace_one", batch_size=30, n_records=90, n_steps=2,
-        reproducible_noise=True, clip_norm=1.0,
-    )  # fmt: skip
-    in_one = topics(privacy=plan).fit(sp.csr_array(COINS))
-    found = topics(privacy=plan).fit(shards(tmp_path))
-    np.testing.assert_allclose(found.components_, in_one.components_, rtol=1e-12)  # the same rows, in other partitions
-    write_shard(tmp_path / "more.npz", COINS[:1])
-    with pytest.raises(ValueError, match="hold 91 records"):
-        topics(privacy=plan).fit(CSRShards(tmp_path))
-
-
 # -- public facts ---------------------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from distributed import Client, LocalCluster
 from tests import ROOT
 from tests.execution.dying import Dies
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, arguments
+from tests.plans import REPLACED
 from vips import (
     BayesianLogisticRegression,
     CategoricalHMM,
@@ -197,12 +198,9 @@ def test_no_usable_record_is_ordinary(records, executor):
     np.testing.assert_array_equal(found.posterior_["a"], expected.posterior_["a"])
 
 
-def test_fixed_batches_and_non_private_fits(executor):
-    fixed = PrivacyPlan(
-        noise_multiplier=1.0, sampling="fixed", relation="replace_one", batch_size=20, n_records=60, n_steps=2,
-        clip_norm=1.5, reproducible_noise=True,
-    )  # fmt: skip
-    for plan in (fixed, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
+def test_full_batches_and_non_private_fits(executor):
+    full = replace(REPLACED, reproducible_noise=True)
+    for plan in (full, PrivacyPlan.non_private(sampling_rate=0.5, n_steps=3), None):
         expected = coins(privacy=plan).fit(in_parts(COINS)).posterior_["a"]
         found = coins(privacy=plan).fit(in_parts(COINS), executor=executor).posterior_["a"]
         np.testing.assert_array_equal(found, expected)

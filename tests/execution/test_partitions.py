@@ -24,7 +24,7 @@ from vips.execution.tree import FAN_IN, TreeSum, add
 from vips.models.topics.statistics import DocumentStatistics
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
-from vips.privacy.mechanism.sampling import ChosenRows
+from vips.privacy.mechanism.sampling import PoissonCoins
 
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5)
 
@@ -41,7 +41,7 @@ def shares_of(model, data, plan, t=1, randomness=None):
     blocks = model.blocks()
     posterior = model.to_posterior(model.initial(randomness.initial), dict.fromkeys(blocks, 0.0), None)
     task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
-    sampler = plan.sampler(randomness, t, lambda: data.sizes)
+    sampler = plan.sampler(randomness, t)
     return task, [(partition, sampler(i)) for i, partition in enumerate(data.partitions)]
 
 
@@ -135,9 +135,9 @@ def model_sent_as_it_is(patch):
 def randomness_sent_with_the_coins(patch):
     original = PrivacyPlan.sampler
 
-    def mutant(self, randomness, step, sizes):
+    def mutant(self, randomness, step):
         def sampler(i):
-            coins = original(self, randomness, step, sizes)(i)
+            coins = original(self, randomness, step)(i)
             object.__setattr__(coins, "randomness", randomness)
             return coins
 
@@ -370,9 +370,9 @@ def test_memory_order_does_not_tell_whether_the_sample_was_empty():
         model = case.make_model(privacy=PLAN, random_state=0)
         records = case.make_records(5, np.random.default_rng(0))
         task, ((partition, _),) = shares_of(model, data_of(records, 10), PLAN)
-        for rows in (np.arange(0), np.arange(5)):
-            total = partitions.partition_sum(task, partition, ChosenRows(rows, 5))
-            assert any(value.any() for value in total.values()) is (len(rows) > 0)
+        for rate in (1e-12, 1.0):
+            total = partitions.partition_sum(task, partition, PoissonCoins(rate, 0, 1, 0))
+            assert any(value.any() for value in total.values()) is (rate == 1.0)
             assert all(value.flags.c_contiguous for value in total.values()), case.name
 
 

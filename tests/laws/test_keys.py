@@ -22,7 +22,7 @@ from vips import Block, PrivacyPlan
 from vips._secret_bits import secret_bits
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
-from vips.privacy.mechanism.sampling import PoissonCoins, fixed_sample
+from vips.privacy.mechanism.sampling import PoissonCoins
 
 pytestmark = pytest.mark.fresh_bits
 KEY_BITS = 128
@@ -30,10 +30,7 @@ COINS = np.random.default_rng(0).integers(0, 2, (6, 2)).astype(float)
 PLANS = {
     "gaussian": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5),
     "discrete": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5, noise="discrete"),
-    "fixed": PrivacyPlan(
-        noise_multiplier=1.0, sampling="fixed", relation="replace_one", batch_size=3, n_records=6, n_steps=2, clip_norm=1.5
-    ),
-}  # fmt: skip
+}
 
 
 class Script:
@@ -79,7 +76,7 @@ def draw(plan: PrivacyPlan) -> None:
     """Draw what a fit draws, without the fit."""
     randomness = plan.randomness(0)
     for step in range(1, plan.n_steps + 1):
-        plan.sampler(randomness, step, lambda: (len(COINS),))(0).rows(len(COINS))
+        plan.sampler(randomness, step)(0).rows(len(COINS))
         plan.add_noise({"count": np.zeros((), np.int64)}, {"count": Block(())}, randomness, step)
 
 
@@ -107,13 +104,10 @@ def every_bit_of_a_key_changes_the_sample() -> None:
     key, n = secret_bits(KEY_BITS), 400
     coins = PoissonCoins(0.5, key, 1, 0)
     samples = {coins.rows(n).tobytes()}
-    chosen = {fixed_sample(n, 200, key, 1).tobytes()}
     for bit in range(KEY_BITS):
         sent = pickle.loads(pickle.dumps(replace(coins, key=key ^ (1 << bit))))
         samples.add(sent.rows(n).tobytes())
-        chosen.add(fixed_sample(n, 200, key ^ (1 << bit), 1).tobytes())
     assert len(samples) == KEY_BITS + 1, "a bit of the key leaves a Poisson sample as it was"
-    assert len(chosen) == KEY_BITS + 1, "a bit of the key leaves a sample of a fixed size as it was"
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)

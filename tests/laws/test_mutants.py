@@ -185,7 +185,7 @@ def divided_by_the_realised_batch(patch):
 
     def mutant(model, blocks, source, posterior, plan, randomness, t, *workers):
         total = original(model, blocks, source, posterior, plan, randomness, t, *workers)
-        realised = len(plan.sampler(randomness, t, lambda: source.sizes)(0).rows(source.n_records))
+        realised = len(plan.sampler(randomness, t)(0).rows(source.n_records))
         return {name: value * plan.sampling_rate * 100.0 / max(realised, 1) for name, value in total.items()}
 
     patch.setattr(engine, "clipped_sum", mutant)

@@ -26,7 +26,6 @@ SAMPLINGS = [
     ({"sampling_rate": 0.4}, SIZE),
     ({"sampling_rate": 0.7, "relation": "replace_one"}, 40),
     ({"sampling": "full"}, SIZE),
-    ({"sampling": "fixed", "relation": "replace_one", "batch_size": 13, "n_records": 40}, SIZE),
 ]
 
 
@@ -40,9 +39,6 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     if plan.sampling == "full":
         return list(range(sum(sizes)))
     key = plan.randomness(SEED).sampling_key
-    if plan.sampling == "fixed":
-        coins = [_coin(key, step, 0, row) for row in range(plan.n_records)]
-        return sorted(np.argsort(np.array(coins, np.uint64), kind="stable")[: plan.batch_size].tolist())
     below, rows, start = int(plan.sampling_rate * 2.0**64), [], 0
     for partition, size in enumerate(sizes):
         rows += [start + row for row in range(size) if _coin(key, step, partition, row) < below]

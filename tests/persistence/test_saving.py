@@ -16,7 +16,7 @@ import scipy.sparse as sp
 import vips
 from tests.laws.cases import BetaBernoulli
 from tests.persistence.test_checkpoint import COINS, PLAN, rewritten
-from tests.plans import FIXED
+from tests.plans import REPLACED
 from vips import GaussianHMM, LatentDirichletAllocation, PolynomialAveraging, PrivacyPlan, RobbinsMonro
 from vips.persistence.archive import read_archive, write_archive
 
@@ -62,8 +62,8 @@ def test_models_of_ones_own_are_loaded_by_class(tmp_path):
     loaded = vips.load(tmp_path / "m", model_class=BetaBernoulli)
     np.testing.assert_array_equal(loaded.posterior_["a"], model.posterior_["a"])
     assert loaded.privacy_.epsilon(1e-5) == model.privacy_.epsilon(1e-5)
-    BetaBernoulli(privacy=FIXED).fit(COINS).save(tmp_path / "m")
-    assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.plan == FIXED
+    BetaBernoulli(privacy=REPLACED).fit(COINS).save(tmp_path / "m")
+    assert vips.load(tmp_path / "m", BetaBernoulli).privacy_.plan == REPLACED
 
 
 def test_what_cannot_be_saved_or_read_is_refused(tmp_path):

@@ -36,24 +36,12 @@ def test_plan_is_frozen_and_comparable():
         ({"n_steps": 2.5}, "n_steps"),
         ({"clip_norm": 0.0}, "clip_norm"),
         ({"clip_norm": math.inf}, "no sensitivity"),
-        ({"sampling": "shuffle"}, "shuffled batches"),
+        ({"sampling": "shuffle"}, "batches that are shuffled or of a fixed size"),
         ({"sampling": "full"}, "leave `sampling_rate` out"),
         ({"sampling_rate": None}, "sampling_rate"),
         ({"relation": "replace"}, "relation"),
         ({"noise": "laplace"}, "noise"),
         ({"noise": "discrete", "noise_multiplier": 0.0}, "discrete"),
-        ({"batch_size": 5}, "batch_size"),
-        ({"sampling": "fixed", "sampling_rate": None}, "replace_one"),
-        ({"sampling": "fixed", "sampling_rate": None, "relation": "replace_one"}, "batch_size"),
-        ({"sampling": "fixed", "sampling_rate": None, "relation": "replace_one", "batch_size": 3}, "n_records"),
-        (
-            {"sampling": "fixed", "sampling_rate": None, "relation": "replace_one", "batch_size": 3, "n_records": 2},
-            "larger than",
-        ),
-        (
-            {"sampling": "fixed", "relation": "replace_one", "batch_size": 3, "n_records": 30},
-            "leave `sampling_rate` out",
-        ),
     ],
 )
 def test_bad_numbers_are_refused(changes, message):
@@ -115,35 +103,19 @@ def test_bad_random_state():
         PrivacyPlan.non_private().randomness(-1)
 
 
-def never():
-    raise AssertionError("numbers of records were asked for")
-
-
 def test_samples_depend_on_key_step_partition_and_row_only():
     plan = PrivacyPlan(**GOOD)
     randomness = plan.randomness(None)
-    first = plan.sampler(randomness, 1, never)(0).rows(1000)
-    np.testing.assert_array_equal(first, plan.sampler(randomness, 1, never)(0).rows(1000))
-    longer = plan.sampler(randomness, 1, never)(0).rows(1500)
+    first = plan.sampler(randomness, 1)(0).rows(1000)
+    np.testing.assert_array_equal(first, plan.sampler(randomness, 1)(0).rows(1000))
+    longer = plan.sampler(randomness, 1)(0).rows(1500)
     np.testing.assert_array_equal(first, longer[longer < 1000])  # a record's coin does not depend on later records
-    assert not np.array_equal(first, plan.sampler(randomness, 2, never)(0).rows(1000))
-    assert not np.array_equal(first, plan.sampler(randomness, 1, never)(1).rows(1000))
+    assert not np.array_equal(first, plan.sampler(randomness, 2)(0).rows(1000))
+    assert not np.array_equal(first, plan.sampler(randomness, 1)(1).rows(1000))
     full = PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")
-    np.testing.assert_array_equal(full.sampler(randomness, 1, never)(3).rows(5), np.arange(5))
-    assert len(plan.sampler(randomness, 1, never)(0).rows(0)) == 0
-    assert str(randomness.sampling_key) not in repr(plan.sampler(randomness, 1, never)(0))  # workers log arguments
-
-
-def test_fixed_batches_have_their_size_and_cover_every_partition():
-    plan = PrivacyPlan(
-        noise_multiplier=1.0, n_steps=1, sampling="fixed", relation="replace_one", batch_size=30, n_records=100
-    )
-    assert plan.sampling_rate == 0.3
-    randomness = plan.randomness(None)
-    whole = plan.sampler(randomness, 1, lambda: (100,))(0).rows(100)
-    assert len(whole) == len(set(whole.tolist())) == 30
-    parts = plan.sampler(randomness, 1, lambda: (37, 63))
-    np.testing.assert_array_equal(np.concatenate([parts(0).rows(37), 37 + parts(1).rows(63)]), whole)
+    np.testing.assert_array_equal(full.sampler(randomness, 1)(3).rows(5), np.arange(5))
+    assert len(plan.sampler(randomness, 1)(0).rows(0)) == 0
+    assert str(randomness.sampling_key) not in repr(plan.sampler(randomness, 1)(0))  # workers log arguments
 
 
 def test_numbers_of_any_precision_become_plain_ones():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.laws.cases import BetaBernoulli
-from tests.plans import FIXED
+from tests.plans import REPLACED
 from vips import PrivacyPlan, PrivacyReport
 from vips.privacy.only_noise import is_only_noise
 
@@ -27,7 +27,7 @@ KINDS = {
     "discrete": report(PrivacyPlan(**GOOD, noise="discrete", report_delta=1e-5)),
     "seeded": report(PrivacyPlan(**GOOD, reproducible_noise=True, report_delta=1e-5)),
     "raising": replace(CALIBRATED, on_invalid="raise"),
-    "fixed": report(replace(FIXED, report_delta=1e-5)),
+    "replaced": report(replace(REPLACED, report_delta=1e-5)),
     "non-private": report(PrivacyPlan.non_private()),
 }
 
@@ -63,8 +63,7 @@ def test_statements():
     assert "not hardened against attacks on floating-point noise" in str(CALIBRATED)
     assert "sampled exactly" in str(KINDS["discrete"])
     assert "(Rényi divergences)" in str(KINDS["discrete"])
-    assert "20 of 60 records in each" in str(KINDS["fixed"])
-    assert "the number of records" in KINDS["fixed"].to_dict()["declared_public"]
+    assert "the number of records" in KINDS["replaced"].to_dict()["declared_public"]
 
 
 def test_users_say_how_records_were_prepared_and_settings_chosen():

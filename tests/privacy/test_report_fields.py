@@ -88,8 +88,6 @@ ALLOWED = {
     "plan.sampling": [],
     "plan.relation": [],
     "plan.noise": [],
-    "plan.batch_size": [None],
-    "plan.n_records": [None],
     "plan.reproducible_noise": [True],
     "plan.report_delta": [None],
     "plan.max_rows_per_group": [None, 3],
@@ -138,9 +136,9 @@ def test_sizes_are_bounded():
 
 
 def test_a_plan_that_contradicts_itself_is_refused():
-    values = json.loads(KINDS["fixed"].to_json())
+    values = json.loads(KINDS["full"].to_json())
     values["plan"]["sampling_rate"] = 0.5
-    with pytest.raises(ValueError, match="batch_size / n_records"):
+    with pytest.raises(ValueError, match="leave `sampling_rate` out"):
         PrivacyReport.from_json(values)
 
 

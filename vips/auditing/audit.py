@@ -20,7 +20,7 @@ from vips.auditing.chunks import compare_large_chunk
 from vips.auditing.compare import SAME, replay_findings
 from vips.auditing.memory import memory_finding
 from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
-from vips.auditing.records import ROWS_OF_PERSON, Table, for_records, hostile_records
+from vips.auditing.records import ROWS_OF_PERSON, Table, hostile_records
 from vips.auditing.replay import KINDS, Replay, frozen, replay
 from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
@@ -38,7 +38,6 @@ LEVEL = FALSE_ALARM / N_CHECKS
 LARGEST_TABLE = 200
 REPLAYED = 15
 TRIALS_PER_DRAW = 5  # noise on a model's own sums is slower to draw
-LARGEST_BATCHED = 4000
 
 
 def audit(
@@ -145,7 +144,7 @@ class _Audit:
             few = self.table.take(slice(8))
             findings += [
                 sample_finding(self.plan, LEVEL),
-                fresh_finding(self.make, for_records(self.plan, few.n_records), few, LEVEL),
+                fresh_finding(self.make, self.plan, few, LEVEL),
             ]
             findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
         return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
@@ -158,12 +157,12 @@ class _Audit:
 
     def fit(self, table: Table, kind: str = "noisy", surroundings: Surroundings | None = None):
         """A fit with fixed totals: its replay, the fitted model, its posteriors."""
-        plan = frozen(self.plan, table.n_records, n_steps=min(self.plan.n_steps, 3), kind=kind)
+        plan = frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
         return replay(self.make(plan), plan, table, surroundings)
 
     def sums(self) -> tuple[Search, list[Finding]]:
         """The search for the plan's kind of noise, and the findings of both searches."""
-        everyone = {"sampling": "full", "sampling_rate": 1.0, "batch_size": None, "n_records": None, "n_steps": 1}
+        everyone = {"sampling": "full", "sampling_rate": 1.0, "n_steps": 1}
         plan = replace(self.plan, noise="gaussian", **everyone)
         plain, exact = Search("gaussian"), Search("discrete")
         ends = []
@@ -202,7 +201,7 @@ class _Audit:
         n_steps = fitted.privacy_.plan.n_steps
         others = {name: shown(name, 0) for name in neighbours}
         findings = replay_findings(reference, n_steps, others, lambda name, i: shown(name, i + 1))
-        plan = frozen(self.plan, self.table.n_records, n_steps)
+        plan = frozen(self.plan, n_steps)
         return [*findings, memory_finding(self.make(plan), plan, self.table)]
 
     def neighbours(self) -> dict[str, Table]:
@@ -242,8 +241,6 @@ class _Audit:
         """The plan's mechanism, without the model."""
         findings = []
         plan = self.plan
-        if plan.sampling == "fixed":
-            plan = for_records(plan, min(plan.n_records, LARGEST_BATCHED))
         for n_steps in sorted({1, plan.n_steps}):
             name = "canary, one step" if n_steps == 1 else "canary, all steps"
             checked = f"records of norm C or more along one direction, {n_steps} steps of the engine"

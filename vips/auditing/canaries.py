@@ -139,8 +139,7 @@ def canary_totals(
     world = rng.integers(0, 2, n_canaries).astype(bool)
     signs = np.where(world, 1.0, -1.0 if plan.relation == "replace_one" else 0.0)
     place = np.flatnonzero(signs)
-    n_others = N_OTHERS if plan.sampling != "fixed" else plan.n_records - len(place)
-    others = np.column_stack([np.full(n_others, -1.0), np.resize([1.0, -1.0, 0.5], n_others)])
+    others = np.column_stack([np.full(N_OTHERS, -1.0), np.resize([1.0, -1.0, 0.5], N_OTHERS)])
     rows = rng.permutation(np.concatenate([np.column_stack([place, signs[place]]), others]))
     model = CanaryModel(n_canaries, plan.clip_norm)
     released = run_engine(model, np.column_stack([rows, np.arange(len(rows))]), plan, n_rows)
@@ -159,8 +158,6 @@ def canary_bound(
     """A lower bound on ε of a plan (with its clip norm) from runs of the engine, on persons of ``n_rows`` rows."""
     if canaries_per_run is None:
         canaries_per_run = max(CANARIES_PER_RUN, n_trials * plan.n_steps // STEPS_IN_ALL_RUNS)
-    if plan.sampling == "fixed":
-        canaries_per_run = max(1, min(canaries_per_run, plan.n_records - N_OTHERS))
     ratios, worlds = [], []
     for _ in range(-(-n_trials // canaries_per_run)):
         totals, world = canary_totals(plan, canaries_per_run, rng, n_rows)

@@ -11,9 +11,8 @@ import scipy.sparse as sp
 from vips.auditing.hostile_sequences import hostile_sequences
 from vips.data import Sequences
 from vips.data._groups import group_numbers
-from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Table", "for_records", "hostile_records", "mutated"]
+__all__ = ["Table", "hostile_records", "mutated"]
 
 HURTFUL = (
     0.0,
@@ -123,14 +122,6 @@ class Table:
     def as_float(self) -> Table:
         """With X in double precision, so that a record can be NaN."""
         return replace(self, X=self.X.astype(np.float64))
-
-
-def for_records(plan: PrivacyPlan, n_records: int) -> PrivacyPlan:
-    """The plan for another number of records, at nearly the same rate; unchanged if the plan has no such number."""
-    if plan.sampling != "fixed":
-        return plan
-    batch_size = max(1, round(plan.sampling_rate * n_records))
-    return replace(plan, n_records=n_records, batch_size=batch_size, sampling_rate=None)
 
 
 def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:

@@ -17,7 +17,7 @@ import numpy as np
 from vips.auditing.files import watching
 from vips.auditing.output import listening
 from vips.auditing.reach import reachable
-from vips.auditing.records import Table, for_records
+from vips.auditing.records import Table
 from vips.auditing.surroundings import Surroundings
 from vips.privacy.mechanism.sampling import PoissonCoins
 from vips.privacy.plan import PrivacyPlan
@@ -42,7 +42,7 @@ class FrozenPlan(PrivacyPlan):
     kind: str = "noisy"
     seen: list = field(default_factory=list, compare=False, repr=False)
 
-    def sampler(self, randomness, step, sizes):
+    def sampler(self, randomness, step):
         """All records: random samples would make two fits to the same records differ."""
         return lambda partition: PoissonCoins(1.0, 0, step, partition)
 
@@ -63,9 +63,8 @@ class FrozenPlan(PrivacyPlan):
         return 0.5 * (total + np.swapaxes(total, -1, -2)) if block.symmetric else total
 
 
-def frozen(plan: PrivacyPlan, n_records: int, n_steps: int, kind: str = "noisy") -> FrozenPlan:
+def frozen(plan: PrivacyPlan, n_steps: int, kind: str = "noisy") -> FrozenPlan:
     """The plan with fixed totals, in fewer steps."""
-    plan = for_records(plan, n_records)
     settings = {f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)} | {"n_steps": n_steps, "report_delta": None}
     return FrozenPlan(**settings, kind=kind)
 

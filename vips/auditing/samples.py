@@ -8,7 +8,6 @@ import numpy as np
 from scipy import stats
 
 from vips.auditing.canaries import CanaryModel, run_engine
-from vips.auditing.records import for_records
 from vips.auditing.report import Finding
 from vips.privacy.plan import PrivacyPlan
 
@@ -46,9 +45,7 @@ def event_finding(plan: PrivacyPlan) -> Finding:
 def samples_of(plan: PrivacyPlan, n_runs: int = 16) -> tuple[dict[str, float], str]:
     """p-values of the plan's sampling in runs of the engine, and the sizes in words."""
     n_records = int(np.clip(30.0 / plan.sampling_rate, 400, 20_000))
-    if plan.sampling == "fixed":
-        n_records = min(n_records, plan.n_records)
-    plan = replace(for_records(plan, n_records), n_steps=min(plan.n_steps, 4))
+    plan = replace(plan, n_steps=min(plan.n_steps, 4))
     rows = np.column_stack([np.full(n_records, -1.0), np.ones(n_records), np.arange(n_records)])
     taken = np.zeros((n_runs, plan.n_steps, n_records), dtype=int)
     for run in range(n_runs):
@@ -66,14 +63,6 @@ def samples_of(plan: PrivacyPlan, n_runs: int = 16) -> tuple[dict[str, float], s
     overlaps = {"runs have similar samples": (taken[0::2] * taken[1::2]).sum(axis=2)}
     if plan.n_steps > 1:
         overlaps["steps have similar samples"] = (taken[:, 1] * taken[:, 0]).sum(axis=1)
-    if plan.sampling == "fixed":
-        found = {"a batch has another size": float(np.all(sizes == plan.batch_size))}
-        expected = n_records * q**2
-        variance = expected * (1.0 - q) ** 2 * n_records / max(n_records - 1, 1)
-        for name, overlap in overlaps.items():
-            z = (overlap.sum() - expected * overlap.size) / np.sqrt(max(variance, 1e-9) * overlap.size)
-            found[name] = 2.0 * stats.norm.sf(0.9 * abs(z)) if variance > 1.0 else 1.0
-        return {name: float(p) for name, p in found.items()}, words + f", {plan.batch_size} stated"
     spread = n_records * q * (1.0 - q)
     found = {
         "wrong rate": stats.binomtest(int(sizes.sum()), taken.size, q).pvalue,
@@ -109,8 +98,6 @@ def events(event, times: int = 1, sampled: tuple | None = None) -> list[tuple[in
     if kind == "PoissonSampledDpEvent":
         how = None if event.sampling_probability == 1.0 else ("poisson", event.sampling_probability)
         return events(event.event, times, how)
-    if kind == "SampledWithoutReplacementDpEvent":
-        return events(event.event, times, ("fixed", event.sample_size / event.source_dataset_size))
     if kind == "GaussianDpEvent":
         return [(times, sampled, event.noise_multiplier)]
     if kind == "ZCDpEvent":  # ρ = 1/(2σ²)

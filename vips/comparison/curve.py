@@ -177,7 +177,7 @@ def privacy_utility_curve(
 
 def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
     """The same plan with the noise that ε requires."""
-    kept = ["n_steps", "clip_norm", "sampling", "relation", "batch_size", "n_records", "noise", "reproducible_noise"]
+    kept = ["n_steps", "clip_norm", "sampling", "relation", "noise", "reproducible_noise"]
     kept += ["sampling_rate"] if plan.sampling == "poisson" else []
     calibrated = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
     return replace(calibrated, sent_from=plan.sent_from)

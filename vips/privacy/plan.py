@@ -21,7 +21,7 @@ from vips.privacy.mechanism import noise
 from vips.privacy.mechanism.clipping import clip_weights
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.release import IndependentNoise, Mechanism
-from vips.privacy.mechanism.sampling import ChosenRows, PoissonCoins, fixed_sample, split_by_partition
+from vips.privacy.mechanism.sampling import PoissonCoins
 
 __all__ = [
     "PrivacyPlan",
@@ -50,9 +50,8 @@ class PrivacyPlan:
         T ≥ 1. Steps are never stopped early or repeated because of the data.
     clip_norm : float or None
         C > 0. None takes the model's ``default_clip()``, a public constant of the model's arguments.
-    sampling : {"poisson", "full", "fixed"}
-        "full" takes all records in every step. "fixed" takes ``batch_size`` of ``n_records`` records without replacement;
-        the number of records is then public, and ``relation`` is "replace_one".
+    sampling : {"poisson", "full"}
+        "full" takes all records in every step.
     relation : {"add_or_remove", "replace_one"}
         Neighbouring data sets differ by one record present or absent (the sum moves by C), or by one record's values
         (the sum moves by 2C, and the number of records is public).
@@ -60,8 +59,6 @@ class PrivacyPlan:
         "gaussian": normals in double precision, fast, not hardened against floating-point attacks. "discrete": every
         clipped record is rounded to a public lattice, sums are exact, and the noise is a discrete Gaussian, sampled
         exactly; see docs/guarantee.md.
-    batch_size, n_records : int, only with ``sampling="fixed"``
-        Both public.
     reproducible_noise : bool
         True derives sampling and noise from the model's ``random_state``, for tests and for experiments on public
         data. Such a fit carries no guarantee, and its report says so.
@@ -93,8 +90,6 @@ class PrivacyPlan:
     sampling: str = "poisson"
     relation: str = "add_or_remove"
     noise: str = "gaussian"
-    batch_size: int | None = None
-    n_records: int | None = None
     reproducible_noise: bool = False
     report_delta: float | None = None
     max_rows_per_group: int | None = None
@@ -119,8 +114,6 @@ class PrivacyPlan:
             ("sampling_rate", float),
             ("n_steps", int),
             ("clip_norm", float),
-            ("batch_size", int),
-            ("n_records", int),
             ("max_rows_per_group", int),
         ):
             if getattr(self, name) is not None:
@@ -133,11 +126,7 @@ class PrivacyPlan:
             raise ValueError(
                 f'noise="discrete" needs a `noise_multiplier` between 1e-3 and 1e6, got {self.noise_multiplier!r}.'
             )
-        if (
-            self.noise == "discrete"
-            and self.relation == "replace_one"
-            and (self.sampling == "fixed" or self.sampling_rate < 1.0)
-        ):
+        if self.noise == "discrete" and self.relation == "replace_one" and self.sampling_rate < 1.0:
             raise ValueError(
                 'No accountant covers noise="discrete" on samples under relation="replace_one": write sampling="full", '
                 'relation="add_or_remove" or noise="gaussian".'
@@ -151,32 +140,15 @@ class PrivacyPlan:
 
     def _check_sampling(self) -> None:
         """Check the arguments of sampling, and set the rate where they determine it."""
-        if self.sampling not in ("poisson", "full", "fixed"):
+        if self.sampling not in ("poisson", "full"):
             raise ValueError(
-                f'`sampling` must be "poisson", "full" or "fixed", got {self.sampling!r}: no accountant here covers shuffled '
-                "batches."
+                f'`sampling` must be "poisson" or "full", got {self.sampling!r}: no accountant here covers batches that are '
+                "shuffled or of a fixed size."
             )
-        if self.sampling != "fixed":
-            if self.batch_size is not None or self.n_records is not None:
-                raise ValueError('`batch_size` and `n_records` belong to sampling="fixed" only.')
-            if self.sampling == "full":
-                if self.sampling_rate not in (None, 1.0):
-                    raise ValueError('sampling="full" takes every record: leave `sampling_rate` out.')
-                object.__setattr__(self, "sampling_rate", 1.0)
-            return
-        if self.relation != "replace_one":
-            raise ValueError(
-                'sampling="fixed" needs relation="replace_one": with a fixed batch size, adding a record changes every '
-                "other record's chance of being taken."
-            )
-        check_integer("batch_size", self.batch_size)
-        check_integer("n_records", self.n_records)
-        if self.batch_size > self.n_records:
-            raise ValueError(f"`batch_size` {self.batch_size} is larger than `n_records` {self.n_records}.")
-        rate = self.batch_size / self.n_records
-        if self.sampling_rate not in (None, rate):
-            raise ValueError('sampling="fixed" takes batch_size / n_records of the records: leave `sampling_rate` out.')
-        object.__setattr__(self, "sampling_rate", rate)
+        if self.sampling == "full":
+            if self.sampling_rate not in (None, 1.0):
+                raise ValueError('sampling="full" takes every record: leave `sampling_rate` out.')
+            object.__setattr__(self, "sampling_rate", 1.0)
 
     @classmethod
     def from_epsilon(
@@ -192,8 +164,6 @@ class PrivacyPlan:
         sampling: str = "poisson",
         relation: str = "add_or_remove",
         noise: str = "gaussian",
-        batch_size: int | None = None,
-        n_records: int | None = None,
         reproducible_noise: bool = False,
     ) -> PrivacyPlan:
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
@@ -227,7 +197,7 @@ class PrivacyPlan:
         settings = cls(
             noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier, sampling_rate=sampling_rate,
             n_steps=1 if n_steps is None else n_steps, clip_norm=clip_norm, sampling=sampling, relation=relation, noise=noise,
-            batch_size=batch_size, n_records=n_records, reproducible_noise=reproducible_noise, report_delta=float(delta),
+            reproducible_noise=reproducible_noise, report_delta=float(delta),
         )  # fmt: skip
         analyst = accounting.get_accountant(accountant or settings.accountant)
         if n_steps is None:
@@ -264,7 +234,7 @@ class PrivacyPlan:
     @property
     def accountant(self) -> str:
         """Name of the tightest accountant that can analyse this plan."""
-        return "rdp" if self.noise == "discrete" or self.sampling == "fixed" else "pld"
+        return "rdp" if self.noise == "discrete" else "pld"
 
     def epsilon(
         self, delta: float, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
@@ -346,21 +316,9 @@ class PrivacyPlan:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""
         return noise.Randomness.for_fit(random_state, reproducible=self.reproducible_noise or not self.is_private)
 
-    def sampler(
-        self, randomness: noise.Randomness, step: int, sizes: Callable[[], Sequence[int]]
-    ) -> Callable[[int], PoissonCoins | ChosenRows]:
-        """The sample of one step: a function from a partition's number to the object that chooses its rows.
-
-        Parameters
-        ----------
-        randomness : Randomness
-        step : int
-        sizes : function without arguments
-            Gives the number of records of every partition. Called only where that is public, with ``sampling="fixed"``.
-        """
+    def sampler(self, randomness: noise.Randomness, step: int) -> Callable[[int], PoissonCoins]:
+        """The sample of one step: a function from a partition's number to the object that chooses its rows."""
         key = randomness.sampling_key
-        if self.sampling == "fixed":
-            return split_by_partition(fixed_sample(self.n_records, self.batch_size, key, step), sizes())
         return lambda partition: PoissonCoins(self.sampling_rate, key, step, partition)
 
     def clip_weights(self, norms: np.ndarray) -> np.ndarray:

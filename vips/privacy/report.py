@@ -157,7 +157,6 @@ class PrivacyReport:
             "clip_norm": _finite(plan.clip_norm),
             "sampling": plan.sampling,
             "sampling_rate": plan.sampling_rate,
-            "batch_size": plan.batch_size,
             "n_steps": plan.n_steps,
             "repeated_steps": self.repeated_steps,
             "reproducible_noise": bool(plan.reproducible_noise),
@@ -412,6 +411,4 @@ def _finite(value: float | None) -> float | None:
 def _sampling(plan: PrivacyPlan) -> str:
     if plan.sampling_rate == 1.0:
         return "every record in each"
-    if plan.sampling == "fixed":
-        return f"{plan.batch_size} of {plan.n_records} records in each, without replacement"
     return f"each record in each with probability {plan.sampling_rate:g} independently (Poisson sampling)"

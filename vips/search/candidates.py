@@ -114,10 +114,6 @@ def _check_plan(plan: PrivacyPlan) -> None:
             "A candidate's plan has no guarantee: leave `reproducible_noise` out, and write noise_multiplier=1.0; the search "
             "sets the noise."
         )
-    if plan.sampling == "fixed":
-        raise ValueError(
-            'sampling="fixed" needs a public number of records, but how many are fitted is secret: use "poisson" or "full".'
-        )
     if plan.noise != "gaussian":
         raise ValueError(
             'The noise of a score is Gaussian in double precision: noise="discrete" would harden half of it. Leave it out.'

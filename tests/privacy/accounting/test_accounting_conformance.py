@@ -26,19 +26,15 @@ PLANS = {
     "full": FULL,
     "poisson, replace one": replace(POISSON, relation="replace_one"),
     "full, replace one": replace(FULL, relation="replace_one"),
-    "fixed": PrivacyPlan(
-        noise_multiplier=3.0, n_steps=12, sampling="fixed", relation="replace_one", batch_size=100, n_records=1000
-    ),
     "discrete": replace(POISSON, noise="discrete"),
     "discrete, full": replace(FULL, noise="discrete"),
     "discrete, full, replace one": replace(FULL, noise="discrete", relation="replace_one"),
-}  # fmt: skip
+}
 ALLOWED = {
     "poisson": {"pld", "rdp", "moments", "strong", "basic"},
     "full": {"pld", "rdp", "moments", "strong", "basic"},
     "poisson, replace one": {"pld"},
     "full, replace one": {"pld"},
-    "fixed": {"rdp"},
     "discrete": {"rdp"},
     "discrete, full": {"rdp"},
     "discrete, full, replace one": {"rdp"},
@@ -49,7 +45,7 @@ every_pair = pytest.mark.parametrize(("plan", "name"), PAIRS, ids=[f"{name}-{pla
 
 def quick_pairs(*also_slow):
     """Every pair, for searches, which are the same code for every plan: the slowest pairs before a release."""
-    slow = {pair for pair in PAIRS if pair[0] in ("poisson, replace one", "fixed", "discrete")} | set(also_slow)
+    slow = {pair for pair in PAIRS if pair[0] in ("poisson, replace one", "discrete")} | set(also_slow)
     rows = [pytest.param(*pair, marks=pytest.mark.slow if pair in slow else ()) for pair in PAIRS]
     return pytest.mark.parametrize(("plan", "name"), rows, ids=[f"{name}-{plan}" for plan, name in PAIRS])
 
@@ -78,8 +74,6 @@ def test_every_other_pair_is_refused(plan, name):
 def test_plans_that_no_accountant_covers_cannot_be_made():
     with pytest.raises(ValueError, match="No accountant covers"):
         replace(PLANS["discrete"], relation="replace_one")
-    with pytest.raises(ValueError, match="No accountant covers"):
-        replace(PLANS["fixed"], noise="discrete")
 
 
 def test_fractional_orders_are_refused_for_discrete_noise():
@@ -110,9 +104,6 @@ def test_monotone_in_noise_steps_rate_and_delta(plan, name):
     assert epsilon(1e-3) < base < epsilon(1e-8)
     if plan.sampling == "poisson":
         assert epsilon(sampling_rate=0.05) < base < epsilon(sampling_rate=0.2)
-    if plan.sampling == "fixed":
-        less = replace(plan, batch_size=50, sampling_rate=None)
-        assert less.epsilon(DELTA, name) < base
 
 
 @pytest.mark.parametrize("plan", ["poisson", "full"])
@@ -351,18 +342,6 @@ def test_renyi_divergence_of_a_step_is_that_of_both_directions():
         accounting.renyi_divergence(PLANS["poisson, replace one"], 5)
 
 
-def test_fixed_batches_have_the_sensitivity_of_replacement():
-    """With all records in the batch, the Rényi divergence is at least that of a Gaussian of sensitivity 2C."""
-    plan = replace(PLANS["fixed"], batch_size=1000, sampling_rate=None)
-    for order in (2, 6):
-        assert accounting.renyi_divergence(plan, order) >= order * 4.0 / (2.0 * 9.0) * (1.0 - 1e-9)
-    lower = replace(plan, sampling="full", batch_size=None, n_records=None).epsilon(DELTA)
-    assert plan.epsilon(DELTA) >= lower
-    # and the bound of one step is not below the exact δ of a Poisson sample at the same rate
-    one = replace(PLANS["fixed"], n_steps=1)
-    assert one.delta(0.5) >= one_step_delta(replace(POISSON, relation="replace_one", noise_multiplier=3.0), 0.5)
-
-
 @every_pair
 def test_against_dp_accounting_directly(plan, name):
     import dp_accounting
@@ -390,7 +369,7 @@ def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
     """An accountant refuses an event that it would misread, whichever of the two accountants the event was made for.
 
     The truth is ε of Gaussian noise on Poisson samples at the plan's rate: exact at rate 1, and tight otherwise. No bound for
-    discrete noise or fixed batches may be below it.
+    discrete noise may be below it.
     """
     import dp_accounting
     from dp_accounting.pld import PLDAccountant
@@ -398,7 +377,7 @@ def test_no_accountant_of_dp_accounting_is_below_the_truth_for_any_event(plan):
 
     plan, kinds = PLANS[plan], dp_accounting.NeighboringRelation
     relation = kinds.REPLACE_ONE if plan.relation == "replace_one" else kinds.ADD_OR_REMOVE_ONE
-    plain = replace(plan, noise="gaussian", sampling="poisson", batch_size=None, n_records=None)
+    plain = replace(plan, noise="gaussian", sampling="poisson")
     truth, answers = plain.epsilon(DELTA), 0
     for name in (None, "pld", "rdp"):
         try:
@@ -547,7 +526,7 @@ def rate_squared_in_the_step(patch):
 @pytest.mark.parametrize(
     ("mutant", "check"),
     [
-        (replacement_analysed_with_sensitivity_one, test_fixed_batches_have_the_sensitivity_of_replacement),
+        (replacement_analysed_with_sensitivity_one, test_renyi_divergence_of_a_step_is_that_of_both_directions),
         (
             replacement_analysed_with_sensitivity_one,
             lambda: test_without_sampling_the_gaussian_is_exact("replace_one", 25),

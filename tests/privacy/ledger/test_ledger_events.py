@@ -8,7 +8,7 @@ import dp_accounting
 import numpy as np
 import pytest
 
-from tests.plans import FIXED
+from tests.plans import REPLACED
 from tests.privacy.ledger.test_ledger import PLAN, fit, kinds
 from vips import PrivacyBudgetError, PrivacyLedger
 from vips.__main__ import main
@@ -70,7 +70,7 @@ def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
     with pytest.raises(LedgerError, match="no guarantee"):
         ledger.charge_event("a histogram", event=replace(PLAN, reproducible_noise=True), **ADD_OR_REMOVE)
     with pytest.raises(LedgerError, match="the plan under 'replace_one'"):
-        ledger.charge_event("a histogram", event=FIXED, **ADD_OR_REMOVE)
+        ledger.charge_event("a histogram", event=REPLACED, **ADD_OR_REMOVE)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from randomgen import AESCounter
 
 from vips.privacy.mechanism import sampling
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
-from vips.privacy.mechanism.sampling import fixed_sample, poisson_sample
+from vips.privacy.mechanism.sampling import poisson_sample
 from vips.statistics import Block
 
 KEY = 0x0123456789ABCDEF_FEDCBA9876543210
@@ -118,14 +118,6 @@ def test_partitions_have_coins_of_their_own():
         assert abs(len(np.intersect1d(one, other)) - n * rate**2) < 4.5 * math.sqrt(n * rate**2)
 
 
-def test_a_chosen_sample_is_split_by_partition():
-    chosen = np.array([0, 3, 4, 9, 10, 11])
-    parts = sampling.split_by_partition(chosen, (4, 0, 5, 3))
-    assert [parts(i).rows(n).tolist() for i, n in enumerate((4, 0, 5, 3))] == [[0, 3], [], [0], [0, 1, 2]]
-    with pytest.raises(ValueError, match="had 5 when"):
-        parts(2).rows(6)
-
-
 @pytest.mark.parametrize("rate", [0.3, 1.0])
 def test_ranges_agree_with_the_whole(rate):
     whole = poisson_sample(0, 1000, rate, KEY, 3, 0)
@@ -171,40 +163,6 @@ def test_rate_is_never_rounded_up(rate, first_out, monkeypatch):
     coins = np.array([0, first_out - 1, first_out, 2**64 - 1], dtype=np.uint64)
     monkeypatch.setattr(sampling, "_coins", lambda start, stop, key, step, partition: coins)
     assert poisson_sample(0, 4, rate, KEY, 1, 0).tolist() == [0, 1]
-
-
-# Samples of a fixed size -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("n_records", "batch_size"), [(1, 1), (10, 1), (10, 10), (1001, 137)])
-def test_fixed_sample_has_its_size_and_is_sorted(n_records, batch_size):
-    for step in range(1, 20):
-        chosen = fixed_sample(n_records, batch_size, KEY, step)
-        assert len(chosen) == batch_size
-        assert np.all(np.diff(chosen) > 0)
-        assert 0 <= chosen[0] <= chosen[-1] < n_records
-        np.testing.assert_array_equal(chosen, fixed_sample(n_records, batch_size, KEY, step))
-
-
-@pytest.mark.parametrize(("n_records", "batch_size"), [(5, 2), (6, 3), (4, 1)])
-def test_fixed_sample_takes_every_set_equally_often(n_records, batch_size):
-    counts = dict.fromkeys(itertools.combinations(range(n_records), batch_size), 0)
-    for step in range(1, 8001):
-        counts[tuple(fixed_sample(n_records, batch_size, KEY, step).tolist())] += 1
-    assert scipy.stats.chisquare(list(counts.values())).pvalue > 1e-3
-
-
-def test_fixed_samples_of_steps_and_keys_differ():
-    samples = [fixed_sample(1000, 100, key, step).tolist() for key in (KEY, KEY + 1) for step in range(1, 6)]
-    for one, other in itertools.combinations(samples, 2):
-        assert len(set(one) & set(other)) < 30  # 10 expected
-
-
-def test_equal_coins_are_settled_by_order(monkeypatch):
-    monkeypatch.setattr(
-        sampling, "_coins", lambda start, stop, key, step, partition: np.array([5, 3, 3, 3, 1], np.uint64)
-    )
-    assert fixed_sample(5, 3, KEY, 1).tolist() == [1, 2, 4]
 
 
 # The lattice -------------------------------------------------------------------------------------------------------------

@@ -44,4 +44,4 @@ class Accountant(ABC):
 
 
 def is_plain(plan) -> bool:
-    return plan.noise == "gaussian" and plan.sampling != "fixed" and plan.relation == "add_or_remove"
+    return plan.noise == "gaussian" and plan.relation == "add_or_remove"

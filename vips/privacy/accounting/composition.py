@@ -14,7 +14,7 @@ from vips.privacy.accounting.renyi import WHOLE_ORDERS, renyi_divergence
 __all__ = ["joint_epsilon"]
 
 # What the privacy of one step depends on; the clip norm only scales the noise.
-_OF_A_STEP = ("noise_multiplier", "sampling_rate", "sampling", "relation", "noise", "batch_size", "n_records")
+_OF_A_STEP = ("noise_multiplier", "sampling_rate", "sampling", "relation", "noise")
 
 
 def joint_epsilon(plans: Sequence, delta: float) -> tuple[float, str]:

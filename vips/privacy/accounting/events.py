@@ -38,7 +38,6 @@ def fit_event(plan, name: str):
     gaussian, poisson, replace one    Gaussian(σ), sampled at q                 none
     gaussian, full, replace one       Gaussian(σ), sampled at 1, which "rdp"    zCDP(2/σ²), which "pld" refuses
                                       refuses
-    gaussian, fixed, replace one      none                                      Gaussian(σ/2), without replacement
     discrete, full, either            none                                      zCDP, which "pld" refuses
     discrete, poisson, add or remove  none                                      sampled zCDP, which both refuse
     ================================  ========================================  =====================================
@@ -53,12 +52,10 @@ def fit_event(plan, name: str):
     if plan.noise_multiplier == 0.0:
         return events.NonPrivateDpEvent()
     full, replaced = plan.sampling_rate == 1.0, plan.relation == "replace_one"
-    if name == "rdp" and (plan.noise == "discrete" or (replaced and plan.sampling != "fixed")):
+    if name == "rdp" and (plan.noise == "discrete" or replaced):
         step = events.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
     else:
         step = events.GaussianDpEvent(plan.sensitive_noise_multiplier() if name == "rdp" else plan.noise_multiplier)
-    if plan.sampling == "fixed":
-        step = events.SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
-    elif not full or (name == "pld" and replaced):
+    if not full or (name == "pld" and replaced):
         step = events.PoissonSampledDpEvent(plan.sampling_rate, step)
     return events.SelfComposedDpEvent(step, plan.n_steps)

@@ -26,7 +26,7 @@ class PLDAccountant(Accountant):
     allowed = "Gaussian noise with Poisson or full sampling"
 
     def can_analyse(self, plan):
-        return plan.noise == "gaussian" and plan.sampling != "fixed"
+        return plan.noise == "gaussian"
 
     def epsilon(self, plan, delta, orders=None):
         if plan.sampling_rate > NEARLY_ALL:

@@ -2,7 +2,7 @@
 
 ============  ==========================================================================================================
 ``"pld"``     privacy loss distributions; without sampling, the exact Gaussian
-``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise; fixed-size batches
+``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise
 ``"moments"`` the paper's: valid, never the smallest, kept to reproduce its numbers
 ``"strong"``  exact Gaussian per step, amplified by sampling, then theorem 3.20 of Dwork and Roth (2014)
 ``"basic"``   the same per step; ε and δ add up
@@ -65,6 +65,6 @@ def event(plan, accountant: str | None = None) -> Any:
         raise ValueError(f'dp_accounting has no accountant {name!r}: write "pld" or "rdp".')
     # Gaussian noise on all records under replace-one has an event for "rdp", although `RDPAccountant` refuses such plans
     full_replaced = plan.noise == "gaussian" and plan.relation == "replace_one" and plan.sampling_rate == 1.0
-    if plan.is_private and not (name == "rdp" and full_replaced and plan.sampling != "fixed"):
+    if plan.is_private and not (name == "rdp" and full_replaced):
         ACCOUNTANTS[name].check(plan)
     return fit_event(plan, name)

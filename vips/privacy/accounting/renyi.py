@@ -1,4 +1,4 @@
-"""The Rényi accountant (dp_accounting), also for discrete noise and fixed-size batches; the divergence that ledgers sum."""
+"""The Rényi accountant (dp_accounting), also for discrete noise; the divergence that ledgers sum."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class RDPAccountant(Accountant):
     name = "rdp"
     uses_orders = True
     smallest_order = 1.0
-    allowed = "add-or-remove-one with Poisson or full sampling, Gaussian noise on fixed batches, and discrete noise"
+    allowed = "add-or-remove-one with Poisson or full sampling, and discrete noise"
 
     def can_analyse(self, plan):
         if plan.noise == "discrete":
             return plan.sampling == "full" or (plan.sampling == "poisson" and plan.relation == "add_or_remove")
-        return is_plain(plan) or plan.sampling == "fixed"
+        return is_plain(plan)
 
     def check(self, plan, orders=None):
         super().check(plan, orders)
@@ -51,11 +51,11 @@ class RDPAccountant(Accountant):
 
 def renyi_divergence(plan, order: float) -> float:
     """Rényi divergence of one step at ``order``, the larger of both directions: a ledger's filter sums these."""
-    if plan.sampling != "fixed" and plan.sampling_rate == 1.0:  # exact for a Gaussian, a bound for a discrete one
+    if plan.sampling_rate == 1.0:  # exact for a Gaussian, a bound for a discrete one
         return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
-    if plan.sampling == "poisson" and plan.relation == "replace_one":
+    if plan.relation == "replace_one":
         raise ValueError(
-            'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="fixed" or "full".'
+            'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="full".'
         )
     RDPAccountant().check(plan, [order])
     return float(_renyi_curve(plan, (order,))[1][0])
@@ -70,9 +70,7 @@ def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
     # At whole orders, the Gaussian's divergences bound those of discrete noise (docs/guarantee.md). The noise multiplier
     # accounts for the relation.
     step = library().GaussianDpEvent(plan.sensitive_noise_multiplier())
-    if plan.sampling == "fixed":
-        step = library().SampledWithoutReplacementDpEvent(plan.n_records, plan.batch_size, step)
-    elif plan.sampling_rate < 1.0:
+    if plan.sampling_rate < 1.0:
         step = library().PoissonSampledDpEvent(plan.sampling_rate, step)
     return tuple(orders), _step_divergences(step, plan.relation, tuple(float(order) for order in orders))
 

@@ -115,8 +115,6 @@ def _mechanism(facts: dict) -> str:
     noise = "Gaussian" if facts["noise"] == "gaussian" else "discrete Gaussian"
     if facts["sampling_rate"] == 1.0:
         sampled = "every record in each"
-    elif facts["sampling"] == "fixed":
-        sampled = f"{facts['batch_size']} records each, drawn without replacement"
     else:
         sampled = f"each record in each with probability {facts['sampling_rate']:g}, independently"
     return (

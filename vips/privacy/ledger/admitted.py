@@ -24,7 +24,7 @@ def count(value: object) -> int:
 
 def cost_of(plan: PrivacyPlan) -> dict:
     """The fields of a plan that its privacy depends on, ready for JSON."""
-    names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise", "batch_size", "n_records")
+    names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise")
     return {name: getattr(plan, name) for name in names}
 
 

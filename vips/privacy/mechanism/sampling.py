@@ -15,13 +15,12 @@ coins of a fit share bits, and to anyone without the key they are independent, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = ["ChosenRows", "PoissonCoins", "fixed_sample", "poisson_sample", "split_by_partition"]
+__all__ = ["PoissonCoins", "poisson_sample"]
 
 _WORDS_PER_BLOCK = 2  # AES-128 encrypts a counter to two 64-bit words
 _LIMITS = {"row": 2**33, "partition": 2**32, "step": 2**64}
@@ -63,36 +62,6 @@ class PoissonCoins:
     def rows(self, n_records: int) -> np.ndarray:
         """Which of the partition's rows take part: see :func:`poisson_sample`."""
         return poisson_sample(0, n_records, self.sampling_rate, self.key, self.step, self.partition)
-
-
-@dataclass(frozen=True, repr=False)
-class ChosenRows:
-    """A partition's share of a sample of a fixed size, chosen for all partitions together."""
-
-    chosen: np.ndarray
-    n_counted: int
-
-    def rows(self, n_records: int) -> np.ndarray:
-        """The chosen rows. With fixed-size samples the number of records is public, so that the error may name it."""
-        if n_records != self.n_counted:
-            raise ValueError(f"A partition has {n_records} records, and had {self.n_counted} when the fit began.")
-        return self.chosen
-
-
-def fixed_sample(n_records: int, batch_size: int, key: int, step: int) -> np.ndarray:
-    """``batch_size`` of ``n_records`` (public) rows, uniformly without replacement; ascending.
-
-    Takes the rows with the smallest coins. Two of n coins are equal with probability below n²/2⁶⁵; then order decides.
-    """
-    coins = _coins(0, n_records, key, step, 0)
-    return np.sort(np.argsort(coins, kind="stable")[:batch_size])
-
-
-def split_by_partition(chosen: np.ndarray, sizes: Sequence[int]) -> Callable[[int], ChosenRows]:
-    """Split ``chosen``, whose rows are numbered through all partitions, into the rows of each partition."""
-    ends = np.cumsum([0, *sizes])
-    cuts = np.searchsorted(chosen, ends)
-    return lambda i: ChosenRows(chosen[cuts[i] : cuts[i + 1]] - ends[i], int(sizes[i]))
 
 
 def _coins(start: int, stop: int, key: int, step: int, partition: int) -> np.ndarray:
