@@ -132,11 +132,9 @@ def rows_as_declared(rows, dtype):
         return rows
     if rows.dtype.kind == "O":
         rows = as_numbers(rows.ravel(), "number").reshape(rows.shape)
-    return (
-        rows.astype(np.float32 if dtype == np.float32 else np.float64, copy=False)
-        if rows.dtype.kind in "biuf"
-        else rows
-    )
+    if rows.dtype.kind not in "biuf":
+        return rows
+    return rows.astype(np.float32 if dtype == np.float32 else np.float64, copy=False)
 
 
 def column_as_declared(values, dtype, are_ids: bool):
