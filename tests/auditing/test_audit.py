@@ -17,7 +17,7 @@ from vips import Block, DenseStatistics, LatentDirichletAllocation, PrivacyLedge
 from vips.auditing.records import Table, hostile_records
 from vips.auditing.report import Finding
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 AUDITED = {"beta-bernoulli", "logistic"}  # on every change, and one of topics below; the others before a release
 

@@ -12,7 +12,7 @@ from tests.laws import test_mutants as mutants
 from vips import PrivacyPlan
 from vips.auditing.canaries import canary_bound
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 
 MUTANTS = [

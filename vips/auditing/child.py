@@ -133,16 +133,15 @@ def main() -> None:
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
     load, shown, ends = functools.cache(pickle.loads), [], []
+    contents = Contents([load(each.model) for each in fits])
     for i, each in enumerate(fits, 1):
-        shown.append(_shown(unfitted(load(each.model), each.plan), each.table))
+        shown.append(_shown(unfitted(load(each.model), each.plan), each.table, contents))
         shown[-1]["files and processes"] = written.shown(is_last=i == len(fits))
         ends.append({name: os.fstat(number).st_size for name, number in _STREAMS.items()})
     Path(path).write_bytes(pickle.dumps((shown, ends)))
 
 
-def _shown(model, table: Table) -> Shown:
-    contents = Contents(model)
-    before = contents.of_code() | contents.of_process()
+def _shown(model, table: Table, contents: Contents) -> Shown:
     noted, messages = {}, {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -150,7 +149,6 @@ def _shown(model, table: Table) -> Shown:
             fit(model, table, lambda name, value: noted.update({name: contents.digest(value)}))
         except BaseException as error:
             messages["error"] = "".join(_chain(error))
-    after = contents.of_code() | contents.of_process()
     messages |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
     steps = {"number": str(len(model.privacy.seen))}
     steps |= {f"shapes {i}": str(each) for i, each in enumerate(model.privacy.seen)}
@@ -160,9 +158,7 @@ def _shown(model, table: Table) -> Shown:
         "steps": steps | {name: text for name, text in noted.items() if name.startswith("step size")},
         "posterior": {name: text for name, text in noted.items() if name.startswith("posterior")},
         "fitted object": contents.of_model(model),
-        "classes and modules": {
-            name: after.get(name, "gone") for name in before | after if before.get(name) != after.get(name)
-        },
+        "classes and modules": contents.changed(),
     }
 
 

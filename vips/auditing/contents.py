@@ -16,7 +16,7 @@ import random
 import sys
 import sysconfig
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -32,25 +32,33 @@ Namespace = dict[str, object]
 
 
 class Contents:
-    """Describes a model, the modules and classes of its author, and what belongs to the whole process.
+    """Describes models, the modules and classes of their authors, and what belongs to the whole process.
 
     Parameters
     ----------
-    model : ConjugateExponentialModel
-        The author's modules are the package of its class, and all that were not installed.
+    models : sequence of ConjugateExponentialModel
+        The authors' modules are the packages of the models' classes, and all that were not installed.
     """
 
-    def __init__(self, model: object) -> None:
-        packages = {_package(kind.__module__) for kind in type(model).__mro__} - _FOREIGN
+    def __init__(self, models: Sequence[object]) -> None:
+        kinds = dict.fromkeys(kind for model in models for kind in type(model).__mro__)
+        packages = {_package(kind.__module__) for kind in kinds} - _FOREIGN
         self._is_own = lambda module: _package(module) in packages or _is_not_installed(module)
-        self._kinds = [kind for kind in type(model).__mro__ if self._is_own(kind.__module__)]
+        self._kinds = [kind for kind in kinds if self._is_own(kind.__module__)]
+        self._state = self._of_code() | self._of_process()
+
+    def changed(self) -> dict[str, str]:
+        """What is new in code and process since the last call: name -> contents."""
+        before, self._state = self._state, self._of_code() | self._of_process()
+        names = before | self._state
+        return {name: self._state.get(name, "gone") for name in names if before.get(name) != self._state.get(name)}
 
     def of_model(self, model: object) -> dict[str, str]:
         """Attributes, and what pickle would store: the class may choose that."""
         return {name: self.digest(value) for name, value in (vars(model) | {"(pickled)": _reduced(model)}).items()}
 
-    def of_code(self) -> dict[str, str]:
-        """The classes of the model, and the global names of the author's modules and functions.
+    def _of_code(self) -> dict[str, str]:
+        """The classes of the models, and the global names of the authors' modules and functions.
 
         Functions that came to this process without their module have global names of their own.
         """
@@ -61,7 +69,7 @@ class Contents:
             found |= {f"{space['__name__']}.{name}": self.digest(space[name], spaces) for name in names}
         return found
 
-    def of_process(self) -> dict[str, str]:
+    def _of_process(self) -> dict[str, str]:
         """The environment, the current folder, and the generators that all code shares."""
         generators = {"numpy.random": np.random.get_state(), "random": random.getstate()}  # noqa: NPY002
         found = {f"state of {name}": self.digest(state) for name, state in generators.items()}
