@@ -95,7 +95,7 @@ def shown_by(*lists: Sequence[Fit]) -> list[list[Shown]]:
 @contextlib.contextmanager
 def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
     """A process that waits for fits, and the folder that takes its output."""
-    command = [sys.executable, "-c", f"import sys; sys.path[:] = {sys.path!r}; {CODE}"]
+    command = [sys.executable, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {CODE}"]
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # the order of sets is the same in every process
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         out, err = (stack.enter_context(open(Path(name, stream), "wb")) for stream in _STREAMS)
@@ -110,9 +110,8 @@ def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
 def _answer(process: subprocess.Popen, folder: Path, fits: Sequence[Fit]) -> list[Shown]:
     process.communicate(pickle.dumps((str(folder / "shown"), list(fits))))
     if process.returncode:
-        raise _not_sent(
-            ((folder / "stderr").read_text(errors="replace").splitlines() or [f"Exit {process.returncode}"])[-1]
-        )
+        last = (folder / "stderr").read_text(errors="replace").splitlines()[-1:]
+        raise _not_sent("".join(last) or f"Its exit code is {process.returncode}.")
     shown, ends = pickle.loads((folder / "shown").read_bytes())
     for name in _STREAMS:
         text = (folder / name).read_bytes()

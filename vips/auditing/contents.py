@@ -6,7 +6,6 @@ classes, caches. What cannot be pickled (locks, open files, weak references) cou
 
 from __future__ import annotations
 
-import copyreg
 import functools
 import gc
 import hashlib
@@ -14,7 +13,6 @@ import os
 import pickle
 import random
 import sys
-import sysconfig
 import types
 from collections.abc import Callable, Sequence
 
@@ -22,7 +20,6 @@ import numpy as np
 
 __all__ = ["Contents", "is_importable"]
 
-_STANDARD = os.path.join(sysconfig.get_path("stdlib"), "")
 _INSTALLED = {"site-packages", "dist-packages"}
 _FOREIGN = {"vips", "sklearn", *sys.stdlib_module_names}
 _NOT_HELD = {"__dict__", "__weakref__", "__doc__", "__abstractmethods__", "_abc_impl"}
@@ -66,7 +63,7 @@ class Contents:
         found = {f"class {kind.__qualname__}": self.digest(kind, spaces) for kind in self._kinds}
         for space in spaces:  # functions found on the way add theirs
             names = [name for name in space if name[:2] != "__"]
-            found |= {f"{space['__name__']}.{name}": self.digest(space[name], spaces) for name in names}
+            found |= {f"{space.get('__name__')}.{name}": self.digest(space[name], spaces) for name in names}
         return found
 
     def _of_process(self) -> dict[str, str]:
@@ -78,10 +75,9 @@ class Contents:
     def digest(self, value: object, spaces: list[Namespace] | None = None) -> str:
         """A short text for whatever can be reached from ``value``; the global names of functions are added to ``spaces``."""
         hashed = hashlib.blake2b(digest_size=12)
+        pickler = _ByValue(types.SimpleNamespace(write=hashed.update), self._is_own, [] if spaces is None else spaces)
         try:
-            _ByValue(types.SimpleNamespace(write=hashed.update), self._is_own, [] if spaces is None else spaces).dump(
-                value
-            )
+            pickler.dump(value)
         except Exception as error:  # objects of foreign classes may raise at any access
             return f"{type(value).__qualname__}: {type(error).__name__}"
         return hashed.hexdigest()
@@ -123,12 +119,9 @@ def _reduced(value: object) -> tuple:
     """What pickle stores of an object; its type if it cannot."""
     kind = type(value)
     try:
-        if kind.__module__.startswith(_OPAQUE):
-            return _text(kind.__qualname__)
-        reduce = copyreg.dispatch_table.get(kind)
-        reduced = reduce(value) if reduce else value.__reduce_ex__(4)
+        reduced = kind.__qualname__ if kind.__module__.startswith(_OPAQUE) else value.__reduce_ex__(4)
     except Exception:
-        return _text(kind.__qualname__)
+        reduced = kind.__qualname__
     return reduced if isinstance(reduced, tuple) else _text(reduced)
 
 
@@ -151,10 +144,10 @@ def _package(module: str) -> str:
 @functools.cache
 def _is_not_installed(name: str) -> bool:
     """Whether a module is neither part of vips or Python, nor installed."""
-    if _package(name) in _FOREIGN - {"__main__"}:
-        return False
     module = sys.modules.get(name)
+    if _package(name) in _FOREIGN:
+        return False
     file = getattr(module, "__file__", None)
     if file is None:  # made by code, or a notebook
         return getattr(module, "__spec__", None) is None
-    return not (_INSTALLED & set(file.split(os.sep)) or os.path.abspath(file).startswith(_STANDARD))
+    return not _INSTALLED & set(file.split(os.sep))

@@ -79,9 +79,9 @@ def finding(aspect: str, n_steps: int, neighbours: list[str], runs: list[Run]) -
 
 def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> set[tuple[str, int]]:
     """Names and line numbers of the lines that differ."""
-    differing = [name for name in {**first, **second} if first.get(name) != second.get(name)]
+    texts = [(name, first.get(name), second.get(name)) for name in {**first, **second}]
     lines = {
-        name: zip_longest(*(each.get(name, "nothing").split("\n") for each in (first, second))) for name in differing
+        name: zip_longest(*(str(text).split("\n") for text in pair)) for name, *pair in texts if pair[0] != pair[1]
     }
     return {(name, i) for name, pairs in lines.items() for i, (a, b) in enumerate(pairs) if a != b}
 

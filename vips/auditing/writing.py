@@ -17,14 +17,16 @@ _REQUESTS = (
     "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.startfile", "socket.", "subprocess.", "sqlite3.", "urllib.",
 )  # fmt: skip
 
+_SHOWN = (str, bytes, os.PathLike, int, tuple, list)  # other arguments are objects with an address
+
 
 class Written:
     """What this process writes from now on. Python keeps it until the process ends: for a process of its own."""
 
     def __init__(self) -> None:
         self._requests: list[str] = []
-        self._starts: dict[str, int] = {}  # path -> first byte that was written here
-        self._files: dict[str, str] = {}  # path -> what was written
+        self._starts: dict[str | bytes, int] = {}  # path -> first byte that was written here
+        self._files: dict[str | bytes, str] = {}  # path -> what was written
         sys.addaudithook(self._hear)
 
     def shown(self, is_last: bool) -> dict[str, str]:
@@ -39,28 +41,21 @@ class Written:
         return {"requests": requests} | {f"file {i}": text for i, text in enumerate(changed, 1)}
 
     def _hear(self, event: str, arguments: tuple) -> None:
-        texts = [os.fsdecode(each) if isinstance(each, bytes) else str(each) for each in arguments if _is_plain(each)]
-        if any(ending in text for ending in _COMPILED for text in texts[:1]):
+        texts = [str(each) for each in arguments if isinstance(each, _SHOWN)]
+        if not event.startswith(("open", *_REQUESTS)) or any(part in texts[0] for part in _COMPILED if texts):
             return
-        if event == "open" and isinstance(arguments[0], str | bytes) and arguments[2] & _WRITES:
-            path = os.path.abspath(texts[0])
-            self._requests.append(f"open {path}")
-            self._starts.setdefault(path, _size(path) if arguments[2] & os.O_APPEND else 0)
-        elif event.startswith(_REQUESTS):
+        if event != "open":
             self._requests.append(f"{event} {texts}")
             if event == "os.rename":
-                self._starts[os.path.abspath(texts[1])] = 0
+                self._starts[os.path.abspath(arguments[1])] = 0
+        elif arguments[2] & _WRITES and not isinstance(arguments[0], int):
+            path = os.path.abspath(arguments[0])
+            self._requests.append(f"open {path!r}")
+            appends = arguments[2] & os.O_APPEND and os.path.isfile(path)
+            self._starts.setdefault(path, os.path.getsize(path) if appends else 0)
 
 
-def _is_plain(argument: object) -> bool:
-    return isinstance(argument, str | bytes | int | tuple | list)
-
-
-def _size(path: str) -> int:
-    return os.path.getsize(path) if os.path.isfile(path) else 0
-
-
-def _content(path: str, start: int) -> str:
+def _content(path: str | bytes, start: int) -> str:
     """Size and digest of a file from byte ``start`` on."""
     if not os.path.isfile(path):
         return "not there"
