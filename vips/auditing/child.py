@@ -31,8 +31,8 @@ from vips.auditing.writing import Written
 
 __all__ = ["Fit", "Shown", "pickled", "shown_by"]
 
-CODE = "from vips.auditing.child import main; main()"
-_STREAMS = {"stdout": 1, "stderr": 2}
+CODE = "from vips.auditing.child import main"
+_STREAMS = ("stdout", "stderr")
 _COMPILERS = ("numba", "llvmlite")  # they log each function once, when they compile it
 
 # Aspect (as in the names of the findings) -> name -> text.
@@ -95,9 +95,10 @@ def shown_by(*lists: Sequence[Fit]) -> list[list[Shown]]:
 @contextlib.contextmanager
 def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
     """A process that waits for fits, and the folder that takes its output."""
-    command = [sys.executable, "-u", "-c", f"import sys; sys.path[:] = {sys.path!r}; {CODE}"]
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # the order of sets is the same in every process
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        code = f"import sys; sys.path[:] = {sys.path!r}; {CODE}; main({name!r})"
+        command = [sys.executable, "-u", "-c", code]
         out, err = (stack.enter_context(open(Path(name, stream), "wb")) for stream in _STREAMS)
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment)
         try:
@@ -108,36 +109,34 @@ def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
 
 
 def _answer(process: subprocess.Popen, folder: Path, fits: Sequence[Fit]) -> list[Shown]:
-    process.communicate(pickle.dumps((str(folder / "shown"), list(fits))))
+    process.communicate(pickle.dumps(list(fits)))
+    streams = {name: (folder / name).read_text("utf-8", "backslashreplace") for name in _STREAMS}
     if process.returncode:
-        last = (folder / "stderr").read_text(errors="replace").splitlines()[-1:]
-        raise _not_sent("".join(last) or f"Its exit code is {process.returncode}.")
-    shown, ends = pickle.loads((folder / "shown").read_bytes())
-    for name in _STREAMS:
-        text = (folder / name).read_bytes()
-        stops = [*(end[name] for end in ends[:-1]), len(text)]  # also what is written when the process ends
-        for each, start, stop in zip(shown, [0, *stops[:-1]], stops, strict=True):
-            each["output"][name] = text[start:stop].decode(errors="backslashreplace")
+        raise _not_sent("".join(streams["stderr"].splitlines()[-1:]) or f"Its exit code is {process.returncode}.")
+    shown = pickle.loads((folder / "shown").read_bytes())
+    shown[-1]["output"] |= {f"{name} in all": text for name, text in streams.items()}  # some is written at the end
     return shown
 
 
 # -- in the other process ----------------------------------------------------------------------------------------
 
 
-def main() -> None:
-    """Run the fits that come by standard input."""
-    path, fits = pickle.load(sys.stdin.buffer)
-    written = Written()
+def main(folder: str) -> None:
+    """Run the fits that come by standard input; this process writes its output to files in ``folder``."""
+    fits = pickle.load(sys.stdin.buffer)
+    written, streams = Written(), {name: open(Path(folder, name), "rb") for name in _STREAMS}  # noqa: SIM115
     _log_everything()
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
-    load, shown, ends = functools.cache(pickle.loads), [], []
+    load, shown = functools.cache(pickle.loads), []
     contents = Contents([load(each.model) for each in fits])
     for i, each in enumerate(fits, 1):
         shown.append(_shown(unfitted(load(each.model), each.plan), each.table, contents))
+        shown[-1]["output"] = {
+            name: stream.read().decode(errors="backslashreplace") for name, stream in streams.items()
+        }
         shown[-1]["files and processes"] = written.shown(is_last=i == len(fits))
-        ends.append({name: os.fstat(number).st_size for name, number in _STREAMS.items()})
-    Path(path).write_bytes(pickle.dumps((shown, ends)))
+    Path(folder, "shown").write_bytes(pickle.dumps(shown))
 
 
 def _shown(model, table: Table, contents: Contents) -> Shown:
@@ -153,7 +152,6 @@ def _shown(model, table: Table, contents: Contents) -> Shown:
     steps |= {f"shapes {i}": str(each) for i, each in enumerate(model.privacy.seen)}
     return {
         "errors and warnings": messages,
-        "output": {},
         "steps": steps | {name: text for name, text in noted.items() if name.startswith("step size")},
         "posterior": {name: text for name, text in noted.items() if name.startswith("posterior")},
         "fitted object": contents.of_model(model),

@@ -51,8 +51,8 @@ class Contents:
         return {name: self._state.get(name, "gone") for name in names if before.get(name) != self._state.get(name)}
 
     def of_model(self, model: object) -> dict[str, str]:
-        """Attributes, and what pickle would store: the class may choose that."""
-        return {name: self.digest(value) for name, value in (vars(model) | {"(pickled)": _reduced(model)}).items()}
+        """Attributes, and the state that pickle would store: the class may choose that."""
+        return {name: self.digest(value) for name, value in (vars(model) | {"(pickled)": _reduced(model)[2:]}).items()}
 
     def _of_code(self) -> dict[str, str]:
         """The classes of the models, and the global names of the authors' modules and functions.
