@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 
 from vips.auditing.records import Table
+from vips.auditing.sums import as_numbers
 from vips.privacy.mechanism.sampling import PoissonCoins
 from vips.privacy.plan import PrivacyPlan
 
@@ -38,8 +39,7 @@ class FrozenPlan(PrivacyPlan):
     def add_noise(self, total, blocks, randomness, step):
         self.seen.append((step, {name: np.shape(value) for name, value in total.items()}))
         if self.kind == "exact":
-            lattice = self.lattice(blocks)
-            return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
+            return as_numbers(total, blocks, self.lattice(blocks))
         rng = np.random.default_rng([step, self.kind == "sparse"])
         return {name: self._drawn(block, rng) for name, block in blocks.items()}
 

@@ -13,7 +13,7 @@ from scipy import stats
 from vips.auditing.frozen import unfitted
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
-from vips.auditing.sums import WorstPair, coordinates
+from vips.auditing.sums import WorstPair, as_numbers, coordinates
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings"]
@@ -48,11 +48,7 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
     sums = pair.clipped_sum
     plan, blocks = sums.plan, sums.blocks
     totals = [sums.arrays(pair.without), sums.arrays(pair.with_record)]
-    lattice = plan.lattice(blocks)
-    values = [
-        coordinates({k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total, blocks)
-        for total in totals
-    ]
+    values = [coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks) for total in totals]
     shift = values[1] - values[0]
     length = float(np.linalg.norm(shift))
     direction = shift / length
@@ -107,9 +103,7 @@ def _recording(plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
 
     def recording(total, blocks, randomness, step):
         noisy = add_noise(total, blocks, randomness, step)
-        lattice = plan.lattice(blocks)
-        exact = {k: lattice.values(v, blocks[k]) for k, v in total.items()} if lattice else total
-        noise = coordinates(noisy, blocks) - coordinates(exact, blocks)
+        noise = coordinates(noisy, blocks) - coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks)
         recorded.append(noise[:COORDINATES_HEARD] / plan.noise_std())
         return noisy
 

@@ -11,7 +11,7 @@ import numpy as np
 from vips.auditing.records import Table
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["ClippedSum", "WorstPair", "coordinates"]
+__all__ = ["ClippedSum", "WorstPair", "as_numbers", "coordinates"]
 
 
 def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
@@ -28,6 +28,11 @@ def coordinates(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) 
             array = array[..., rows, columns] * np.where(rows == columns, 1.0, np.sqrt(2.0))
         parts.append(array.reshape(*array.shape[:leading], -1))
     return np.concatenate(parts, axis=-1)
+
+
+def as_numbers(total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice) -> dict[str, np.ndarray]:
+    """A total in the units of the statistics: one on a lattice is in whole steps of it."""
+    return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
 
 
 def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object]) -> np.ndarray:
