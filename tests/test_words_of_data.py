@@ -16,7 +16,6 @@ from vips.auditing.report import Finding
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import (
     PrivateTableEncoder,
-    PublicOneHotEncoder,
     TableEncoder,
     make_private_pipeline,
 )
@@ -107,7 +106,7 @@ def test_names_of_features_differ(columns):
     assert len(set(names)) == len(names) == encoder.n_features_out
     assert len(set(units)) == len(units)
     categories = {name: known for name, known in columns.items() if isinstance(known, list)}
-    names = PublicOneHotEncoder(categories).get_feature_names_out()
+    names = TableEncoder(categories).get_feature_names_out()
     assert len(set(names)) == len(names)
 
 

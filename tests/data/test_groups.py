@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
 
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.mutants import check_notices
@@ -33,7 +34,7 @@ from vips.data import InMemoryData, NpySource
 from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
-from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
 
@@ -674,8 +675,8 @@ def test_pipelines_hand_groups_to_the_model():
         np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float),
         pd.Series(np.arange(20) // 3, name="patient_id"),
     )
-    pipeline = make_public_pipeline(PublicScaler((0, 1)), BetaBernoulli(privacy=PLAN)).fit(X, groups=ids)
-    assert pipeline.privacy_.unit == "all rows of one patient_id"
+    pipeline = make_pipeline(TableEncoder([(0, 1)] * 4), BetaBernoulli(privacy=PLAN)).fit(X, betabernoulli__groups=ids)
+    assert pipeline[-1].privacy_.unit == "all rows of one patient_id"
 
 
 def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():

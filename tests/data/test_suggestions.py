@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.preprocessing import Normalizer
 
 from vips import (
     BayesianLogisticRegression,
@@ -21,7 +20,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.preprocessing import TableEncoder
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
 DAYS = ["2020-01-01", "0900-02-03", None]
@@ -53,8 +52,7 @@ def model():
 
 FITS = {
     "model": lambda X: model().fit(X),
-    "scaler": lambda X: PublicScaler((0, 10_000)).fit(X),
-    "pipeline": lambda X: make_public_pipeline(Normalizer(), model()).fit(X),
+    "encoder": lambda X: TableEncoder([(0, 10_000)] * X.shape[1]).fit(X),
 }
 
 

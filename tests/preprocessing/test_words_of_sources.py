@@ -509,7 +509,7 @@ def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
     topics, regression = LatentDirichletAllocation(2), BayesianLogisticRegression(feature_norm=6.0)
     words = PrivateCountVectorizer()
     for steps, data, more, error, says in (
-        ((words, Normalizer(), regression), source, {}, TypeError, "Step 'normalizer'"),
+        ((words, Normalizer(), regression), source, {}, TypeError, "two steps"),
         ((words, regression), source, {}, ValueError, "requires y"),
         ((words, regression), source, {"y": np.zeros(240)}, TypeError, "holds its own labels"),
         ((words, topics), source, {"executor": "cluster"}, ValueError, "`executor` must be"),
