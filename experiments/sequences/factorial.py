@@ -36,7 +36,7 @@ def main(arguments: list[str]) -> None:
             for seed in range(1 if options.quick else RESTARTS)
         ]
         steps = len(test.values)
-        bounds = [model.score(test) / steps for model in plain]
+        bounds = [model.score_samples(test).sum() / steps for model in plain]
         for epsilon in (None, *EPSILONS):
             models = plain
             if epsilon is not None:
@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
                     FactorialHMM(n_chains, n_states, random_state=seed, **arguments).fit(train)
                     for seed in range(1 if options.quick else N_FITS)
                 ]
-            shares = [(model.score(test) / steps - alone) / (max(bounds) - alone) for model in models]
+            shares = [(model.score_samples(test).sum() / steps - alone) / (max(bounds) - alone) for model in models]
             rows.append({
                 "chains": n_chains, "states": n_states, "epsilon": epsilon, "alone": alone, "best": max(bounds),
                 "share": float(np.mean(shares)), "worst": min(shares),

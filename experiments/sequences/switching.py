@@ -23,19 +23,19 @@ def main(arguments: list[str]) -> None:
     folder = folder_of("switching", options)
     rng, n = np.random.default_rng(0), 250 if options.quick else N_SERIES
     true = the_system(rng)
-    train, test = (true.sample_sequences(size, rng, lengths=rng.integers(25, 40, size)) for size in (n, 200))
+    train, test = (true.sample(size, rng, lengths=rng.integers(25, 40, size)) for size in (n, 200))
     one = LinearDynamicalSystem(2, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=5)).fit(train[0])
     steps = len(test[0].values)
-    alone, best = one.score(test[0]) / steps, true.score(test[0]) / steps
+    alone, best = one.score_samples(test[0]).sum() / steps, true.score_samples(test[0]).sum() / steps
     rows = [{"method": "true parameters", "epsilon": None, "bound": best, "regimes": found(true, test)}]
     for epsilon in (None, *EPSILONS):
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=N_STEPS)
         if epsilon is not None:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
         model = SwitchingLinearDynamicalSystem(
-            2, 2, n_iter=N_ITER, privacy=plan, feature_norm=FEATURE_NORM, random_state=0
+            2, 2, max_iter=N_ITER, privacy=plan, feature_norm=FEATURE_NORM, random_state=0
         ).fit(train[0])
-        bound = model.score(test[0]) / steps
+        bound = model.score_samples(test[0]).sum() / steps
         rows.append({
             "method": "fit", "epsilon": epsilon, "bound": bound, "share": (bound - alone) / (best - alone),
             "regimes": found(model, test),

@@ -64,7 +64,7 @@ def every(n_steps: int) -> PrivacyPlan:
 
 
 def per_step(model: GaussianHMM, test: Sequences) -> float:
-    return model.score(test) / len(test.values)
+    return model.score_samples(test).sum() / len(test.values)
 
 
 def distance(model: GaussianHMM, moves: np.ndarray, means: np.ndarray) -> float:

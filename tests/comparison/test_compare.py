@@ -53,7 +53,7 @@ def models():
         "logistic": (BayesianLogisticRegression(feature_norm=1.0), (X, y)),
         "three classes": (BayesianLogisticRegression(feature_norm=1.0, classes=[0, 1, 2]), (X, y + (X[:, 3] > 0.2))),
         "diagonal": (BayesianLogisticRegression(feature_norm=1.0, covariance="diagonal"), (X, y)),
-        "binomial": (BayesianBinomialRegression(2, feature_norm=1.0), (X, 2 * y)),
+        "binomial": (BayesianBinomialRegression(n_trials=2, feature_norm=1.0), (X, 2 * y)),
         "linear": (
             BayesianLinearRegression(feature_norm=1.0, target_range=(-4.0, 4.0)),
             (X, X @ [4.0, -4.0, 2.0, 0.0] + y),
@@ -62,7 +62,7 @@ def models():
         "factors": (FactorAnalysis(1, feature_norm=1.0), (X,)),
         "lda": (LatentDirichletAllocation(3, vocabulary=40, random_state=0), (documents,)),
         "sbn": (SigmoidBeliefNetwork(4, random_state=0), (digits,)),
-        "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", prior="normal", random_state=0), (digits,)),
+        "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", penalty="normal", random_state=0), (digits,)),
         "proportions": (DirichletMultinomial(), (np.eye(4)[y + 2 * (X[:, 3] > 0.0)],)),
     }
     return {

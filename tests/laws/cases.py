@@ -431,7 +431,7 @@ CASES = [
     _mixture_case("mixture spherical, Dirichlet", covariance_type="spherical", dof=3.0, **_DIRICHLET),
     Case(
         "proportions",
-        lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),
+        lambda **arguments: DirichletMultinomial(prior=0.5, largest_total=3.0, **arguments),
         lambda n, rng: rng.poisson(1.0, (n, N_FEATURES)).astype(float),
         _hostile(N_FEATURES),
         np.full(N_FEATURES, 1e4),
@@ -458,11 +458,11 @@ CASES = [
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
     _gaussian_chain_case("gaussian chain", "full"),
     _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
-    _gaussian_chain_case("factorial chain", 2, model=FactorialHMM, n_iter=2),
+    _gaussian_chain_case("factorial chain", 2, model=FactorialHMM, max_iter=2),
     Case(
         "switching",
         lambda **arguments: SwitchingLinearDynamicalSystem(
-            2, max_length=MAX_LENGTH, **({"feature_norm": 3.0, "n_iter": 2} | arguments)
+            2, max_length=MAX_LENGTH, **({"feature_norm": 3.0, "max_iter": 2} | arguments)
         ),
         _series,
         _hostile_series(),
@@ -480,7 +480,7 @@ CASES = [
         has_missing=True,
     ),
     _network_case("network"),
-    _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
+    _network_case("network sparse, normal prior", _sparse_coins, penalty="normal", max_iter=2),
     _network_case("network full", covariance="full"),
     _network_case("network of grey values", _vectors, binarize=0.0),
     # more hidden units than are updated at once
@@ -502,7 +502,7 @@ WIDE_CASES = [
     ),
     Case(
         "wide proportions",
-        lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),
+        lambda **arguments: DirichletMultinomial(prior=0.5, largest_total=3.0, **arguments),
         lambda n, rng: rng.poisson(1.0, (n, WIDE)).astype(float),
         _hostile(WIDE),
         np.full(WIDE, 1e4),

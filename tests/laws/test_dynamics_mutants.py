@@ -44,7 +44,7 @@ class AtRegimes(SwitchingLinearDynamicalSystem):
 
 BY_NAME["regimes"] = replace(
     BY_NAME["switching"],
-    make_model=lambda **arguments: AtRegimes(2, n_iter=2, max_length=50, feature_norm=3.0, **arguments),
+    make_model=lambda **arguments: AtRegimes(2, max_iter=2, max_length=50, feature_norm=3.0, **arguments),
     clip_norm=0.05,
 )
 ALONE, EXACT = checks.records_do_not_see_each_other, checks.hardened_sums_are_exact
@@ -144,17 +144,17 @@ def lags_are_one_less(original, rows, offsets, first, last, second, lagged):
     lagged[first:last] = np.concatenate([second[first:last, None], lagged[first:last, :-1]], axis=1)
 
 
-def states_across_sequences(original, records, posterior, n_iter):
-    whole = original(Sequences(records.values, np.array([0, len(records.values)])), posterior, n_iter)
-    return replace(whole, pairs=original(records, posterior, n_iter).pairs)
+def states_across_sequences(original, records, posterior, max_iter):
+    whole = original(Sequences(records.values, np.array([0, len(records.values)])), posterior, max_iter)
+    return replace(whole, pairs=original(records, posterior, max_iter).pairs)
 
 
 def chains_across_sequences(original, offsets, *others):
     return original(np.array([0, len(others[-1])]), *others)[0], *original(offsets, *others)[1:]
 
 
-def rounds_by_the_longest(original, records, posterior, n_iter):
-    return original(records, posterior, n_iter + int(records.lengths.max(initial=0)) // 4)
+def rounds_by_the_longest(original, records, posterior, max_iter):
+    return original(records, posterior, max_iter + int(records.lengths.max(initial=0)) // 4)
 
 
 def lengths_are_read(original, self, X, y):

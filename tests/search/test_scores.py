@@ -42,7 +42,7 @@ CASES = {
     "three classes": (
         BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, classes=[0, 1, 2]), BITS, RNG.integers(0, 3, 60)
     ),
-    "binomial": (BayesianBinomialRegression(5, privacy=PLAN, feature_norm=2.0), BITS, RNG.integers(0, 6, 60)),
+    "binomial": (BayesianBinomialRegression(n_trials=5, privacy=PLAN, feature_norm=2.0), BITS, RNG.integers(0, 6, 60)),
     "counts": (
         BayesianNegativeBinomialRegression(privacy=PLAN, feature_norm=2.0, max_count=9), BITS, RNG.integers(0, 9, 60)
     ),

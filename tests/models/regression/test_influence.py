@@ -31,12 +31,12 @@ MODELS = {
         ),
     ),
     "binomial": (
-        lambda **settings: BayesianBinomialRegression(5, **settings),
+        lambda **settings: BayesianBinomialRegression(n_trials=5, **settings),
         list(range(6)),
         lambda psi: binom.pmf(np.arange(6), 5, expit(psi)),
     ),
     "negative binomial": (
-        lambda **settings: BayesianNegativeBinomialRegression(2.0, max_count=400, **settings),
+        lambda **settings: BayesianNegativeBinomialRegression(dispersion=2.0, max_count=400, **settings),
         list(range(401)),
         lambda psi: nbinom.pmf(np.arange(401), 2.0, expit(-psi)),
     ),

@@ -17,6 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from vips import BayesianLogisticRegression, PrivacyPlan, load
 from vips.datasets import load_adult
+from vips.expfam import Gamma
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
 
@@ -52,7 +53,9 @@ def textbook(X, y, n_steps, a0=1.0, b0=1.0):
 @pytest.mark.parametrize("statistics", ["centred", "paper"])
 def test_a_full_batch_without_noise_is_the_textbook_update(statistics, container):
     X, y = logistic_data(60, [1.0, -2.0, 0.5])
-    model = BayesianLogisticRegression(privacy=FULL_BATCH, fit_intercept=False, prior=(2.0, 3.0), statistics=statistics)
+    model = BayesianLogisticRegression(
+        privacy=FULL_BATCH, fit_intercept=False, prior=Gamma(2.0, 3.0), statistics=statistics
+    )
     model.fit(container(X), y)
     mean, cov, alpha = textbook(X, y, FULL_BATCH.n_steps, 2.0, 3.0)
     np.testing.assert_allclose(model.posterior_.mean, mean, rtol=1e-10)
@@ -442,7 +445,7 @@ def test_the_report_names_what_was_declared():
     X, y = logistic_data(50, [1.0])
     report = str(BayesianLogisticRegression(privacy=private(), feature_norm=2.5).fit(X, y).privacy_)
     assert "feature_norm = 2.5" in report
-    assert "classes: 0, 1" in report
+    assert "classes: 0 and 1" in report
     assert "noisy total of block 'linear' of every step; noisy total of block 'precision' of every step" in report
 
 

@@ -133,7 +133,7 @@ def test_of_several_classes_and_of_counts():
     assert model.set_params(prior=earlier.posterior_).fit(X, y).coef_.shape == (2, N_FEATURES)
     public = clone(model).set_params(prior=1.0).fit(X, y, public_X=X[:500], public_y=y[:500])
     assert public.public_weight_.shape == (2,)
-    counts = BayesianBinomialRegression(2, privacy=plan_of(n_steps=5), feature_norm=1.0)
+    counts = BayesianBinomialRegression(n_trials=2, privacy=plan_of(n_steps=5), feature_norm=1.0)
     assert counts.fit(X, y, public_X=X[:500], public_y=y[:500]).public_records_[0] == 500
 
 

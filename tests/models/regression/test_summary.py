@@ -49,6 +49,7 @@ def test_a_model_reads_in_units_of_the_columns():
     model = fitted_to(frame, y, encoder, privacy=PLAN)
     table = model.summary(features=encoder)
     assert table.index.tolist() == NAMES
+    assert table.index.name == "log-odds of 1"
     np.testing.assert_array_less(np.abs(table["mean"] - TRUTH), 4.5 * table["std"])
     assert (table["std"] < [0.002, 0.15, 0.15, 0.15, 0.2]).all()
     np.testing.assert_allclose(table["odds ratio"], np.exp(table["mean"]))
@@ -150,7 +151,7 @@ def test_a_forest_plot_has_a_line_for_each_coefficient():
     encoder = TableEncoder(COLUMNS)
     axes = fitted_to(frame, y, encoder).plot_coefficients(features=encoder)
     assert [label.get_text() for label in axes.get_yticklabels()] == NAMES[:-1]
-    assert "95 %" in axes.get_xlabel()
+    assert axes.get_xlabel() == "log-odds of 1, with its 95 % interval"
     matplotlib.pyplot.close(axes.figure)
 
 

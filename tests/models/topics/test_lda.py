@@ -179,7 +179,11 @@ def test_perplexity_is_per_word_and_does_not_depend_on_the_number_of_documents(c
     assert fitted.perplexity(twice, kind="bound") == pytest.approx(fitted.perplexity(test, kind="bound"), rel=1e-6)
     assert fitted.perplexity(twice) == pytest.approx(fitted.perplexity(test), rel=0.02)
     assert fitted.perplexity(test) == fitted.perplexity(test)
-    assert fitted.score(test) == pytest.approx(-np.log(fitted.perplexity(test)))
+    scores = fitted.score_samples(test)
+    assert scores.shape == (test.shape[0],)
+    assert fitted.score(test) == pytest.approx(scores.mean())
+    halves = np.ceil(test.sum(axis=1) / 2).sum()
+    assert scores.sum() / halves == pytest.approx(-np.log(fitted.perplexity(test)))
 
 
 def test_completion_by_brute_force(fitted, corpus):

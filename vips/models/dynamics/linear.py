@@ -213,36 +213,25 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------
 
     def score(self, X, lengths=None) -> float:
-        """Log likelihood of all sequences, in nats."""
-        return float(self.score_samples(X, lengths).sum())
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence, shape (n_sequences,)."""
+        """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
         check_is_fitted(self, "posterior_")
         return self._log_likelihood(self._sequences(X, lengths))
 
-    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
-        """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        states : ndarray of shape (n_samples, K)
-        """
-        check_integer("n_samples", n_samples, 0)
-        drawn, states = self.sample_sequences(1, random_state, lengths=[n_samples])
-        return drawn.values, states
-
-    def sample_sequences(
-        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
     ) -> tuple[Sequences, np.ndarray]:
         """Synthetic sequences; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of sequences.
         random_state : int, Generator, RandomState or None
-        lengths : sequence of n int, optional
+        lengths : sequence of n_samples int, optional
             None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
 
         Returns
@@ -250,11 +239,11 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         sequences : Sequences
         states : ndarray of shape (n_steps, K)
         """
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng, of = as_generator(random_state), self._system()
         if lengths is None:
             ended = np.clip(self.posterior_.n_sequences / max(self.posterior_.n_steps, _TINY), _TINY, 1.0)
-            lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n), self.max_length)
+            lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n_samples), self.max_length)
         return samples(of, np.asarray(lengths, np.int64), rng)
 
     # -- comparisons --------------------------------------------------------------------------------------------

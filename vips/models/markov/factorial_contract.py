@@ -42,7 +42,7 @@ class FactorialChainModel(SequenceModel):
     n_chains: int
     n_components: int
     inference: str
-    n_iter: int
+    max_iter: int
     feature_norm: float | None
     max_length: int
     typical_length: int
@@ -50,7 +50,7 @@ class FactorialChainModel(SequenceModel):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("n_chains", "n_components", "n_iter", "max_length", "typical_length"):
+        for name in ("n_chains", "n_components", "max_iter", "max_length", "typical_length"):
             check_integer(name, getattr(self, name))
         for name in ("startprob_prior", "transmat_prior", "beta_prior", "scale_prior"):
             if getattr(self, name) is not None:
@@ -86,7 +86,7 @@ class FactorialChainModel(SequenceModel):
         return initial | {"linear": rng.standard_normal(initial["linear"].shape)}
 
     def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
-        return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.n_iter)
+        return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
 
     def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
         """First the coordinates in which steps have covariance I, then updates of the chains, from denoised totals."""
@@ -154,7 +154,7 @@ class FactorialChainModel(SequenceModel):
 
     def bound(self, records, posterior: FactorialPosterior) -> float:
         """Evidence lower bound of these records and the parameters; bound of the log likelihood with EM."""
-        total = float(inferred_chains(self._usable(records), posterior, self.n_iter).bound.sum())
+        total = float(inferred_chains(self._usable(records), posterior, self.max_iter).bound.sum())
         if self.inference == "em":
             return total
         for part, prior in zip((posterior.start, posterior.moves), self.chain_priors(), strict=True):

@@ -45,8 +45,8 @@ class GaussianChainModel(HiddenMarkovModel):
     def __init__(
         self,
         n_components: int = 1,
-        covariance_type: str = "full",
         *,
+        covariance_type: str = "full",
         startprob_prior: float | None = None,
         transmat_prior: float | None = None,
         means_prior: object = None,

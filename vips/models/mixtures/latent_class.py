@@ -301,27 +301,28 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def sample(self, n: int = 1, random_state: RandomStateLike = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
         """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
-            Number of records.
+        n_samples : int
         random_state : int, Generator, RandomState or None
 
         Returns
         -------
-        data frame, or ndarray with ``n_features_in_`` columns
+        X : data frame, or ndarray of shape (n_samples, n_features_in_)
             What was fitted: a data frame of pandas with the same names, dtypes and categories, or codes. No answer is missing.
+        component : ndarray of shape (n_samples,)
+            Class of each record.
         """
         check_is_fitted(self)
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
-        codes = drawn_codes(self.weights_, self.components_, self._levels(), n, rng)
-        if not hasattr(self, "column_dtypes_"):
-            return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_)
-        return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_)
+        codes, component = drawn_codes(self.weights_, self.components_, self._levels(), n_samples, rng)
+        if hasattr(self, "column_dtypes_"):
+            return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_), component
+        return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_), component
 
     @property
     def weights_(self) -> np.ndarray:

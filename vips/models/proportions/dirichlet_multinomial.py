@@ -77,8 +77,8 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def __init__(
         self,
-        prior: float = 1.0,
         *,
+        prior: float = 1.0,
         largest_total: float = 1.0,
         privacy: PrivacyPlan | StreamPlan | None = None,
         on_invalid: str = "drop",

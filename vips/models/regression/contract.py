@@ -27,7 +27,7 @@ from scipy.linalg import cho_solve
 from vips._compute.blas import cholesky
 from vips._validation import check_choice, check_dtype_of_computation, check_feature_norm, check_schedule
 from vips.data import Records, rows_without
-from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.denoising import (
@@ -88,7 +88,7 @@ class AugmentedRegression(InformedRegression):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -136,7 +136,7 @@ class AugmentedRegression(InformedRegression):
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the data are read."""
         check_feature_norm(self.feature_norm, self.is_private, "longer rows are scaled down to it")
-        CoefficientPrior.check(self.prior)
+        CoefficientPrior.check(self._given_prior())
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("statistics", self.statistics, ("centred", "paper"))
         check_choice("influence", self.influence, ("unbiased", "clipped"))

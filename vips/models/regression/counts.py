@@ -17,7 +17,7 @@ from scipy.stats import binom, nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models._coefficients import count_scores
 from vips.models.regression.estimator import PolyaGammaRegression
@@ -107,12 +107,12 @@ class BayesianBinomialRegression(_CountRegression):
 
     def __init__(
         self,
-        n_trials: int = 1,
         *,
+        n_trials: int = 1,
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -189,13 +189,13 @@ class BayesianNegativeBinomialRegression(_CountRegression):
 
     def __init__(
         self,
+        *,
         dispersion: float = 1.0,
         max_count: int | None = None,
-        *,
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",

@@ -28,7 +28,7 @@ from sklearn.utils.validation import check_is_fitted
 from vips.data import DataSource, InMemoryData
 from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.expfam.logistic_normal import posterior_probabilities
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
@@ -49,16 +49,17 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
-    prior : (float, float), float, or Gaussian
-        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α; or the distribution of all
-        coefficients, the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
-        ``Gaussian.from_covariance(mean, cov)``. Public.
+    prior : Gamma, Gaussian, DiagonalGaussian, float or None
+        ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, of which None is Gamma(1, 1), or a fixed α; or the
+        distribution of all coefficients, the intercept last: the ``posterior_`` of another fit,
+        ``vips.expfam.Gaussian(mean, precision)``, or ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
         The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
-        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. More than two:
-        stick-breaking in the order of the sorted labels.
+        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. They are
+        sorted, as scikit-learn does: of two, the last one is "yes", and ``summary`` names it. More than two: stick-breaking in
+        this order.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
@@ -119,7 +120,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         privacy: PrivacyPlan | None = None,
         feature_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         classes: Sequence | None = None,
         statistics: str = "centred",
@@ -297,8 +298,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return {"classes": self._labels().tolist()}
 
     def _declared(self) -> tuple[str, ...]:
-        default = " (none were declared)" if self.classes is None else ""
-        return (f"classes: {', '.join(str(label) for label in self._labels())}{default}",)
+        *others, last = map(str, self._labels())
+        default = "; none were declared" if self.classes is None else ""
+        return (f'classes: {", ".join(others)} and {last} (the last one is "yes"{default})',)
 
 
 def _check_classes(classes) -> None:

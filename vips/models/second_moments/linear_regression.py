@@ -44,7 +44,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     Parameters
     ----------
-    prior : {"ridge", "ard"}
+    penalty : {"ridge", "ard"}
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
@@ -111,8 +111,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def __init__(
         self,
-        prior: str = "ridge",
         *,
+        penalty: str = "ridge",
         privacy: PrivacyPlan | StreamPlan | None = None,
         feature_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
@@ -126,7 +126,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        self.prior = prior
+        self.penalty = penalty
         self.privacy = privacy
         self.feature_norm = feature_norm
         self.target_range = target_range
@@ -144,7 +144,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_choice("prior", self.prior, ("ridge", "ard"))
+        check_choice("penalty", self.penalty, ("ridge", "ard"))
         for name in ("alpha_1", "alpha_2", "lambda_1", "lambda_2", "tol"):
             check_number(name, getattr(self, name), 0.0, 1e6, "a number between 0 and 1e6")
         check_integer("max_iter", self.max_iter, 1, 1_000_000)
@@ -190,7 +190,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         half, d, constant = self._half_width(), self.n_features_in_, self._constant()
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
         posterior = noise_aware_coefficients(
-            moments, rows, of_target, count, d, self.prior, half / self._ball(), half**2
+            moments, rows, of_target, count, d, self.penalty, half / self._ball(), half**2
         )
         return self._uncentred(posterior, means)
 
@@ -269,7 +269,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     def lambda_(self) -> float | np.ndarray:
         """Prior precision, one for all coefficients or one for each."""
         own = self._read_posterior().prior_precision
-        return float(own[0]) if self.prior == "ridge" else own
+        return float(own[0]) if self.penalty == "ridge" else own
 
     @property
     def sigma_(self) -> np.ndarray:
@@ -351,7 +351,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _settings(self) -> Settings:
-        names = ("prior", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
+        names = ("penalty", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
         return Settings(**{name: getattr(self, name) for name in names})
 
     def _half_width(self) -> float:
