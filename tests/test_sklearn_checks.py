@@ -105,7 +105,7 @@ def plan(n_steps=3):
 
 
 def logistic(**settings):
-    return AnyClasses(privacy=plan(), feature_norm=10.0, random_state=0, **settings)
+    return AnyClasses(privacy=plan(), max_norm=10.0, random_state=0, **settings)
 
 
 # Why a check cannot hold -> what its error says. If a listed check holds after all, its test fails.
@@ -178,12 +178,12 @@ WITH_NOISE = [
     (AnyVocabulary(2, privacy=plan(), random_state=0), PRIVATE_TRANSFORMER | PRIVATE_COUNTS),
     (logistic(), PRIVATE_CLASSIFIER),
     (logistic(covariance="diagonal"), PRIVATE_CLASSIFIER),
-    (Binomial(n_trials=5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
-    (NegativeBinomial(max_count=5, privacy=plan(), feature_norm=10.0), PRIVATE_REGRESSOR),
-    (ProbabilisticPCA(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
-    (FactorAnalysis(1, privacy=plan(1), feature_norm=100.0), PRIVATE_TRANSFORMER),
-    (BayesianLinearRegression(privacy=plan(1), feature_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
-    (BayesianGaussianMixture(2, privacy=plan(), feature_norm=100.0), PRIVATE | SPARSE_WITH_SHARES),
+    (Binomial(n_trials=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
+    (NegativeBinomial(max_count=5, privacy=plan(), max_norm=10.0), PRIVATE_REGRESSOR),
+    (ProbabilisticPCA(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
+    (FactorAnalysis(1, privacy=plan(1), max_norm=100.0), PRIVATE_TRANSFORMER),
+    (BayesianLinearRegression(privacy=plan(1), max_norm=100.0, target_range=(-500.0, 500.0)), PRIVATE_REGRESSOR),
+    (BayesianGaussianMixture(2, privacy=plan(), max_norm=100.0), PRIVATE | SPARSE_WITH_SHARES),
     (SigmoidBeliefNetwork(2, privacy=plan(), binarize=0.0), PRIVATE_TRANSFORMER),
     (DirichletMultinomial(privacy=plan(1)), PRIVATE_COUNTS),
     (AnyCategories(2, privacy=plan(), random_state=0), {"check_estimators_empty_data_messages": NO_ROWS}),

@@ -182,7 +182,7 @@ class SelfDescription:
         plan, n_rows = self.privacy_.plan, 1
         if is_group(self.privacy_.unit):
             n_rows = plan.max_rows_per_group or np.inf
-        return plan.clip_norm < n_rows * self.max_norm() * (1.0 - 1e-9)
+        return plan.clip_norm < n_rows * self.max_record_norm() * (1.0 - 1e-9)
 
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:

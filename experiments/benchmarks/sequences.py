@@ -47,7 +47,7 @@ def run_vips(data: Sequences, kind: str, n_iterations: int, noise_multiplier: fl
         clip = {"clip_norm": np.inf} if noise_multiplier == 0.0 else {}
         plan = PrivacyPlan(noise_multiplier=noise_multiplier, sampling_rate=1.0, n_steps=n_steps, **clip)
         return GaussianHMM(
-            N_STATES, covariance_type=kind, feature_norm=12.0 if noise_multiplier else None, privacy=plan
+            N_STATES, covariance_type=kind, max_norm=12.0 if noise_multiplier else None, privacy=plan
         ).fit(records)
 
     fit(data[:20], 30)  # compiles

@@ -84,7 +84,7 @@ def logistic(
     y = y.astype(int)
     if misspecified:
         w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
-    arguments = {"feature_norm": 1.0, "prior": ALPHA, "covariance": covariance}
+    arguments = {"max_norm": 1.0, "prior": ALPHA, "covariance": covariance}
     model = BayesianLogisticRegression(privacy=plan, **arguments).fit(X, y)
     baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None
     asked = _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds))
@@ -121,9 +121,7 @@ def linear(
     X = rng.normal(size=(n_records, N_FEATURES))
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     y = X @ w + intercept + 0.5 * rng.normal(size=n_records)
-    model = BayesianLinearRegression(penalty=penalty, privacy=plan, feature_norm=1.0, target_range=(-6.0, 6.0)).fit(
-        X, y
-    )
+    model = BayesianLinearRegression(penalty=penalty, privacy=plan, max_norm=1.0, target_range=(-6.0, 6.0)).fit(X, y)
     baseline = BayesianLinearRegression(penalty=penalty).fit(X, y).posterior_ if with_baseline else None
     return Simulated(w, _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds)))
 
@@ -132,7 +130,7 @@ def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Gener
     """Loadings of lengths ½ and 0.3 in six columns, and the noise variance 0.02. Nothing is estimated where noise hides one."""
     loadings = np.array([[0.5], [0.3]]) * np.linalg.qr(rng.normal(size=(6, 6)))[0][:2]
     X = rng.normal(size=(n_records, 2)) @ loadings + np.sqrt(0.02) * rng.normal(size=(n_records, 6))
-    model = ProbabilisticPCA(2, privacy=plan, feature_norm=2.5).fit(X)
+    model = ProbabilisticPCA(2, privacy=plan, max_norm=2.5).fit(X)
     found = model.posterior_.mean[:2]
     loadings *= np.where((loadings * found).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     truth = np.append(loadings.ravel(), 0.02)
@@ -154,7 +152,7 @@ def factors(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_ba
     scale = 0.2 / (np.square(truth[:2]).sum() + psi.sum())
     truth *= [[np.sqrt(scale)], [np.sqrt(scale)], [scale]]
     X = rng.normal(size=(n_records, 2)) @ truth[:2] + rng.normal(size=(n_records, 8)) * np.sqrt(truth[2])
-    model = FactorAnalysis(2, privacy=plan, feature_norm=1.6).fit(X)
+    model = FactorAnalysis(2, privacy=plan, max_norm=1.6).fit(X)
     if not hasattr(model, "noise_aware_posterior_"):
         nothing = np.zeros(0)
         return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))

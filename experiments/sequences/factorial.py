@@ -17,7 +17,7 @@ from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 
 CASES, EPSILONS, DELTA, N_SERIES, N_STEPS = ((2, 2), (3, 2), (3, 3)), (4.0, 1.0, 0.5), 1e-5, 20_000, 40
-LENGTH, COLUMNS, STAYS, NOISE, FEATURE_NORM, RESTARTS, N_FITS = 30, 5, 0.9, 0.5, 7.0, 4, 3
+LENGTH, COLUMNS, STAYS, NOISE, MAX_NORM, RESTARTS, N_FITS = 30, 5, 0.9, 0.5, 7.0, 4, 3
 
 
 def main(arguments: list[str]) -> None:
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
             models = plain
             if epsilon is not None:
                 plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
-                arguments = {"privacy": plan, "feature_norm": FEATURE_NORM, "typical_length": LENGTH}
+                arguments = {"privacy": plan, "max_norm": MAX_NORM, "typical_length": LENGTH}
                 models = [
                     FactorialHMM(n_chains, n_states, random_state=seed, **arguments).fit(train)
                     for seed in range(1 if options.quick else N_FITS)

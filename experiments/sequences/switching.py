@@ -15,7 +15,7 @@ from vips import LinearDynamicalSystem, PrivacyPlan, SwitchingLinearDynamicalSys
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
 
-EPSILONS, DELTA, N_SERIES, N_STEPS, N_ITER, FEATURE_NORM = (4.0, 1.0, 0.5), 1e-5, 20_000, 30, 4, 8.0
+EPSILONS, DELTA, N_SERIES, N_STEPS, N_ITER, MAX_NORM = (4.0, 1.0, 0.5), 1e-5, 20_000, 30, 4, 8.0
 
 
 def main(arguments: list[str]) -> None:
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
         if epsilon is not None:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
         model = SwitchingLinearDynamicalSystem(
-            2, 2, max_iter=N_ITER, privacy=plan, feature_norm=FEATURE_NORM, random_state=0
+            2, 2, max_iter=N_ITER, privacy=plan, max_norm=MAX_NORM, random_state=0
         ).fit(train[0])
         bound = model.score_samples(test[0]).sum() / steps
         rows.append({

@@ -87,7 +87,7 @@ def test_pipelines_with_the_same_declared_columns_are_compared(people):
     fits = []
     for town, plan in (("AB", PLAN), ("AB", None), ("BA", None)):
         encoder = TableEncoder({"age": (18, 90), "town": list(town)})
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=encoder.feature_norm)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=encoder.max_norm)
         fits.append(make_pipeline(encoder, model).fit(table, y))
     private, baseline, other = fits
     assert compare(private, baseline, table, y)["AUC (higher is better)"].private > 0.7
@@ -105,7 +105,7 @@ def test_columns_of_other_names_are_refused(people, private):
 
 def test_pipelines_whose_steps_may_learn_are_refused():
     X, y = np.random.default_rng(0).normal(size=(50, 2)), np.arange(50) % 2
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
+    model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.0)
     with pytest.raises(TypeError, match="does not say what StandardScaler learnt"):
         compare(*(make_pipeline(StandardScaler(), clone(model)).fit(X, y) for _ in range(2)))
 

@@ -684,7 +684,7 @@ def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
     rng = np.random.default_rng(0)
     X, y, ids = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), pd.Series(np.arange(60) // 4, name="patient_id")
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, max_rows_per_group=4)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0)
     with pytest.raises(ValueError, match="ids as `groups`"):
         cross_val_score(model, X, y, groups=ids, cv=GroupKFold(3), error_score="raise")
     with config_context(enable_metadata_routing=True):
@@ -701,13 +701,13 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
 
     def warned(**settings):
         plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, **settings)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=3.0, influence="clipped").fit(X, y, groups=ids)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, influence="clipped").fit(X, y, groups=ids)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert model.noise_aware_posterior_ is not None
         return [str(each.message) for each in caught if each.category is PrivacyWarning]
 
-    largest = BayesianLogisticRegression(feature_norm=3.0).fit(X, y).max_norm()
+    largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()
     assert "any number of rows" in warned(clip_norm=largest)[0]
     assert f"clip_norm=r * {largest:.3g}" in warned(clip_norm=largest, max_rows_per_group=4)[0]
     assert not warned(clip_norm=4 * largest, max_rows_per_group=4)

@@ -108,7 +108,7 @@ def test_of_a_frame_that_is_not_computed():
 
 
 def logistic(**settings):
-    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **settings)
+    return BayesianLogisticRegression(privacy=PLAN, max_norm=1.0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_labels_of_minus_one_and_one_are_declared():
     with pytest.raises(ValueError, match=r"e\.g\. classes=\[-1, 1\], and fit again"):
         model.score(X, y)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[-1, 1]).fit(X, y)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[-1, 1]).fit(X, y)
     assert 'classes: -1 and 1 (the last one is "yes")' in model.privacy_.declared_public
     assert model.score(X, pa.array(y)) > 0.9
     assert BayesianLogisticRegression().fit(X, y).score(X, y) > 0.9

@@ -84,9 +84,9 @@ TABLES = {
 }
 MODELS = {
     "topics": lambda plan: LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0),
-    "logistic": lambda plan: BayesianLogisticRegression(feature_norm=2.0, privacy=plan, random_state=0),
+    "logistic": lambda plan: BayesianLogisticRegression(max_norm=2.0, privacy=plan, random_state=0),
     "counts": lambda plan: BayesianNegativeBinomialRegression(
-        5.0, max_count=5, feature_norm=2.0, privacy=plan, random_state=0
+        5.0, max_count=5, max_norm=2.0, privacy=plan, random_state=0
     ),
     "proportions": lambda plan: DirichletMultinomial(privacy=plan, random_state=0),
     "network": lambda plan: SigmoidBeliefNetwork(2, privacy=plan, random_state=0),
@@ -262,7 +262,7 @@ def test_frames_of_polars_themselves():
     encoder = TableEncoder({"age": (18, 90), "town": ["A", "B"], "x": (-5, 5)})
     np.testing.assert_array_equal(encoder.fit(frame).transform(frame), encoder.transform(pd.DataFrame(columns)))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=2)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=90.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=90.0)
     model.fit(frame.select("age", "x"), y, groups=polars.Series("person", ids))
     assert model.privacy_.unit == "all rows of one person"
     assert list(model.feature_names_in_) == ["age", "x"]

@@ -182,7 +182,7 @@ def test_no_cell_changes_what_a_private_fit_tells(name, capfd):
 @pytest.mark.parametrize("container", ["array", "series", "list", "column vector"])
 @pytest.mark.parametrize("step", [TableEncoder([(0, 1)] * 3), "passthrough"], ids=["numbers", "none"])
 def test_no_label_changes_what_a_private_fit_tells(step, container):
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
+    model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.0)
     X = frame(1.0).to_numpy()
 
     def labels(cell):

@@ -24,7 +24,7 @@ def names_in(table):
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_tables_have_names_after_public_steps(make):
-    pipeline = make_pipeline(ENCODER, make(privacy=PLAN, feature_norm=1.5)).set_output(transform="pandas").fit(TABLE)
+    pipeline = make_pipeline(ENCODER, make(privacy=PLAN, max_norm=1.5)).set_output(transform="pandas").fit(TABLE)
     assert names_in(pipeline[-1].summary()) == list(TABLE)
     model = pipeline[-1].fit(np.zeros((20, 3)))  # other columns, without names
     assert model.column_names() == ["x0", "x1", "x2"]
@@ -39,6 +39,6 @@ def test_tables_have_names_after_a_private_encoder(make, tmp_path):
 
 
 def test_a_regression_in_a_pipeline_has_units_and_names():
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.5)
+    model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.5)
     pipeline = make_pipeline(ENCODER, model).fit(TABLE, (TABLE["age"] > 4).astype(int))
     assert names_in(pipeline[-1].summary(features=pipeline[0])) == list(TABLE)

@@ -92,7 +92,7 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     fitted = pipeline().fit(X, y)
     assert fitted.score(X, y) > 0.7
     assert fitted.predict_proba(X[:3]).shape == (3, 2)
-    assert fitted[-1].feature_norm == fitted[0].feature_norm == 1.0
+    assert fitted[-1].max_norm == fitted[0].max_norm == 1.0
     text = str(fitted.privacy_)
     for words in ("ε = 4 at δ = 1e-06", "bounds of 2 columns", "categories of 1 column", "one row of X with its label"):
         assert words in text
@@ -100,8 +100,8 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert fitted.privacy_.to_dict()["epsilon"] == pytest.approx(4.0, rel=1e-3)
     assert fitted.steps[0][1].privacy is None
     assert clone(fitted).get_params()["epsilon"] == 4.0
-    explicit = pipeline(model=BayesianLogisticRegression(feature_norm=0.9)).fit(X, y)
-    assert explicit[-1].feature_norm == 0.9
+    explicit = pipeline(model=BayesianLogisticRegression(max_norm=0.9)).fit(X, y)
+    assert explicit[-1].max_norm == 0.9
 
 
 def test_the_statement_of_the_model_says_that_it_leaves_the_encoder_out(tmp_path):

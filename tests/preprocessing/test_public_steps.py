@@ -61,7 +61,7 @@ def test_a_ledger_around_the_fit_is_charged_and_arguments_reach_the_model(tmp_pa
 def test_scikit_learn_scores_it():
     X, y = table(400), np.tile([0, 1], 200)
     X.loc[y == 1, "age"] = 90.0
-    model = BayesianLogisticRegression(feature_norm=1.0, privacy=PrivacyPlan.non_private(n_steps=3))
+    model = BayesianLogisticRegression(max_norm=1.0, privacy=PrivacyPlan.non_private(n_steps=3))
     assert cross_val_score(make_pipeline(TableEncoder(COLUMNS), model), X, y, cv=2).min() > 0.8
 
 

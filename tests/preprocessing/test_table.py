@@ -187,10 +187,10 @@ def test_table_features_come_in_the_declared_order():
         np.testing.assert_array_equal(dense(encoder.fit_transform(frame)), [[1, 0, 1, 0.0]])
         assert encoder.get_feature_names_out().tolist() == ["c", "a_x", "a_y", "b"]
         assert encoder.n_features_out == 4
-        assert encoder.feature_norm == np.sqrt(3)
+        assert encoder.max_norm == np.sqrt(3)
         unit = TableEncoder(columns, sparse_output=sparse)
         np.testing.assert_allclose(dense(unit.fit_transform(frame)), np.array([[1, 0, 1, 0.0]]) / np.sqrt(3))
-        assert unit.feature_norm == 1.0
+        assert unit.max_norm == 1.0
     only = TableEncoder({"a": ["y"]}).fit(frame)
     np.testing.assert_array_equal(only.transform(frame), [[1.0]])
     np.testing.assert_array_equal(TableEncoder({"b": (0, 10)}).fit_transform(frame), [[0.0]])
@@ -219,7 +219,7 @@ def test_no_row_is_longer_than_the_stated_norm(data, n_columns):
         features = encoder.fit_transform(pd.DataFrame(row))[0]
         squares = sum(Fraction(value) ** 2 for value in features)
         assert squares <= (1 if unit_norm else n_columns)
-        assert np.linalg.norm(features) <= encoder.feature_norm * (1 + 1e-15 * n_columns)
+        assert np.linalg.norm(features) <= encoder.max_norm * (1 + 1e-15 * n_columns)
 
 
 def test_the_norm_bound_is_reached_for_every_number_of_columns():

@@ -193,7 +193,7 @@ def test_models_have_certificates(tmp_path):
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2))
     models = [
         LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3)),
-        BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0).fit(X, X[:, 0] > 0),
+        BayesianLogisticRegression(privacy=PLAN, max_norm=1.0).fit(X, X[:, 0] > 0),
     ]
     for model in models:
         page = written(model.privacy_, tmp_path)

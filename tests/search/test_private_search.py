@@ -36,7 +36,7 @@ RNG = np.random.default_rng(1)
 X = RNG.uniform(-0.5, 0.5, (2000, 3))
 Y = (RNG.random(2000) < 1.0 / (1.0 + np.exp(-X @ [6.0, -6.0, 0.0]))).astype(int)
 WORDS = np.where(Y > 0, "yes", "no").astype(object)
-LOGISTIC = BayesianLogisticRegression(feature_norm=1.0)
+LOGISTIC = BayesianLogisticRegression(max_norm=1.0)
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 
 

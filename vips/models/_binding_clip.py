@@ -16,8 +16,8 @@ def warn_of_binding_clip(model: ConjugateExponentialModel) -> None:
     """Warn that intervals may miss the truth if clipping may have biased the parameters."""
     if not model.clip_biases():
         return
-    plan, remedy = model.privacy_.plan, "clip_norm=model.max_norm()"
-    n_rows, largest = 1, model.max_norm()
+    plan, remedy = model.privacy_.plan, "clip_norm=model.max_record_norm()"
+    n_rows, largest = 1, model.max_record_norm()
     if is_group(model.privacy_.unit):
         n_rows = plan.max_rows_per_group or math.inf
         remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"

@@ -84,7 +84,7 @@ class PrivatePipeline(Pipeline):
     -------
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: what the encoder learnt, and the noisy
     totals of the model's fit. Public: names and dtypes of columns, and all arguments of the steps. Where the model's
-    ``feature_norm`` or ``vocabulary`` is None, it is the encoder's.
+    ``max_norm`` or ``vocabulary`` is None, it is the encoder's.
 
     Examples
     --------

@@ -45,7 +45,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    feature_norm : float
+    max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of declared columns. Public.
     n_features_out : int
         Number of features. Public, and known before ``fit``.
@@ -53,7 +53,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Guarantees
     ----------
     - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
-    - The L2 norm of every row that has no NaN is at most ``feature_norm``, in exact arithmetic.
+    - The L2 norm of every row that has no NaN is at most ``max_norm``, in exact arithmetic.
     - A missing or undeclared category (a value of any type) gives zeros. A number that is NaN or infinite gives NaN: a private
       fit then ignores the record.
     - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
@@ -123,7 +123,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self._transform(X)
 
     @property
-    def feature_norm(self) -> float:
+    def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
         return 1.0 if self.unit_norm else math.sqrt(len(self.columns))
 

@@ -93,7 +93,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
-    >>> model = BayesianLogisticRegression(feature_norm=1.0)
+    >>> model = BayesianLogisticRegression(max_norm=1.0)
     >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, epsilon=2.0, delta=1e-6).fit(X, y)
     >>> search.predict_proba(X[:3]).shape
     (3, 2)

@@ -311,7 +311,7 @@ def test_the_diagonal_fixed_point_is_that_of_one_update_at_a_time():
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_no_record_has_a_larger_norm_than_max_norm(covariance):
+def test_no_record_has_a_larger_norm_than_max_record_norm(covariance):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -321,13 +321,13 @@ def test_no_record_has_a_larger_norm_than_max_norm(covariance):
         y = coins(200, seed=seed)
         model = prepared(y, covariance, privacy=plan)
         norms = model.expected_statistics(y, posterior).norms(model.blocks())
-        assert norms.max() < model.max_norm() < 10.0 * norms.max()
+        assert norms.max() < model.max_record_norm() < 10.0 * norms.max()
 
 
 def test_clip_as_a_share_of_the_bound():
     y, plan = coins(50), PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, clip_share=0.25).fit(y)
-    assert model.privacy_.plan.clip_norm == pytest.approx(0.25 * model.max_norm())
+    assert model.privacy_.plan.clip_norm == pytest.approx(0.25 * model.max_record_norm())
     default = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan).fit(y)
     assert default.privacy_.plan.clip_norm == pytest.approx(0.02 * np.sqrt(N_VISIBLE * N_HIDDEN))
 

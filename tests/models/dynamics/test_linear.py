@@ -52,7 +52,7 @@ def arrays(posterior):
 def at_a_posterior(stage, **arguments):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1) if stage == "private" else every(3)
     of = brute_force.a_system()
-    model = LinearDynamicalSystem(K, privacy=plan, **({"feature_norm": 4.0} | arguments))
+    model = LinearDynamicalSystem(K, privacy=plan, **({"max_norm": 4.0} | arguments))
     model.n_features_in_ = P
     return model, DynamicsPosterior(of, 1.0, 10.0, 0 if stage == "moments" else 1)
 
@@ -161,7 +161,7 @@ def test_no_sequence_is_longer_than_the_largest_norm(max_length):
     values = np.zeros((max_length, P))
     values[:, 0] = 100.0
     norm = model.expected_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
-    assert 0.7 * model.max_norm() < norm <= model.max_norm()
+    assert 0.7 * model.max_record_norm() < norm <= model.max_record_norm()
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])
@@ -173,7 +173,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     bound = {"max_rows_per_group": 10} if with_groups else {}
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=3, noise=noise, **bound)
     with np.errstate(all="raise"):
-        model = LinearDynamicalSystem(K, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
+        model = LinearDynamicalSystem(K, privacy=plan, max_norm=4.0).fit(data, groups=groups)
     assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
     assert np.isfinite(model.score_samples(DATA).sum())
     assert model.privacy_.unit.startswith("all" if with_groups else "one sequence")
@@ -215,7 +215,7 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     PrivacyPlan.non_private(sampling_rate=1.0, n_steps=6), PrivacyPlan.non_private(sampling_rate=0.5, n_steps=6),
 ])  # fmt: skip
 def test_executors_and_chunks_change_nothing(tmp_path, plan):
-    settings = {"privacy": plan, "feature_norm": 8.0, "random_state": 0}
+    settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
     expected = LinearDynamicalSystem(K, **settings).fit(DATA)
     other = LinearDynamicalSystem(K, **settings)
     other.chunk_size = 7
@@ -233,7 +233,7 @@ def test_executors_and_chunks_change_nothing(tmp_path, plan):
 
 def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
     plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
-    settings = {"privacy": plan, "feature_norm": 8.0, "random_state": 0}
+    settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
 
     class Stopped(LinearDynamicalSystem):
         def to_posterior(self, average, noise_std, previous):
@@ -270,7 +270,7 @@ def many():
 def test_private_fits_learn(many, epsilon, least):
     true, train, test = many
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    model = LinearDynamicalSystem(K, privacy=plan, feature_norm=15.0, typical_length=12).fit(train)
+    model = LinearDynamicalSystem(K, privacy=plan, max_norm=15.0, typical_length=12).fit(train)
     centred, cov = test.values - train.values.mean(axis=0), np.cov(train.values.T)
     alone = -0.5 * (
         (centred * np.linalg.solve(cov, centred.T).T).sum() + len(centred) * np.linalg.slogdet(2 * np.pi * cov)[1]
@@ -281,7 +281,7 @@ def test_private_fits_learn(many, epsilon, least):
 
 def test_noise_that_hides_everything_leaves_a_valid_model():
     plan = PrivacyPlan(noise_multiplier=50.0, sampling_rate=1.0, n_steps=1)
-    model = LinearDynamicalSystem(K, privacy=plan, feature_norm=8.0).fit(DATA)
+    model = LinearDynamicalSystem(K, privacy=plan, max_norm=8.0).fit(DATA)
     drawn, states = model.sample(20, 0)
     assert np.isfinite(drawn.values).all()
     assert states.shape == (len(drawn.values), K)
@@ -295,7 +295,7 @@ def test_noise_that_hides_everything_leaves_a_valid_model():
         (np.zeros((5, 1)), [2, 2], {}, ValueError, "add up"),
         (np.zeros((5, 1)), [2, 3], {"n_lags": 2}, ValueError, "at least 3"),
         (np.array([["a"], ["b"]]), [1, 1], {}, TypeError, "numbers"),
-        (DATA, None, {"feature_norm": None}, ValueError, "feature_norm"),
+        (DATA, None, {"max_norm": None}, ValueError, "max_norm"),
         (DATA, None, {"n_components": 0}, ValueError, "n_components"),
         (DATA, None, {"schedule": 3}, (TypeError, ValueError), "schedule"),
     ],
@@ -303,9 +303,7 @@ def test_noise_that_hides_everything_leaves_a_valid_model():
 def test_what_cannot_work_is_refused(data, lengths, arguments, error, message):
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3)
     with pytest.raises(error, match=message):
-        LinearDynamicalSystem(**({"n_components": K, "privacy": plan, "feature_norm": 1.0} | arguments)).fit(
-            data, lengths
-        )
+        LinearDynamicalSystem(**({"n_components": K, "privacy": plan, "max_norm": 1.0} | arguments)).fit(data, lengths)
 
 
 def test_samples_are_of_the_model():
@@ -327,7 +325,7 @@ def test_fits_can_be_compared():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
     rng = np.random.default_rng(8)
     train, test = driven(2_000, rng), driven(100, rng)
-    private = LinearDynamicalSystem(K, privacy=plan, feature_norm=20.0).fit(train)
+    private = LinearDynamicalSystem(K, privacy=plan, max_norm=20.0).fit(train)
     found = vips.compare(private, LinearDynamicalSystem(K, privacy=every(5)).fit(train), test)
     assert "log likelihood per step" in str(found)
 

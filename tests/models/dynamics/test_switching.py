@@ -177,10 +177,10 @@ def test_samples_are_of_the_model(learnt):
 def test_hostile_sequences_executors_and_files(tmp_path):
     data = Sequences.from_list([*HOSTILE[:3], *DATA])
     with np.errstate(all="ignore"):
-        model = SwitchingLinearDynamicalSystem(
-            K, M, max_iter=3, privacy=every(4), feature_norm=20.0, random_state=0
-        ).fit(data)
-        other = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), feature_norm=20.0, random_state=0)
+        model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0).fit(
+            data
+        )
+        other = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
         other.chunk_size = 7
         other.fit(data, executor="threads")
     np.testing.assert_allclose(other.transition_matrices_, model.transition_matrices_, rtol=1e-6)
@@ -196,7 +196,7 @@ def test_hostile_sequences_executors_and_files(tmp_path):
 @pytest.mark.parametrize("stage", ["moments", "regimes"])
 def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stage):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, clip_norm=0.7)
-    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=4.0)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=4.0)
     model.n_features_in_ = P
     posterior = replace(a_posterior(), step=0 if stage == "moments" else 1)
     together = Sequences.from_list([*HOSTILE, *DATA])
@@ -223,7 +223,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     groups = np.arange(len(data)) % 7 if with_groups else None
     bound = {"max_rows_per_group": 10} if with_groups else {}
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
-    model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
+    model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, max_norm=4.0).fit(data, groups=groups)
     assert all(np.isfinite(each).all() for each in model.posterior_.to_arrays().values())
     assert np.isfinite(model.score_samples(DATA).sum())
 
@@ -231,7 +231,7 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
 def test_any_totals_give_valid_regimes():
     """Noise alone, in counts that are large enough to be seen."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6)
-    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=3.0)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=3.0)
     model.n_features_in_, rng = P, np.random.default_rng(0)
     for size in np.geomspace(1.0, 1e4, 20):
         totals = {name: size * rng.normal(size=block.shape) for name, block in model.blocks().items()}
@@ -249,7 +249,7 @@ def test_any_totals_give_valid_regimes():
 def test_little_noise_changes_little(learnt):
     _, train, test, regimes, model = learnt
     plan = PrivacyPlan(noise_multiplier=0.02, sampling_rate=1.0, n_steps=40)
-    private = SwitchingLinearDynamicalSystem(2, 2, privacy=plan, feature_norm=12.0, random_state=0).fit(train)
+    private = SwitchingLinearDynamicalSystem(2, 2, privacy=plan, max_norm=12.0, random_state=0).fit(train)
     agreed = np.mean(private.predict(test) == regimes)
     assert max(agreed, 1.0 - agreed) > 0.85
     one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score_samples(test).sum()

@@ -54,6 +54,6 @@ def test_sources_are_for_fits_and_sequences_for_models_of_them(fits, tmp_path):
         fits[0].predict(source)
     for data in (TEST, source):
         with pytest.raises(TypeError, match="takes rows of a table"):
-            BayesianGaussianMixture(2, feature_norm=1.0, privacy=PLAN).fit(data)
+            BayesianGaussianMixture(2, max_norm=1.0, privacy=PLAN).fit(data)
     with pytest.raises(TypeError, match="takes sequences, got NpySource"):
         fits[0].fit(vips.data.NpySource(tmp_path / "test" / "00000.values.npy"))

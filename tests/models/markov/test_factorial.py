@@ -223,7 +223,7 @@ def test_a_private_fit_learns(epsilon):
     """Share of the way from independent steps to the fit without noise, and switches that are found."""
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=1.0, n_steps=30)
     plain = FactorialHMM(2, 2, random_state=0, privacy=every(30)).fit(TRAIN)
-    private = FactorialHMM(2, 2, random_state=0, privacy=plan, feature_norm=9.0, typical_length=20).fit(TRAIN)
+    private = FactorialHMM(2, 2, random_state=0, privacy=plan, max_norm=9.0, typical_length=20).fit(TRAIN)
     alone = multivariate_normal.logpdf(TEST.values, TRAIN.values.mean(axis=0), np.cov(TRAIN.values.T)).sum()
     share = (private.score_samples(TEST).sum() - alone) / (plain.score_samples(TEST).sum() - alone)
     assert share > 0.85
@@ -234,7 +234,7 @@ def test_few_records_and_much_noise_give_a_valid_posterior():
     plan = PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-5, sampling_rate=1.0, n_steps=30)
     for seed in range(3):
         few = Sequences(TRAIN.values[: 20 * 5], TRAIN.offsets[:6])
-        model = FactorialHMM(3, 2, privacy=plan, feature_norm=9.0, random_state=seed).fit(few)
+        model = FactorialHMM(3, 2, privacy=plan, max_norm=9.0, random_state=seed).fit(few)
         assert np.isfinite(model.score_samples(TEST).sum())
         np.testing.assert_allclose(model.transmat_.sum(axis=-1), 1.0)
         assert (np.linalg.eigvalsh(model.covar_) > 0.0).all()
@@ -271,7 +271,7 @@ def test_emissions_are_a_ridge_regression():
 def test_noise_passes_for_no_explanation():
     """Of steps that chains explain without rest, a noisy fit leaves at least the noise unexplained."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20)
-    model, rng, noise = FactorialHMM(2, 2, privacy=plan, feature_norm=3.0), np.random.default_rng(0), 60.0
+    model, rng, noise = FactorialHMM(2, 2, privacy=plan, max_norm=3.0), np.random.default_rng(0), 60.0
     model.n_features_in_ = 3
     first = replace(model.to_posterior(model.initial(rng), None, None), step=5)
     effects, both = rng.normal(size=(4, 3)), np.full((4, 4), 250.0)
@@ -289,7 +289,7 @@ def test_noise_passes_for_no_explanation():
 def test_missing_steps_empty_sequences_and_hostile_ones():
     steps = [TRAIN.values[:20], np.empty((0, 3)), np.full((3, 3), np.nan), [[np.inf, 0.0, 1.0]], np.full((2, 3), 1e200)]
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)
-    model = FactorialHMM(2, 2, privacy=plan, n_features=3, feature_norm=9.0).fit(list(map(np.asarray, steps)))
+    model = FactorialHMM(2, 2, privacy=plan, n_features=3, max_norm=9.0).fit(list(map(np.asarray, steps)))
     assert model.predict(steps[:1]).shape == (20, 2)
     assert model.predict_proba(steps[1:3]).shape == (3, 2, 2)
     np.testing.assert_allclose(model.predict_proba(steps[2:3]).sum(axis=-1), 1.0)
@@ -324,7 +324,7 @@ def test_chains_in_another_order_are_the_same_model():
     [
         ({"n_chains": 0}, "n_chains"), ({"n_components": 1.5}, "n_components"), ({"inference": "gibbs"}, "inference"),
         ({"beta_prior": -1.0}, "beta_prior"), ({"max_iter": 0}, "max_iter"),
-        ({"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)}, "feature_norm"),
+        ({"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)}, "max_norm"),
     ],
 )  # fmt: skip
 def test_wrong_arguments_are_named(arguments, says):
@@ -334,7 +334,7 @@ def test_wrong_arguments_are_named(arguments, says):
 
 def test_comparison_matches_chains_and_states():
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
-    private = FactorialHMM(2, 2, privacy=plan, feature_norm=9.0, random_state=1).fit(TRAIN)
+    private = FactorialHMM(2, 2, privacy=plan, max_norm=9.0, random_state=1).fit(TRAIN)
     plain, swapped = (FactorialHMM(2, 2, privacy=every(15), random_state=0).fit(TRAIN) for _ in range(2))
     posterior, flip = swapped.posterior_, np.array([1, 0, 2, 3])
     posterior = replace(

@@ -51,7 +51,7 @@ def every(n_steps):
 def at_a_posterior(kind="full", **arguments):
     """A private model, and a posterior in the middle of a fit."""
     posterior = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).posterior_
-    model = GaussianHMM(K, covariance_type=kind, feature_norm=8.0, privacy=PLAN, **arguments)
+    model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=PLAN, **arguments)
     model.n_features_in_ = D
     return model, model.at_means(posterior)
 
@@ -113,7 +113,7 @@ def formed(model, posterior, sequence):
     X, (start, moves), components = np.asarray(sequence), posterior.chain, posterior.gaussians
     norms = np.linalg.norm(X, axis=1)
     seen = np.isfinite(X).all(axis=1)
-    X = np.where(seen[:, None], X * np.minimum(1.0, model.feature_norm / np.maximum(norms, 1e-300))[:, None], 0.0)
+    X = np.where(seen[:, None], X * np.minimum(1.0, model.max_norm / np.maximum(norms, 1e-300))[:, None], 0.0)
     covariances = (
         components.covariances if model.covariance_type == "full" else [np.diag(c) for c in components.covariances]
     )
@@ -205,7 +205,7 @@ def test_private_fits_take_hostile_sequences(noise, kind, tmp_path):
     data = Sequences.from_list([*HOSTILE, *DATA])
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=12, noise=noise, max_rows_per_group=10)
     with np.errstate(all="raise"):
-        model = GaussianHMM(K, covariance_type=kind, feature_norm=8.0, privacy=plan).fit(
+        model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=plan).fit(
             data, groups=np.arange(len(data)) % 20
         )
     assert np.isfinite(model.means_).all()
@@ -246,7 +246,7 @@ def test_private_fits_find_the_states():
         generated(3_000, rng),
         PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40),
     )
-    model = GaussianHMM(K, feature_norm=6.0, privacy=plan).fit(train)
+    model = GaussianHMM(K, max_norm=6.0, privacy=plan).fit(train)
     order = [int(np.argmin(((model.means_ - mean) ** 2).sum(axis=1))) for mean in MEANS]
     np.testing.assert_allclose(model.means_[order], MEANS, atol=0.15)
     np.testing.assert_allclose(model.transmat_[np.ix_(order, order)], 0.7 * np.eye(K) + 0.1, atol=0.06)
@@ -270,7 +270,7 @@ def test_a_mask_orders_the_states():
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K)))}
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
     for privacy in (None, plan):
-        model = GaussianHMM(K, feature_norm=6.0, privacy=privacy, **masks).fit(found)
+        model = GaussianHMM(K, max_norm=6.0, privacy=privacy, **masks).fit(found)
         np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
         np.testing.assert_allclose(model.transmat_, moves, atol=0.05)
         assert not np.tril(model.transmat_, -1).any()
@@ -309,7 +309,7 @@ def test_bounds_of_norms_are_bounds():
         ({"scale_prior": -np.eye(2)}, "positive definite"),
         ({"means_prior": [0.0]}, "means_prior"),
         ({"dof_prior": 0.5}, "dof_prior"),
-        ({"privacy": PLAN}, "feature_norm"),
+        ({"privacy": PLAN}, "max_norm"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -322,7 +322,7 @@ def test_growth_leaves_steps_for_what_follows():
         for n_components in (1, 2, 8, 30):
             model = GaussianHMM(
                 n_components,
-                feature_norm=1.0,
+                max_norm=1.0,
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
             assert model.n_first_steps() <= max(1, n_steps // 3 + gaussian_contract._SETTLES)

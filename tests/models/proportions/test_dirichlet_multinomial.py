@@ -65,8 +65,8 @@ def test_noise_that_vanishes_leaves_the_exact_posterior():
 def test_bad_input():
     with pytest.raises(ValueError, match="`prior`"):
         DirichletMultinomial(prior=0.0).fit("not data")
-    with pytest.raises(ValueError, match="`largest_total`"):
-        DirichletMultinomial(largest_total=np.inf).fit("not data")
+    with pytest.raises(ValueError, match="`max_total`"):
+        DirichletMultinomial(max_total=np.inf).fit("not data")
     with pytest.raises(ValueError, match=r"1 feature\(s\) .* minimum of 2"):
         DirichletMultinomial().fit(np.ones((3, 1)))
     with pytest.raises(ValueError, match="Negative"):

@@ -33,7 +33,7 @@ def table(n, seed, slopes=SLOPES):
 
 
 def model_of(plan=None, **settings):
-    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[0, 1], **settings)
+    return BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[0, 1], **settings)
 
 
 def loss(model, X, y):
@@ -128,12 +128,12 @@ def test_a_private_fit_with_a_given_prior(covariance, tmp_path):
 def test_of_several_classes_and_of_counts():
     X, y = table(1000, 6)
     y = y + (X[:, 3] > 0.2)
-    model = BayesianLogisticRegression(privacy=plan_of(1e-3, n_steps=5), feature_norm=1.0, classes=[0, 1, 2])
+    model = BayesianLogisticRegression(privacy=plan_of(1e-3, n_steps=5), max_norm=1.0, classes=[0, 1, 2])
     earlier = clone(model).set_params(privacy=None).fit(X, y)
     assert model.set_params(prior=earlier.posterior_).fit(X, y).coef_.shape == (2, N_FEATURES)
     public = clone(model).set_params(prior=1.0).fit(X, y, public_X=X[:500], public_y=y[:500])
     assert public.public_weight_.shape == (2,)
-    counts = BayesianBinomialRegression(n_trials=2, privacy=plan_of(n_steps=5), feature_norm=1.0)
+    counts = BayesianBinomialRegression(n_trials=2, privacy=plan_of(n_steps=5), max_norm=1.0)
     assert counts.fit(X, y, public_X=X[:500], public_y=y[:500]).public_records_[0] == 500
 
 

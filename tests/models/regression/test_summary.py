@@ -40,7 +40,7 @@ NAMES = ["age", "ward: B against A", "ward: C against A", "smoker: True", "inter
 
 
 def fitted_to(frame, y, encoder, **settings):
-    return BayesianLogisticRegression(feature_norm=1.0, **settings).fit(encoder.fit_transform(frame), y)
+    return BayesianLogisticRegression(max_norm=1.0, **settings).fit(encoder.fit_transform(frame), y)
 
 
 def test_a_model_reads_in_units_of_the_columns():
@@ -65,7 +65,7 @@ def test_units_of_columns_give_the_same_predictor():
     frame, y = patients(500)
     encoder = TableEncoder(COLUMNS)
     X = encoder.fit_transform(frame)
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(X, y)
     mean = model.summary(features=encoder)["mean"]
     by_hand = frame["age"] * mean["age"] + frame["smoker"] * mean["smoker: True"] + mean["intercept"]
     for ward in "BC":
@@ -76,7 +76,7 @@ def test_units_of_columns_give_the_same_predictor():
 def test_deviations_of_differences_use_the_covariance():
     frame, y = patients(500)
     encoder = TableEncoder({"ward": ["A", "B", "C"]})
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(encoder.fit_transform(frame), y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(encoder.fit_transform(frame), y)
     cov = model.posterior_.cov
     expected = np.sqrt(cov[1, 1] + cov[0, 0] - 2.0 * cov[0, 1])
     assert model.summary(features=encoder).loc["ward: B against A", "std"] == pytest.approx(expected)
@@ -134,7 +134,7 @@ def test_p_values_of_nothing_are_uniform():
 def test_several_classes_and_counts():
     rng = np.random.default_rng(1)
     X = rng.uniform(-0.5, 0.5, (900, 2))
-    classes = BayesianLogisticRegression(feature_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
+    classes = BayesianLogisticRegression(max_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
     table = classes.summary()
     assert table.index.names == ["class", "coefficient"]
     assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
@@ -162,7 +162,7 @@ def test_draws_for_arviz(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", stand_in)
     rng = np.random.default_rng(2)
     X, y = rng.uniform(-0.5, 0.5, (600, 2)), rng.integers(0, 3, 600)
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(X, y)
     model.to_arviz(n_draws=3000, random_state=1)
     assert given["posterior"]["coef"].shape == (1, 3000, 2, 2)
     assert given["dims"] == {"coef": ["class", "feature"], "intercept": ["class"]}

@@ -297,10 +297,10 @@ def test_document_length(corpus):
         model = LatentDirichletAllocation(3, document_length=500, length_method=method, privacy=plan, random_state=0)
         model.fit(corpus.counts[:100])
         assert model.components_.sum() == pytest.approx(100 * 500 + 200, rel=1e-5)
-        assert model.max_norm() == 500.0
+        assert model.max_record_norm() == 500.0
         documents = model._to_length(sp.csr_array(corpus.counts[:4]))
         np.testing.assert_allclose(documents.sum(axis=1), 500)
-    assert LatentDirichletAllocation(3).max_norm() == np.inf
+    assert LatentDirichletAllocation(3).max_record_norm() == np.inf
 
 
 def test_resampled_documents_follow_their_words():

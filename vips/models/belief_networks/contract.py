@@ -157,12 +157,12 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def default_clip(self) -> float:
         """0.02 √(J K), far below the norms of most records, so that all have about the same weight (docs/sbn.md); or
-        ``clip_share`` times :meth:`max_norm`."""
+        ``clip_share`` times :meth:`max_record_norm`."""
         if self.clip_share is not None:
-            return self.clip_share * self.max_norm()
+            return self.clip_share * self.max_record_norm()
         return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Bound on the norms of a private fit's records: residuals are at most 1, ω and v at most ¼, weights at most 6."""
         n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
         J, K = np.sqrt(n_visible), np.sqrt(n_hidden)

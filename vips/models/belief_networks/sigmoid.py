@@ -58,7 +58,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     binarize : float or None
         Entries above it are 1, others 0. None: entries must be 0 or 1.
     clip_share : float or None
-        Clip norm of a plan without one, as a share of :meth:`max_norm`. None: a public constant, see :meth:`default_clip`.
+        Clip norm of a plan without one, as a share of :meth:`max_record_norm`. None: a public constant, see
+        :meth:`default_clip`.
     schedule : RobbinsMonro, callable or None
         Step sizes of the averages: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}

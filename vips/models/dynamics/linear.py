@@ -46,7 +46,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound on the L2 norm of a step; longer steps are scaled down to it. Centre and scale columns by public numbers
         first. Required for a private fit.
     max_length : int
@@ -94,7 +94,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     >>> level = rng.normal(size=(5000, 30)).cumsum(axis=1) * 0.1
     >>> series = list(level[:, :, None] + 0.3 * rng.normal(size=(5000, 30, 3)))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = LinearDynamicalSystem(1, n_features=3, privacy=plan, feature_norm=2.0).fit(series)
+    >>> model = LinearDynamicalSystem(1, n_features=3, privacy=plan, max_norm=2.0).fit(series)
     >>> bool(0.9 < model.transition_matrix_[0, 0] < 1.0)
     True
     >>> model.forecast(series[:2], n_steps=5)[0].shape
@@ -110,7 +110,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         loadings_prior: float = 0.01,
         n_lags: int | None = None,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -123,7 +123,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         self.loadings_prior = loadings_prior
         self.n_lags = n_lags
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy

@@ -56,7 +56,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     n_regimes : int
     max_iter : int
         Rounds of mean field for a sequence.
-    n_lags, n_features, feature_norm, max_length, typical_length
+    n_lags, n_features, max_norm, max_length, typical_length
         See :class:`LinearDynamicalSystem`.
     privacy : PrivacyPlan or None
         None is 100 steps of EM with all records. The first sixth of a private plan's steps releases moments: write about 30.
@@ -105,7 +105,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         max_iter: int = 10,
         n_lags: int | None = None,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -117,7 +117,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         self.max_iter = max_iter
         self.n_lags = n_lags
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy
@@ -183,7 +183,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
             return _AVERAGING(s)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``inf``: states have no bound."""
         return np.inf
 

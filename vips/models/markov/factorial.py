@@ -52,7 +52,7 @@ class FactorialHMM(FactorialChainModel):
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
@@ -114,7 +114,7 @@ class FactorialHMM(FactorialChainModel):
         inference: str = "vb",
         max_iter: int = 5,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -130,7 +130,7 @@ class FactorialHMM(FactorialChainModel):
         self.inference = inference
         self.max_iter = max_iter
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy
@@ -228,7 +228,7 @@ class FactorialHMM(FactorialChainModel):
                 "in every step; hence the posterior of all of them",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer steps are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
                 "n_chains, n_components, priors and all other constructor arguments",
             ),

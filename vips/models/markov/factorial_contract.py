@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
+from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models._definite import floored
@@ -43,7 +43,7 @@ class FactorialChainModel(SequenceModel):
     n_components: int
     inference: str
     max_iter: int
-    feature_norm: float | None
+    max_norm: float | None
     max_length: int
     typical_length: int
     schedule: Callable[[int], float] | None
@@ -56,7 +56,7 @@ class FactorialChainModel(SequenceModel):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         check_choice("inference", self.inference, ("vb", "em"))
-        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
         check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
@@ -131,7 +131,7 @@ class FactorialChainModel(SequenceModel):
         """1: a sequence of ``typical_length`` counts whole."""
         return 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``inf``: whitened steps have no bound."""
         return np.inf
 
@@ -164,7 +164,7 @@ class FactorialChainModel(SequenceModel):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _first(self, draws: np.ndarray) -> FactorialPosterior:
-        """Chains that differ by draws, in coordinates in which the ball of ``feature_norm`` has radius 1."""
+        """Chains that differ by draws, in coordinates in which the ball of ``max_norm`` has radius 1."""
         (M, K), d = (self.n_chains, self.n_components), self.n_features_in_
         of_start, of_moves = self.chain_priors()
         stays = np.full((M, K, K), (1.0 - _STAYS) / K) + _STAYS * np.eye(K)
@@ -207,13 +207,13 @@ class FactorialChainModel(SequenceModel):
         return max(1, self._plan().n_steps // 10) if self.is_private else 1
 
     def _ball(self) -> float:
-        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+        return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _usable(self, records: Sequences) -> Sequences:
-        """Steps no longer than ``feature_norm``."""
+        """Steps no longer than ``max_norm``."""
         values = np.require(records.values, np.float64, ["C"])
-        if self.feature_norm is not None:
-            values = scaled_rows(values, float(self.feature_norm))
+        if self.max_norm is not None:
+            values = scaled_rows(values, float(self.max_norm))
         return Sequences(values, records.offsets)
 
 

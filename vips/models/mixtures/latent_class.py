@@ -83,7 +83,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     schedule : RobbinsMonro, callable or None
         Step sizes from the third step on, as a function of 2, 3, …; those before are 1. None: see :meth:`step_size`.
     clip_share : float
-        Clip norm of a plan without one, as a share of :meth:`max_norm`.
+        Clip norm of a plan without one, as a share of :meth:`max_record_norm`.
     on_invalid : {"drop", "raise"}
         What is done with entries of a sparse source in columns that do not exist. No value is invalid: what is no category is
         a missing answer.
@@ -243,13 +243,13 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
             return _AVERAGING(t - 1)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Of a record that is surely in one class, and has answered every question: √(1 + number of columns)."""
         return float(np.sqrt(1.0 + len(self._levels())))
 
     def default_clip(self) -> float:
-        """``clip_share`` times :meth:`max_norm`."""
-        return self.clip_share * self.max_norm()
+        """``clip_share`` times :meth:`max_record_norm`."""
+        return self.clip_share * self.max_record_norm()
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """100 full-batch steps."""

@@ -89,7 +89,7 @@ class BayesianBinomialRegression(_CountRegression):
     ----------
     n_trials : int
         n. Public.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
         defective.
 
@@ -110,7 +110,7 @@ class BayesianBinomialRegression(_CountRegression):
         *,
         n_trials: int = 1,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
@@ -122,7 +122,7 @@ class BayesianBinomialRegression(_CountRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip
@@ -171,7 +171,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         r: the variance of a count of mean m is m + m²/r. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
     Attributes
@@ -193,7 +193,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         dispersion: float = 1.0,
         max_count: int | None = None,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
@@ -205,7 +205,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip
@@ -232,9 +232,9 @@ class BayesianNegativeBinomialRegression(_CountRegression):
                 "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
             )
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """As in the base class; ``inf`` without a ``max_count``, too."""
-        return np.inf if self.max_count is None else super().max_norm()
+        return np.inf if self.max_count is None else super().max_record_norm()
 
     def _largest_count(self) -> int | float:
         return np.inf if self.max_count is None else self.max_count

@@ -9,7 +9,7 @@ symbol               name
 ===================  ============================================================
 μ, Σ                 ``posterior_.mean``, ``posterior_.cov``
 E[α]                 ``alpha_``
-F                    ``feature_norm``
+F                    ``max_norm``
 κ = y - ½            linear coefficient of the augmented likelihood, b = 1
 ===================  ============================================================
 
@@ -45,7 +45,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ----------
     privacy : PrivacyPlan or None
         None is a non-private fit, full batch.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
@@ -95,7 +95,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     Privacy
     -------
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
-    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public
+    every step, hence the posterior. Public by declaration: ``max_norm``, ``classes``, the number of columns, public
     records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these
     records.
 
@@ -107,7 +107,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    >>> model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    >>> model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y)
     >>> np.argsort(model.coef_[0]).tolist()
     [1, 3, 2, 0]
     >>> model.predict_proba(X[:3]).shape
@@ -118,7 +118,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         self,
         *,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
@@ -131,7 +131,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip

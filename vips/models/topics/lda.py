@@ -361,7 +361,7 @@ class LatentDirichletAllocation(
         """Public constant; see docs/lda.md for how it was chosen."""
         return 5.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``document_length`` times the largest scale of a word in a private fit: the norm of a document that repeats one word
         of one topic. ``inf`` without a document length."""
         if self.document_length is None:
