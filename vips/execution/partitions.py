@@ -28,7 +28,7 @@ import numpy as np
 from vips._compute.blas_threads import at_most_threads
 from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
-from vips._unquoted import class_and_place
+from vips._printable import class_and_place
 from vips.data import Partition, Runs
 from vips.data._records import OpenPartition, ranges_of_size, step_counts
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError

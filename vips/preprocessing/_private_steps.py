@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn import config_context
 
-from vips._unquoted import class_and_place
+from vips._printable import class_and_place
 from vips.data import DataSource, as_source, check_data, rows_without
 from vips.data._checks import check_container, checked_csr
 from vips.data._columns import is_frame

@@ -28,8 +28,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vips._compute.fork import no_fork
-from vips._files import partial_of, partials_of, sync_folder
+from vips._files import no_fork, partial_of, partials_of, sync_folder
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.clerk import ask
 
