@@ -15,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from vips._compute.blas import for_blas, share_rows
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
@@ -203,5 +203,5 @@ def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c
 
 
 def _alone(compute: Compute, rows: np.ndarray, other: np.ndarray) -> np.ndarray:
-    with at_most_threads(1):
+    with one_blas_thread():
         return compute(rows, other)
