@@ -15,10 +15,12 @@ import threading
 import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
 __all__ = [
+    "check_file_locks",
     "check_writable",
     "name_in_partial",
     "no_fork",
@@ -100,6 +102,15 @@ def check_writable(path: str | os.PathLike) -> None:
     except OSError as error:
         raise type(error)(error.errno, f"nothing can be written there: {error.strerror}", os.fspath(path)) from None
     partial.unlink()
+
+
+def check_file_locks(what: str, instead: str, error: type[Exception]) -> None:
+    """Raise ``error`` on a platform without ``fcntl``, such as Windows, where no lock or durable file of vips is tested."""
+    if find_spec("fcntl") is None:
+        raise error(
+            f"{what} needs file locks (fcntl), which this platform lacks: use Linux or macOS, or {instead}. Nothing was "
+            "changed."
+        )
 
 
 def refuse_endless(path: str | os.PathLike) -> None:
