@@ -25,7 +25,6 @@ LAYERS = [
         "_pipelines",
         "_printable",
         "_random_state",
-        "_unquoted",
         "_validation",
         "exceptions",
         "step_size",
@@ -140,7 +139,7 @@ def test_every_part_has_a_place():
         (check_cycles, "vips.privacy.plan", "vips.privacy.report", "import each other"),
         (check_layers, "vips.privacy.plan", "vips.model", "upwards"),
         (check_layers, "vips.engine", "vips.models.topics.lda", "upwards"),
-        (check_families, "vips.comparison.matching", "vips.models.topics.lda", "another family"),
+        (check_families, "vips.comparison.movement", "vips.models.topics.lda", "another family"),
         (check_families, "vips.models.topics.lda", "vips.models.regression.prior", "another family"),
     ],
 )

@@ -15,11 +15,12 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 from tqdm.auto import tqdm
 
+from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import adult
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, PrivateSearch, plan_for
-from vips.datasets import load_wikipedia, make_lda_corpus
+from vips.datasets import make_lda_corpus
 from vips.preprocessing import TableEncoder
 
 DELTA, EPSILONS, N_SEEDS = 1e-5, (1.0, 4.0), 3

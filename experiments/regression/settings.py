@@ -16,11 +16,11 @@ from sklearn.metrics import roc_auc_score
 from tqdm import tqdm
 
 from experiments import stand_ins
+from experiments.datasets import load_adult, load_wikipedia
+from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression, PrivacyPlan
-from vips.datasets import load_adult, load_wikipedia
-from vips.datasets._home import find_files
 from vips.models.regression import contract as regression
 from vips.models.regression import denoising as regression_view
 from vips.preprocessing import TableEncoder

@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 
+from experiments.datasets import load_masc
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import found_or
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
-from vips.datasets import load_masc
 
 EPSILONS, DELTA, N_SEEDS, N_STEPS = (0.5, 1.0, 4.0), 1e-5, 3, 60
 N_PATHS, N_STATES, N_EVENTS = 50_000, 8, 40

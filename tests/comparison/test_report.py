@@ -17,7 +17,7 @@ from vips import PrivacyLedger, compare
 from vips._pages import text
 from vips.comparison.curve import NO_GUARANTEE
 from vips.comparison.report.densities import curve
-from vips.comparison.report.engine import render
+from vips.comparison.report.page import render
 from vips.comparison.report.posteriors import topics_view
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 from vips.expfam.divergences import marginals

@@ -15,11 +15,20 @@ from functools import lru_cache
 import numpy as np
 
 from vips._compute.blas import for_blas, share_rows
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
-__all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
+__all__ = [
+    "PIECE",
+    "row_dots",
+    "row_norms",
+    "rowwise_product",
+    "rowwise_squares",
+    "scaled_rows",
+    "strict_product",
+    "zero_filled",
+]
 
 PIECE = 240  # rows of each call of BLAS: a multiple of the 8 or 12 rows that OpenBLAS kernels take at a time
 _COLUMNS, _PANEL = 4096, 64  # of a call of einsum, of a product with a triangle
@@ -52,6 +61,18 @@ def row_norms(array: np.ndarray) -> np.ndarray:
         relative = rows / safe[:, None]
         norms[careful] = np.where(np.isfinite(largest), safe * np.sqrt(row_dots(relative, relative)), np.nan)
     return norms
+
+
+def scaled_rows(X: np.ndarray, max_norm: float) -> np.ndarray:
+    """Rows longer than ``max_norm`` are scaled down to it; each depends on its record alone."""
+    norms = row_norms(X)
+    long = np.flatnonzero(~(norms <= max_norm))
+    if not len(long):
+        return X
+    X = X.copy()
+    with np.errstate(invalid="ignore"):
+        X[long] *= (max_norm / norms[long])[:, None]
+    return X
 
 
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -182,5 +203,5 @@ def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c
 
 
 def _alone(compute: Compute, rows: np.ndarray, other: np.ndarray) -> np.ndarray:
-    with at_most_threads(1):
+    with one_blas_thread():
         return compute(rows, other)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from vips.comparison.matching import match, parts_of
+from vips.comparison.movement import match, parts_of
 from vips.expfam import Dirichlet
 from vips.privacy import PrivacyPlan
 

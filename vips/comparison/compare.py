@@ -10,8 +10,7 @@ from vips._random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
-from vips.comparison.matching import match, parts_of
-from vips.comparison.movement import Movement
+from vips.comparison.movement import Movement, match, parts_of
 from vips.comparison.pipelines import common_steps, named, opened
 from vips.comparison.rows import (
     Sources,

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from vips._files import private_file, sync_folder, whole_folder
+from vips._printable import class_and_place
 from vips._secret_bits import secret_bytes
-from vips._unquoted import class_and_place
 from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data

@@ -176,11 +176,11 @@ class ClusterWorkers(Workers):
 
 
 def _share(partition, coins, task: PartitionTask) -> dict:
-    return share_of_worker(task, partition, coins, 1, 1)
+    return share_of_worker(task, partition, coins, 1)
 
 
 def _share_of_block(X, y, name: str, n_features: int, coins, task: PartitionTask) -> dict:
-    return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1, 1)
+    return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1)
 
 
 def _patience() -> float:

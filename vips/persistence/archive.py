@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._compute.races import tried_again
 from vips._files import refuse_endless, whole_file
+from vips.data._npy import tried_again
 
 __all__ = ["one_error", "read_archive", "write_archive"]
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
+from vips._compute.rowwise import scaled_rows
 from vips.models._gaussians import kernels
-from vips.models._gaussians.rows import scaled_rows
 from vips.models.gaussian_mixtures import statistics
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice

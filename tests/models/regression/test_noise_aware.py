@@ -15,7 +15,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models.regression.noise_aware import NoisySteps, _Curvatures, noise_aware_moments_of
 
 ALPHA = 0.1

@@ -15,7 +15,7 @@ from vips._pages.text import Cell, number
 from vips.comparison.movement import Movement, largest
 from vips.comparison.report.charts import draw_marginals, image
 from vips.comparison.report.densities import with_moments
-from vips.comparison.sources import PRIVATE, RELEASED
+from vips.comparison.text import PRIVATE, RELEASED
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison

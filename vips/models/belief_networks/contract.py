@@ -12,7 +12,6 @@ from vips._compute.rowwise import PIECE
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import rows_without
 from vips.model import ConjugateExponentialModel
-from vips.models._binding_clip import warn_of_binding_clip
 from vips.models.belief_networks.inference import dense_rows, infer
 from vips.models.belief_networks.noise_aware import noise_aware_network
 from vips.models.belief_networks.parts import network_parts, reordered
@@ -21,7 +20,7 @@ from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.trail import KEPT, Trail
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
-from vips.parts import Part
+from vips.parts import Part, warn_of_binding_clip
 from vips.privacy import PrivacyPlan
 from vips.privacy.units import is_group
 from vips.statistics import Block

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE, rowwise_product, strict_product, zero_filled
 from vips._compute.threads import run_ranges
 from vips.models.belief_networks import kernels
@@ -108,7 +108,7 @@ def infer(
             rows = slice(start, start + PIECE)
             _infer_rows(units.rows(rows), arrays, spread, max_iter, None if observed is None else observed[rows], times)
 
-    with at_most_threads(1):  # of BLAS: our threads divide the records
+    with one_blas_thread():  # our threads divide the records
         run_ranges(work, np.arange(-(-len(y) // PIECE) + 1))
     return units.rows(slice(n_records))
 

@@ -27,7 +27,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
 from vips._validation import check_integer
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
 from vips.parts import Score, average

@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
+from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.model import ConjugateExponentialModel
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models._definite import floored
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._sequences import SequenceModel
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._compute.rowwise import scaled_rows
 from vips._validation import check_choice, check_max_norm, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet
@@ -14,7 +15,6 @@ from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.kernels import NOTHING
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior

@@ -9,6 +9,7 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from vips.model import ConjugateExponentialModel
 from vips.models._clusters import Clusters
 from vips.models.mixtures.class_statistics import ClassStatistics
 from vips.models.mixtures.kernels import find_places
-from vips.models.mixtures.parts import class_parts
 from vips.models.mixtures.posterior import (
     ClassPosterior,
     drawn_codes,
@@ -282,7 +282,12 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         """Shares of the classes, and answers, column by column."""
         if not isinstance(posterior, ClassPosterior):
             return super().posterior_parts(posterior)
-        return class_parts(posterior, self.column_names(), self._known())
+        classes = [f"class {k}" for k in range(len(posterior.concentration))]
+        parts = [Part("weights", posterior.weights, partial(_weight, classes), classes)]
+        for name, categories, answers in zip(self.column_names(), self._known(), posterior.answers, strict=True):
+            words = [str(category) for category in categories]
+            parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
+        return parts
 
     def components(self, posterior: ClassPosterior) -> tuple[np.ndarray, str]:
         """Classes are matched by the probabilities of their answers."""
@@ -489,3 +494,11 @@ def _values(codes: np.ndarray, categories: Sequence[Sequence]) -> np.ndarray:
         for i, each in enumerate(listed):
             table[codes[:, j] == i, j] = each
     return table
+
+
+def _weight(classes: list[str], index: tuple[int, ...]) -> str:
+    return classes[index[-1]]
+
+
+def _answer(name: str, words: list[str], index: tuple[int, ...]) -> str:
+    return f"class {index[0]}: {name} = {words[index[1]]}"

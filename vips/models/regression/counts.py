@@ -18,7 +18,7 @@ from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import count_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score

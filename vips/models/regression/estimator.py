@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from vips._extras import imported
 from vips.data import InMemoryData
 from vips.data._tables import from_arrow
-from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._coefficient_tables import (
     Signal,
     coefficient_draws,
@@ -32,6 +31,7 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
+from vips.parts import warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from vips.data import DataSource, InMemoryData
 from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score
