@@ -77,7 +77,7 @@ def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str
 
 
 def as_numbers(cells: Iterable[object]) -> np.ndarray:
-    """Each cell as a number, NaN where it is none."""
+    """Parse each cell as a float; NaN if it is not a number."""
     return np.fromiter(map(_number, cells), np.float64)
 
 
@@ -136,7 +136,7 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
     pandas, path = _pandas(), Path(path)
     if not path.is_dir():
         if text is None:
-            raise ValueError(f"{str(path)!r} is no folder of .txt files. Of a table, --text names the column of texts.")
+            raise ValueError(f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts.")
         frame = read_table(path, (text, unit))
         cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
         return [each if isinstance(each, str) else "" for each in cells], groups, frame.drop(columns=[text])

@@ -24,7 +24,7 @@ _lock, _asking, _before = threading.RLock(), set(), []
 def one_blas_thread() -> Iterator[None]:
     """BLAS has one thread in the block. It then also lets the process fork while it computes.
 
-    (Not quite: for some nanoseconds of each product OpenBLAS holds a lock, for which the child of just then waits forever.)
+    Caveat: a child forked while OpenBLAS holds its lock, for nanoseconds of each product, deadlocks.
 
     Most libraries have one number for the whole process: they have one thread while any thread is in such a block, and the last
     to leave restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes

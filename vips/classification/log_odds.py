@@ -182,7 +182,7 @@ def _log_product(logs: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 @lru_cache
 def _chains(is_ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every τ and every kind of chain: the log of its stationary law, the probability of a jump, and its other steps."""
+    """For every τ and every kind of chain: the log of its stationary law, the probability of a jump, and its other steps."""
     priors, jumps, steps = [], [], []
     for tau in _TAUS:
         log_prior = -0.5 * (_STATES / tau) ** 2

@@ -165,7 +165,7 @@ def _name(by) -> str | None:
 
 
 def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
-    """Put every row of somebody into its bucket."""
+    """Write every row that has an id to its bucket; drop the rest."""
     key, kinds = secret_bytes(32), set()
     for name, opened, (ids, *orders) in _rows_and_keys(source, keys):
         n_rows, order = opened.X.shape[0], None

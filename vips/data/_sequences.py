@@ -87,7 +87,7 @@ class Sequences:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the values."""
+        """dtype of the values."""
         return self.values.dtype
 
     @property
@@ -247,7 +247,7 @@ def in_order(when) -> np.ndarray:
 
 
 def _rank(value: object) -> tuple[int, float, Fraction, str]:
-    """Of a value of any type, so that any two can be compared. Raises for no value."""
+    """Rank of a value of any type, so that any two can be compared. Raises for no value."""
     with suppress(Exception):
         if isinstance(value, Real | Decimal):
             if value != value:

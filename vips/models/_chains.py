@@ -1,6 +1,6 @@
 """The forward-backward algorithm for Markov chains, on eight sequences at a time: one in each lane of a register.
 
-A lane does not see the others, so that a sequence has the same result in any company. Sequences of a group are of about the
+Lanes are independent: a sequence's result does not depend on the others in its batch. Sequences of a batch are of about the
 same length; lanes whose sequence has ended are computed on, and left out.
 """
 

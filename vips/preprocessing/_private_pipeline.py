@@ -142,7 +142,7 @@ class PrivatePipeline(Pipeline):
         Parameters
         ----------
         X : data frame of shape (n_rows, n_columns); list of strings; or a source of texts
-            Of a source, words are learnt and counted partition by partition, in every step of the fit anew.
+            For a source, words are learnt and counted one partition at a time, again in every step.
         y : array of shape (n_rows,), optional
             A source holds its own labels.
         ledger : PrivacyLedger, optional

@@ -48,7 +48,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     threshold_delta : float
         Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
     max_words : int
-        Of a record with more different words, so many are drawn at random.
+        A record with more distinct words contributes a random subset of this size.
     max_features : int or None
         Keep the words with the largest noisy totals only.
     count_records : bool

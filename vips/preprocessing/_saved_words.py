@@ -47,14 +47,14 @@ def from_json(values: dict) -> PrivateCountVectorizer:
     words.vocabulary_ = {word: column for column, word in enumerate(learnt)}
     words.n_records_ = decode(values["n_records"])
     if (words.n_records_ is not None) != words.count_records or not _are_finite(words.n_records_ or 0.0):
-        raise ValueError("its number of records is none")
+        raise ValueError("its number of records is not a number")
     words.round_totals_ = decode(values["totals"])
     if (
         not isinstance(words.round_totals_, tuple)
         or len(words.round_totals_) != 2
         or not _are_finite(*words.round_totals_)
     ):
-        raise ValueError("its totals are none")
+        raise ValueError("its totals are not two numbers")
     delta = float(words.threshold_delta)
     report = report_from_json(values["report"], plan, delta)
     words.privacy_ = words._statement(plan, delta, report["unit"], report["ledger"])

@@ -171,7 +171,7 @@ class StreamPlan:
 
     @cached_property
     def of_draws(self) -> PrivacyPlan:
-        """What draws z_t, and clips: the noise of one draw, for each of ``n_batches`` batches. Its own ε says nothing."""
+        """Internal plan for one batch's clip and noise, of ``n_batches`` draws. Its ε has no meaning."""
         if not self.is_private:
             return replace(self.whole, n_steps=self.n_batches)
         fields_of_whole = {each.name: getattr(self.whole, each.name) for each in fields(self.whole)}

@@ -85,7 +85,7 @@ class Moments:
         return cls(count, weight, mean, covariance[:, None], totals.get("tail"))
 
     def first(self, n: int) -> Moments:
-        """Of the first n components; the others get no records, and the place of the first."""
+        """Totals of the first n components; the others get no records, and the place of the first."""
         rest = np.arange(len(self.count)) >= n
         covariance = self.covariance
         if len(covariance) > 1:

@@ -167,6 +167,6 @@ def _opened(of: Dynamics, moments: LaggedMoments, variances: np.ndarray, least: 
 
 
 def _sums(openings: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Of the columns at each step of the first windows, shape (w, p): their sums and numbers, p times."""
+    """Sums and numbers of the columns at each step of the first windows, shape (w, p), p times."""
     here = np.arange(len(openings.counts))
     return openings.later[here, here].sum(axis=-1), np.maximum(openings.counts[here, here].sum(axis=-1), 1.0)

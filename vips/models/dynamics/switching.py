@@ -138,7 +138,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return self._of_moments_only() | own
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records; in place of moves draws: how those of the regimes differ at first."""
+        """Zero totals; ``moves`` holds random draws that separate the regimes."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
 

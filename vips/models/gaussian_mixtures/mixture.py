@@ -161,7 +161,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
 
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
+        """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
         found = self._fitted().concentration
         return found if found.ndim == 1 else (found[0], found[1])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadableMixture"]
 
-_HIDDEN = 3.0  # a count of fewer deviations of its noise is none
+_HIDDEN = 3.0  # counts below this many noise standard deviations are treated as zero
 
 
 class ReadableMixture:

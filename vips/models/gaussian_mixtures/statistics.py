@@ -168,7 +168,7 @@ class MixtureStatistics(RecordStatistics):
         return np.where(self._defective, 0.0, weights)
 
     def _shaped(self, second: np.ndarray) -> np.ndarray:
-        """Of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
+        """An array of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
         kind = self._tables.covariance_type
         if kind in ("diag", "spherical"):
             return second[:, 0] if kind == "diag" else second[:, 0].sum(axis=1)

@@ -57,7 +57,7 @@ class FactorialHMM(FactorialChainModel):
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
-        Public. Of a sequence that counts whole; longer ones weigh less.
+        Public. Length of a sequence that counts whole; longer ones weigh less.
     privacy : PrivacyPlan or None
         None is a non-private fit: 100 steps with all records after the one that finds coordinates.
     schedule : RobbinsMonro, callable or None

@@ -49,7 +49,7 @@ class GaussianHMM(GaussianChainModel):
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
-        Public. Of a sequence that counts whole; longer ones weigh less.
+        Public. Length of a sequence that counts whole; longer ones weigh less.
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyPlan or None

@@ -96,7 +96,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         return 1
 
     def first_step_size(self, t: int) -> float:
-        """Of the steps of the start."""
+        """Phases of the start."""
         return 1.0 / t
 
     def default_clip(self) -> float:

@@ -206,8 +206,8 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``).
 
-        Everybody is in the first class in the first step, so that its totals are the marginals; classes begin around them. The
-        first batch of a stream stays in the total: there everybody is in all classes alike.
+        The first step assigns every record to class 0, so its totals are the marginals; classes are initialised around them.
+        The first batch of a stream stays in the total: there every record is in all classes alike.
         """
         count, answers, levels = average["count"], average["answers"], tuple(self._levels())
         plug_in = self.is_private or self.inference == "em"
@@ -244,7 +244,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
 
     def max_record_norm(self) -> float:
-        """Of a record that is surely in one class, and has answered every question: √(1 + number of columns)."""
+        """√(1 + number of columns), the norm of a record that is surely in one class and has answered every question."""
         return float(np.sqrt(1.0 + len(self._levels())))
 
     def default_clip(self) -> float:

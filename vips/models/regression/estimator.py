@@ -106,7 +106,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
         """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
 
-        Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
+        Variational variances are too small, and more so for strong signals: ω, the curvature of a bound, is larger than
         that of the likelihood. The deviations of this posterior were within 10 % of exact ones (docs/logistic.md).
 
         Parameters

@@ -82,7 +82,7 @@ class CoefficientPrior:
         return weight * self.known.linear[output], precision + (base if precision.ndim == 1 else np.diag(base))
 
     def precision(self, alpha: float) -> np.ndarray:
-        """Of each coefficient, given α, without what is known; shape (d,)."""
+        """Prior precision of each coefficient, given α, without what is known; shape (d,)."""
         if self.alpha is None:
             return np.zeros(self.n_features + self.intercept)
         return np.append(np.full(self.n_features, alpha), [INTERCEPT_STD**-2.0] * self.intercept)

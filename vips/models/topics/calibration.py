@@ -132,7 +132,7 @@ def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts]) -> tuple[np
 
 
 def _agreed(errors: np.ndarray) -> np.ndarray:
-    """Of two errors the smaller, or 0 if their signs differ; the median of three. So one stand-in that went astray decides
+    """The smaller of two errors, or 0 if their signs differ; the median of three. So one stand-in that went astray decides
     nothing. Errors that are not known (NaN) do not count."""
     low, high = np.fmin.reduce(errors, axis=0), np.fmax.reduce(errors, axis=0)
     if len(errors) < 3:

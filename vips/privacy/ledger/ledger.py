@@ -241,7 +241,7 @@ class PrivacyLedger(LedgerReader):
             Neighbouring relation of the statement. A ledger that counts under replace-one converts ``epsilon``, and ``rho``
             without ``delta``, from add-or-remove-one; nothing can be converted the other way.
         event : dp_accounting.DpEvent or PrivacyPlan, optional
-            What the release does. Of a plan, all steps are charged.
+            What the release does. For a plan, all steps are charged.
         epsilon : float, optional
             The release is (``epsilon``, ``delta``)-differentially private.
         rho : float, optional
