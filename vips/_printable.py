@@ -6,8 +6,9 @@ from __future__ import annotations
 import os
 import traceback
 import unicodedata
+from collections.abc import Sequence
 
-__all__ = ["PLAIN_TEXT", "class_and_place", "lines_of_table", "printable", "strings_for_pandas"]
+__all__ = ["PLAIN_TEXT", "class_and_place", "lines_of_table", "printable", "shortened", "strings_for_pandas"]
 
 # For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
@@ -32,6 +33,11 @@ def printable(text: object) -> str:
     if text.isprintable():
         return text
     return "".join(_escaped(character) if _acts(character) else character for character in text)
+
+
+def shortened(items: Sequence[str], most: int = 3) -> str:
+    """The first few, with dots for the others."""
+    return ", ".join([*items[:most], "..."] if len(items) > most else items)
 
 
 def lines_of_table(frame) -> list[str]:

@@ -209,12 +209,12 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def default_clip(self) -> float:
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
-        largest = self.max_norm()
+        largest = self.max_record_norm()
         if np.isinf(largest):
             raise ValueError(f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...).")
         return largest
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Largest norm that a valid record can have; ``inf`` if there is no bound."""
         return np.inf
 

@@ -186,15 +186,15 @@ class SelfDescription:
         plan, n_rows = self.privacy_.plan, 1
         if is_group(self.privacy_.unit):
             n_rows = plan.max_rows_per_group or np.inf
-        return plan.clip_norm < n_rows * self.max_norm() * (1.0 - 1e-9)
+        return plan.clip_norm < n_rows * self.max_record_norm() * (1.0 - 1e-9)
 
 
 def warn_of_binding_clip(model: SelfDescription) -> None:
     """Warn that intervals may miss the truth if clipping may have biased the parameters."""
     if not model.clip_biases():
         return
-    plan, remedy = model.privacy_.plan, "clip_norm=model.max_norm()"
-    n_rows, largest = 1, model.max_norm()
+    plan, remedy = model.privacy_.plan, "clip_norm=model.max_record_norm()"
+    n_rows, largest = 1, model.max_record_norm()
     if is_group(model.privacy_.unit):
         n_rows = plan.max_rows_per_group or math.inf
         remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"

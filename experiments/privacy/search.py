@@ -81,7 +81,7 @@ def people(quick: bool) -> Case:
     shapes = [(20, None), (5, None), (20, 0.1), (20, 2.0)]
     plans = [PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=t, clip_norm=clip) for t, clip in shapes]
     candidates = [{"prior": prior, "privacy": plan} for prior in ((1.0, 1.0), 100.0) for plan in plans]
-    model = BayesianLogisticRegression(feature_norm=encoder.feature_norm)
+    model = BayesianLogisticRegression(max_norm=encoder.max_norm)
     return Case("Adult", "log-loss", model, lambda epsilon: candidates[0], candidates, halves, loss_of_classes)
 
 

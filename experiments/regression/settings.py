@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
 
 def auc(train, validation, epsilon: float, model: dict) -> float:
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
-    fitted = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **model).fit(*train)
+    fitted = BayesianLogisticRegression(privacy=plan, max_norm=1.0, **model).fit(*train)
     return float(roc_auc_score(validation[1], fitted.decision_function(validation[0])))
 
 

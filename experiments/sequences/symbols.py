@@ -81,7 +81,7 @@ def rows_of(name, train: Sequences, test: Sequences, settings: dict, measure, qu
         scores, measures = [], []
         for seed in range(1 if epsilon is None else n_seeds):
             model = CategoricalHMM(**settings, privacy=plan, random_state=seed).fit(train)
-            scores.append(model.score(test) / len(test.values))
+            scores.append(model.score_samples(test).sum() / len(test.values))
             measures.append(measure(model))
         best = float(np.mean(scores)) if epsilon is None else best
         rows.append({

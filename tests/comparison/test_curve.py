@@ -22,7 +22,7 @@ def data():
 
 
 def model(**arguments):
-    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **arguments)
+    return BayesianLogisticRegression(privacy=PLAN, max_norm=1.0, **arguments)
 
 
 def test_scores_rise_with_epsilon_and_are_labelled(data):

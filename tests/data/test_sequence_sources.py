@@ -294,7 +294,7 @@ def test_shards_that_change_stop_the_fit(tmp_path):
     with pytest.raises(SourceError, match="has 2 columns, the data source has 1"):
         SequenceShards(tmp_path / "pairs", n_features=1)
     with pytest.raises(TypeError, match="takes rows of a table"):
-        BayesianGaussianMixture(2, feature_norm=1.0, privacy=plan()).fit(other)
+        BayesianGaussianMixture(2, max_norm=1.0, privacy=plan()).fit(other)
 
 
 def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
@@ -328,7 +328,7 @@ def test_an_error_of_what_dask_computes_is_not_quoted(tmp_path):
     """It may quote a record."""
     source = DaskSequences([dask.delayed(quoting)(np.full((2, 2), 9.0))], 2)
     fits = [
-        lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), feature_norm=3.0).fit(source),
+        lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), max_norm=3.0).fit(source),
         lambda: regroup(source, by=np.zeros(1, int), to=tmp_path / "by"),
     ]
     for fit in fits:

@@ -52,7 +52,7 @@ def coins(**settings):
 
 
 def regression(**settings):
-    return BayesianLogisticRegression(**({"privacy": PLAN, "random_state": 1, "feature_norm": 2.0} | settings))
+    return BayesianLogisticRegression(**({"privacy": PLAN, "random_state": 1, "max_norm": 2.0} | settings))
 
 
 def topics(**settings):

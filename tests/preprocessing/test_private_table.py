@@ -148,7 +148,7 @@ def check_what_is_learnt_is_a_function_of_noisy_counts():
         for scale in (1.0, 1e6):
             X = pd.DataFrame({"amount": scale * np.arange(50.0), "day": pd.Timestamp("2020-01-01")})
             fitted = encoder(kinds).fit(X)
-            learnt.append((fitted.columns_, fitted.indicators_, fitted.feature_norm, str(fitted.privacy_)))
+            learnt.append((fitted.columns_, fitted.indicators_, fitted.max_norm, str(fitted.privacy_)))
     assert learnt[0] == learnt[1], "what is learnt depends on more than noisy counts"
 
 
@@ -283,7 +283,7 @@ def test_no_value_raises_or_becomes_nan_and_every_row_is_encoded_alone():
     features = fitted.transform(X)
     assert features.shape == (len(X), fitted.n_features_out) == (len(X), len(fitted.get_feature_names_out()))
     assert np.isfinite(features).all()
-    assert (np.linalg.norm(features, axis=1) <= fitted.feature_norm * (1.0 + 1e-12)).all()
+    assert (np.linalg.norm(features, axis=1) <= fitted.max_norm * (1.0 + 1e-12)).all()
     for i in (0, 5, 15):
         np.testing.assert_array_equal(fitted.transform(X.iloc[[i]])[0], features[i])
     sparse = encoder(sparse_output=True).fit(table())

@@ -63,15 +63,15 @@ def row_norms(array: np.ndarray) -> np.ndarray:
     return norms
 
 
-def scaled_rows(X: np.ndarray, feature_norm: float) -> np.ndarray:
-    """Rows longer than ``feature_norm`` are scaled down to it; each depends on its record alone."""
+def scaled_rows(X: np.ndarray, max_norm: float) -> np.ndarray:
+    """Rows longer than ``max_norm`` are scaled down to it; each depends on its record alone."""
     norms = row_norms(X)
-    long = np.flatnonzero(~(norms <= feature_norm))
+    long = np.flatnonzero(~(norms <= max_norm))
     if not len(long):
         return X
     X = X.copy()
     with np.errstate(invalid="ignore"):
-        X[long] *= (feature_norm / norms[long])[:, None]
+        X[long] *= (max_norm / norms[long])[:, None]
     return X
 
 

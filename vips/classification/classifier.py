@@ -160,7 +160,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         budget = self._budget(stated)
         norm, plan = (None, None) if budget is None else (1.0, budget.fit)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=norm, classes=self.classes)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=norm, classes=self.classes)
         ledger = self._ledger(ledger)
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)

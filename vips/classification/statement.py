@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from vips._printable import shortened
 from vips.classification.columns import ColumnCells
 from vips.preprocessing._budget import Budget
-from vips.preprocessing._declared import shortened
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.privacy import PrivacyPlan, PrivacyReport

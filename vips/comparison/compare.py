@@ -91,8 +91,8 @@ def compare(
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 3))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-4.0 * X[:, 0]))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    >>> private = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X[:15_000], y[:15_000])
-    >>> baseline = BayesianLogisticRegression(feature_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> private = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> baseline = BayesianLogisticRegression(max_norm=1.0).fit(X[:15_000], y[:15_000])
     >>> comparison = compare(private, baseline, X[15_000:], y[15_000:])
     >>> abs(comparison["log-loss (lower is better)"].value) < 0.05
     True

@@ -108,7 +108,7 @@ def coefficient_table(model, posterior, level: float, units=None):
                         f"{ratio}, upper": np.exp(upper),
                     }
                 ),
-                index=pd.Index(strings_for_pandas(names), name="coefficient"),
+                index=pd.Index(strings_for_pandas(names), name=_meaning(model)),
             )
         )
     table = pd.concat(frames, keys=classes, names=["class"]) if len(frames) > 1 else frames[0]
@@ -142,7 +142,7 @@ def forest_plot(table, ax=None):
     ax.axvline(0.0, color="0.6", linewidth=0.8)
     ax.errorbar(mean, place, xerr=errors, fmt="o", color="tab:blue", capsize=3, markersize=4)
     ax.set_yticks(place, [printable(name) for name in names], **PLAIN_TEXT)
-    ax.set_xlabel(f"coefficient, with its {100 * table.attrs['level']:g} % interval")
+    ax.set_xlabel(f"{rows.index.names[-1]}, with its {100 * table.attrs['level']:g} % interval", **PLAIN_TEXT)
     return ax
 
 
@@ -175,6 +175,12 @@ def _in_units(mean: np.ndarray, cov: np.ndarray, units, has_intercept: bool) -> 
 def _names(model, units) -> list[str]:
     names = model.column_names() if units is None else list(units[0])
     return [*names, "intercept"] if model.fit_intercept else names
+
+
+def _meaning(model) -> str:
+    """What a coefficient is; of two classes, the last one is "yes"."""
+    classes = getattr(model, "classes_", ())
+    return printable(f"log-odds of {classes[-1]}") if len(classes) == 2 else "coefficient"
 
 
 def _classes(model) -> list:

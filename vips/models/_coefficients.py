@@ -17,7 +17,7 @@ __all__ = ["classification_scores", "coefficient_parts", "count_scores"]
 def coefficient_parts(model, posterior, columns: list[str]) -> list[Part]:
     """Coefficients, and their prior precision if it is learnt."""
     parts = [Part("coefficients", posterior, _coefficient_label(model, columns), columns)]
-    if isinstance(model.prior, tuple):
+    if isinstance(getattr(model, "prior", 0.0), Gamma | None):
         alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
         parts.append(Part("prior precision", alpha, partial(indexed, "α"), columns, False))
     return parts

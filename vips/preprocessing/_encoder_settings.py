@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._printable import shortened
 from vips._validation import check_number
 from vips.data import TextSource, as_source
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.preprocessing._declared import shortened
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.charge import ledger_to_charge

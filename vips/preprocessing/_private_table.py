@@ -71,7 +71,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     indicators_ : tuple of str
         Numeric columns that have an indicator for missing values, in the order of the last features.
     privacy_ : EncoderReport
-    feature_norm : float
+    max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
     n_features_out : int
     n_features_in_ : int
@@ -88,7 +88,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     Guarantees
     ----------
     - Everything is charged to the ledger before a value is read. No value causes an error or a warning.
-    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``feature_norm``, in exact
+    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``max_norm``, in exact
       arithmetic; it has no NaN.
 
     Examples
@@ -109,7 +109,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
 
     unit = "one row of X"
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
-    supplies = MappingProxyType({"feature_norm": 1.0})
+    supplies = MappingProxyType({"max_norm": 1.0})
     learns = ()
 
     def __init__(
@@ -257,7 +257,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         return features
 
     @property
-    def feature_norm(self) -> float:
+    def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
         check_is_fitted(self, "columns_")
         return 1.0 if self.unit_norm else math.sqrt(len(self.columns_))

@@ -32,7 +32,7 @@ __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
 _OF_WORDS = (
     "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
 )  # fmt: skip
-_MOST = 100_000  # largest ``most_words``
+_MOST = 100_000  # largest ``max_words``
 
 
 class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
@@ -46,7 +46,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
     threshold_delta : float
         Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
-    most_words : int
+    max_words : int
         Of a record with more different words, so many are drawn at random.
     max_features : int or None
         Keep the words with the largest noisy totals only.
@@ -100,7 +100,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         *,
         privacy: PrivacyPlan | None = None,
         threshold_delta: float | None = None,
-        most_words: int = MOST_WORDS,
+        max_words: int = MOST_WORDS,
         max_features: int | None = None,
         count_records: bool = False,
         analyzer: str | Callable = "word",
@@ -114,7 +114,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     ) -> None:
         self.privacy = privacy
         self.threshold_delta = threshold_delta
-        self.most_words = most_words
+        self.max_words = max_words
         self.max_features = max_features
         self.count_records = count_records
         self.analyzer = analyzer
@@ -177,7 +177,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         else:
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
-        delta, settings = float(self.threshold_delta), (self.most_words, self.count_records)
+        delta, settings = float(self.threshold_delta), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
                 found = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
@@ -197,7 +197,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> VocabularyReport:
         """What was released and what was declared follows from the settings."""
         released = ("words", "the number of records") if self.count_records else ("words",)
-        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.most_words)
+        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.max_words)
 
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
@@ -207,7 +207,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     def checked_settings(self) -> PrivacyPlan:
         """The plan with its clip norm; raises TypeError or ValueError for an invalid argument."""
         Analyser(self._settings())
-        check_integer("most_words", self.most_words, high=_MOST)
+        check_integer("max_words", self.max_words, high=_MOST)
         if self.max_features is not None:
             check_integer("max_features", self.max_features)
         if not isinstance(self.count_records, bool):
@@ -256,7 +256,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         """
         known = 0.0
         for total in self.round_totals_:
-            unknown = min(max(n_different - known, 1.0), self.most_words)
+            unknown = min(max(n_different - known, 1.0), self.max_words)
             known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
         return min(known, n_different, len(self.vocabulary_))
 
@@ -322,20 +322,20 @@ class VocabularyReport(EncoderReport):
 
     Attributes
     ----------
-    most_words : int
+    max_words : int
         Most different words that a record adds in each round.
     """
 
-    most_words: int = MOST_WORDS
+    max_words: int = MOST_WORDS
 
     def mechanism(self) -> str:
         plans = plans_of_rounds(self.plan)
         stds = [plan.noise_std() for plan in plans]
-        cuts = thresholds(self.threshold_delta, stds, self.most_words)
+        cuts = thresholds(self.threshold_delta, stds, self.max_words)
         rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
         return (
             "two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
-            f"{self.most_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
+            f"{self.max_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
             f"{self.plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most "
             f"{self.threshold_delta:g}."
         )

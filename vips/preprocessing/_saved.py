@@ -27,9 +27,6 @@ _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     """Write a fitted encoder and model, and what the header holds besides; see :meth:`PrivatePipeline.save`."""
     check_is_fitted(pipeline)
-    if len(pipeline.steps_) != 2:
-        names = ", ".join(repr(name) for name, _ in pipeline.steps_[1:-1])
-        raise TypeError(f"Only a pipeline of an encoder and a model can be saved; this one also has {names}.")
     (encoder_name, encoder), (model_name, model) = pipeline.steps_
     header, arrays = contents(model)
     settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
@@ -97,9 +94,8 @@ def _to_json(encoder) -> dict:
 
 
 def _from_json(values: dict):
-    """Files of before have no class: they hold tables' encoders."""
     classes = {cls.__name__: form for cls, form in _FORMS.items()}
-    name = values.get("class", PrivateTableEncoder.__name__)
+    name = values["class"]
     if name not in classes:
         raise ValueError(f"its encoder is a {name!r}")
     return classes[name].from_json(values)

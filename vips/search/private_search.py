@@ -14,7 +14,6 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips._pipelines import model_of
 from vips._validation import check_delta, check_number
 from vips.data import as_source
 from vips.data._checks import checked_csr
@@ -50,8 +49,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     Parameters
     ----------
-    estimator : vips model or PublicPipeline
-        A model's ``privacy`` gives sampling rate, steps and clip norm; the search sets the noise. None: full batches.
+    estimator : vips model
+        Its ``privacy`` gives sampling rate, steps and clip norm; the search sets the noise. None: full batches.
     candidates : list of dict, or dict of lists
         Settings for ``set_params``; a dict of lists stands for all combinations. ``privacy`` may be among them.
     score : str or callable
@@ -94,7 +93,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
-    >>> model = BayesianLogisticRegression(feature_norm=1.0)
+    >>> model = BayesianLogisticRegression(max_norm=1.0)
     >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, epsilon=2.0, delta=1e-6).fit(X, y)
     >>> search.predict_proba(X[:3]).shape
     (3, 2)
@@ -130,7 +129,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
         Parameters
         ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features); for a pipeline of texts, a list
+        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features), or sequences
             In memory.
         y : array of shape (n_rows,), optional
         groups : array, series or list of length n_rows, optional
@@ -154,7 +153,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             delattr(self, name)
         trials, candidates, score_plan = self._planned()
         X, y = _readable(X, y, groups)
-        model = model_of(candidates[0].estimator)
+        model = candidates[0].model
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
         score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
@@ -169,7 +168,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         )
         report = None
         if self.best_estimator_ is not None:
-            best = model_of(self.best_estimator_)
+            best = self.best_estimator_
             best.privacy_ = report = within_a_search(
                 best.privacy_, unit, charge, len(candidates), selection.epsilon(self.delta), self.delta
             )
@@ -192,18 +191,18 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
         """The ledger to charge, if any."""
-        origins = [each.__dict__.get("_sent_from") for each in (self, model_of(self.estimator))]
+        origins = [each.__dict__.get("_sent_from") for each in (self, self.estimator)]
         return ledger_to_charge(ledger, *origins, *(each.plan.sent_from for each in candidates))
 
     def _range(self, fitted: list) -> tuple[float, float]:
         """The range of the score, from the arguments or from what the models know."""
         if not callable(self.score):
             for each in fitted:
-                known = model_of(each).score_ranges()
+                known = each.score_ranges()
                 if self.score not in known:
                     instead = f"write one of {', '.join(map(repr, known))}, or" if known else "write"
                     raise ValueError(
-                        f"{type(model_of(each)).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
+                        f"{type(each).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
                         "of the rows of one person, with `score_range=(low, high)`."
                     )
         if self.score_range is not None:
@@ -215,7 +214,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             raise ValueError(
                 "A score of your own needs `score_range=(low, high)`: noise is in proportion to its width."
             )
-        ranges = {model_of(each).score_ranges()[self.score] for each in fitted}
+        ranges = {each.score_ranges()[self.score] for each in fitted}
         if len(ranges) != 1 or None in ranges:
             raise ValueError(
                 f"The range of {self.score!r} is not known, or not the same for all candidates: write "

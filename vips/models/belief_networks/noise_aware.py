@@ -122,7 +122,7 @@ def noise_aware_network(model) -> NetworkPosterior:
     trail = posterior.trail
     if trail is None or trail.n_steps == 0:
         raise NotImplementedError("This network did not keep the totals of its last steps, which intervals need.")
-    records = _Records(trail, posterior, blocks, plan.clip_weights, model.n_sweeps)
+    records = _Records(trail, posterior, blocks, plan.clip_weights, model.max_iter)
     totals = _released(trail, blocks, plan.noise_std() / plan.sampling_rate, plan.sampling_rate)
     start = _Network(np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean)
     found = _solved(records, totals, start, _N_SWEEPS, seed=0)
@@ -167,7 +167,7 @@ def _released(trail: Trail, blocks: Mapping[str, Block], noise_std: float, rate:
 class _Records:
     """Simulated records, whose statistics are those at the average network of the last steps."""
 
-    def __init__(self, trail: Trail, posterior: NetworkPosterior, blocks, clip_weights, n_sweeps: int) -> None:
+    def __init__(self, trail: Trail, posterior: NetworkPosterior, blocks, clip_weights, max_iter: int) -> None:
         self._at = replace(
             posterior,
             weights=DiagonalGaussian(trail.at_weights, np.ones(trail.at_weights.shape)),
@@ -175,7 +175,7 @@ class _Records:
             hidden_bias=DiagonalGaussian(trail.at_hidden, np.ones(trail.at_hidden.shape)),
             coupling=trail.at_coupling,
         )
-        self._blocks, self._clip_weights, self._n_sweeps = blocks, clip_weights, n_sweeps
+        self._blocks, self._clip_weights, self._n_sweeps = blocks, clip_weights, max_iter
 
     def moments(self, network: _Network, seed: int) -> _Moments:
         """By simulation from the network; the same seed gives the same random numbers to every network."""
@@ -233,9 +233,9 @@ class _Records:
         }
 
 
-def _solved(records: _Records, totals: _Totals, network: _Network, n_sweeps: int, seed: int) -> _Network:
+def _solved(records: _Records, totals: _Totals, network: _Network, max_iter: int, seed: int) -> _Network:
     """The network whose totals are the released ones, as far as the prior lets it."""
-    for sweep in range(n_sweeps):
+    for sweep in range(max_iter):
         network = _moved(network, totals, records.moments(network, seed), 1.0 if sweep < _FULL else 0.5)
     return network
 

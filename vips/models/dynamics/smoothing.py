@@ -17,17 +17,17 @@ __all__ = ["LEAST_STEPS", "Filtered", "Smoothed", "cumulative_work", "filtered",
 LEAST_STEPS = 500  # below it, one thread
 
 
-def usable(records: Sequences, feature_norm: float) -> Sequences:
+def usable(records: Sequences, max_norm: float) -> Sequences:
     """Steps in float64; what is not finite is missing, and becomes NaN.
 
-    A step longer than ``feature_norm`` is scaled down to it; one whose norm overflows is missing."""
+    A step longer than ``max_norm`` is scaled down to it; one whose norm overflows is missing."""
     values = np.array(records.values, dtype=np.float64, order="C")
     is_seen = np.isfinite(values)
     values[~is_seen] = np.nan
-    if np.isfinite(feature_norm):
+    if np.isfinite(max_norm):
         norms = row_norms(np.where(is_seen, values, 0.0))
-        long = np.flatnonzero(~(norms <= feature_norm))
-        values[long] *= np.where(np.isfinite(norms[long]), feature_norm / norms[long], np.nan)[:, None]
+        long = np.flatnonzero(~(norms <= max_norm))
+        values[long] *= np.where(np.isfinite(norms[long]), max_norm / norms[long], np.nan)[:, None]
     return Sequences(values, records.offsets)
 
 

@@ -164,7 +164,7 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
 
 @_jit
 def infer(
-    values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, n_iter,
+    values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, max_iter,
     shares, pairs, mean, cov, lagged, bound,
 ):  # fmt: skip
     """Of sequences ``first`` to ``last``: shares of the regimes, their pairs, states, and the evidence lower bound."""
@@ -185,7 +185,7 @@ def infer(
         likely, scale, forward = np.empty((T, M)), np.empty(T), np.empty((T, M))
         for t in range(a, b):
             _next_shares(shares[t - 1], start, moves, t == a, shares[t])
-        for _ in range(n_iter):
+        for _ in range(max_iter):
             log_det = _states(
                 values, a, b, C, d, R, m0, inverse_P0, inverse_Q, across, before, shares, J, lower, inverse, eta, mean, cov,
                 lagged,

@@ -113,8 +113,8 @@ class Inferred:
     bound: np.ndarray
 
 
-def inferred(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> Inferred:
-    """Structured mean field of each sequence, after ``n_iter`` rounds."""
+def inferred(records: Sequences, posterior: SwitchingPosterior, max_iter: int) -> Inferred:
+    """Structured mean field of each sequence, after ``max_iter`` rounds."""
     of, (M, K), n_steps = posterior.dynamics, posterior.moves.shape[:2], len(records.values)
     found = Inferred(
         np.empty((n_steps, M)), np.empty((len(records), M, M)), np.empty((n_steps, K)), np.empty((n_steps, K, K)),
@@ -127,7 +127,7 @@ def inferred(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> 
 
     def run(first: int, last: int) -> None:
         switching_kernels.infer(
-            records.values, records.offsets, first, last, *map(np.ascontiguousarray, shared), log_det, *arrays, n_iter,
+            records.values, records.offsets, first, last, *map(np.ascontiguousarray, shared), log_det, *arrays, max_iter,
             *vars(found).values(),
         )  # fmt: skip
 
@@ -147,11 +147,11 @@ def switching_blocks(p: int, K: int, M: int, scale: float = 1.0) -> dict[str, Bl
     return {name: replace(block, scale=scale) for name, block in blocks.items()}
 
 
-def switching_statistics(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> DenseStatistics:
+def switching_statistics(records: Sequences, posterior: SwitchingPosterior, max_iter: int) -> DenseStatistics:
     """Expected statistics of each sequence: as those of one system (``statistics.py``), and sums over the steps of a regime."""
     n, (M, K), p = len(records), posterior.moves.shape[:2], len(posterior.dynamics.offset)
     values, offsets, every = records.values, records.offsets, np.arange(n)
-    found = inferred(records, posterior, n_iter)
+    found = inferred(records, posterior, max_iter)
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
     before, after, both = (np.zeros((n, M, K, K)) for _ in range(3))

@@ -211,7 +211,7 @@ class CategoricalHMM(HiddenMarkovModel):
     def first_step_size(self, t: int) -> float:
         return 1.0 / t if self._counts_pairs() else 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Of ``max_length`` equal symbols in one state."""
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))

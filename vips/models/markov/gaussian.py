@@ -40,11 +40,11 @@ class GaussianHMM(GaussianChainModel):
         Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
         with either.
     min_covar : float or None
-        Added to variances. None: (10⁻⁴ ``feature_norm``)² in a private fit, else 0.
+        Added to variances. None: (10⁻⁴ ``max_norm``)² in a private fit, else 0.
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
@@ -88,7 +88,7 @@ class GaussianHMM(GaussianChainModel):
     >>> asleep = (rng.random((5000, 30)) < 0.1).cumsum(axis=1) % 2
     >>> pulse = 0.7 - 0.3 * asleep + 0.05 * rng.normal(size=asleep.shape)
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
-    >>> model = GaussianHMM(2, n_features=1, feature_norm=1.0, privacy=plan).fit(list(pulse))
+    >>> model = GaussianHMM(2, n_features=1, max_norm=1.0, privacy=plan).fit(list(pulse))
     >>> bool(abs(np.sort(model.means_.ravel()) - [0.4, 0.7]).max() < 0.02)
     True
     """
@@ -124,7 +124,7 @@ class GaussianHMM(GaussianChainModel):
                 "in every step; hence the posterior of all of them",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer steps are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
                 "n_components, masks, priors and all other constructor arguments",
             ),

@@ -83,7 +83,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     schedule : RobbinsMonro, callable or None
         Step sizes from the third step on, as a function of 2, 3, …; those before are 1. None: see :meth:`step_size`.
     clip_share : float
-        Clip norm of a plan without one, as a share of :meth:`max_norm`.
+        Clip norm of a plan without one, as a share of :meth:`max_record_norm`.
     on_invalid : {"drop", "raise"}
         What is done with entries of a sparse source in columns that do not exist. No value is invalid: what is no category is
         a missing answer.
@@ -243,13 +243,13 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
             return _AVERAGING(t - 1)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Of a record that is surely in one class, and has answered every question: √(1 + number of columns)."""
         return float(np.sqrt(1.0 + len(self._levels())))
 
     def default_clip(self) -> float:
-        """``clip_share`` times :meth:`max_norm`."""
-        return self.clip_share * self.max_norm()
+        """``clip_share`` times :meth:`max_record_norm`."""
+        return self.clip_share * self.max_record_norm()
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """100 full-batch steps."""
@@ -306,27 +306,28 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def sample(self, n: int = 1, random_state: RandomStateLike = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
         """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
-            Number of records.
+        n_samples : int
         random_state : int, Generator, RandomState or None
 
         Returns
         -------
-        data frame, or ndarray with ``n_features_in_`` columns
+        X : data frame, or ndarray of shape (n_samples, n_features_in_)
             What was fitted: a data frame of pandas with the same names, dtypes and categories, or codes. No answer is missing.
+        component : ndarray of shape (n_samples,)
+            Class of each record.
         """
         check_is_fitted(self)
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
-        codes = drawn_codes(self.weights_, self.components_, self._levels(), n, rng)
-        if not hasattr(self, "column_dtypes_"):
-            return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_)
-        return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_)
+        codes, component = drawn_codes(self.weights_, self.components_, self._levels(), n_samples, rng)
+        if hasattr(self, "column_dtypes_"):
+            return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_), component
+        return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_), component
 
     @property
     def weights_(self) -> np.ndarray:

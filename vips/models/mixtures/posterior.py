@@ -148,8 +148,8 @@ def starts_of(levels: Sequence[int]) -> np.ndarray:
 
 def drawn_codes(
     weights: np.ndarray, answers: np.ndarray, levels: Sequence[int], n: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Codes of ``n`` records of the model, shape (n, n_columns).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of ``n`` records of the model, shape (n, n_columns), and their classes, shape (n,).
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def drawn_codes(
         below = np.cumsum(answers[:, a:b], axis=1)
         below = (below / below[:, -1:])[classes]
         codes[:, j] = np.minimum((rng.random(n)[:, None] >= below).sum(axis=1), b - a - 1)
-    return codes
+    return codes, classes
 
 
 def marginal_counts(counts: np.ndarray, noise_std: float, levels: Sequence[int]) -> np.ndarray:

@@ -157,8 +157,8 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            With ``influence="clipped"``, if the clip norm is below :meth:`max_norm`: a clip that looks at labels makes slopes
-            steeper than the truth, whatever the noise.
+            With ``influence="clipped"``, if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes
+            slopes steeper than the truth, whatever the noise.
         """
         if self.statistics != "centred":
             raise NotImplementedError('The noise-aware posterior needs statistics="centred".')

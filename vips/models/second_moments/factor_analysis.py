@@ -32,7 +32,7 @@ class FactorAnalysis(FactorModel):
     n_components : int or None
         None is the number of columns.
     rotation : {"varimax", "quartimax"} or None
-    privacy, feature_norm, on_invalid, random_state
+    privacy, max_norm, on_invalid, random_state
         See :class:`ProbabilisticPCA`.
     tol, max_iter : float, int
         Iterations end when the log likelihood rises by less than ``tol``; in a private fit, when no noise variance changes by
@@ -69,7 +69,7 @@ class FactorAnalysis(FactorModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(20_000, 1)) * [0.3, 0.2, 0.0] + rng.normal(size=(20_000, 3)) * [0.1, 0.2, 0.3]
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = FactorAnalysis(1, privacy=plan, feature_norm=1.5).fit(X)
+    >>> model = FactorAnalysis(1, privacy=plan, max_norm=1.5).fit(X)
     >>> bool(np.abs(model.components_[0] - [0.3, 0.2, 0.0]).max() < 0.1)
     True
     """
@@ -82,7 +82,7 @@ class FactorAnalysis(FactorModel):
         *,
         rotation: str | None = None,
         privacy: PrivacyPlan | StreamPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         tol: float = 1e-2,
         max_iter: int = 1000,
         noise_variance_init: np.ndarray | None = None,
@@ -92,7 +92,7 @@ class FactorAnalysis(FactorModel):
         self.n_components = n_components
         self.rotation = rotation
         self.privacy = privacy
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.tol = tol
         self.max_iter = max_iter
         self.noise_variance_init = noise_variance_init

@@ -38,7 +38,7 @@ def noise_aware_coefficients(
     of_target: np.ndarray,
     count: float,
     n_features: int,
-    prior: str,
+    penalty: str,
     scale: float,
     most: float,
 ) -> LinearPosterior:
@@ -56,7 +56,7 @@ def noise_aware_coefficients(
         Number of records.
     n_features : int
         Columns of the design without a constant.
-    prior : {"ridge", "ard"}
+    penalty : {"ridge", "ard"}
     scale : float
         Of the coefficients' prior deviation. Public.
     most : float
@@ -78,7 +78,7 @@ def noise_aware_coefficients(
         weighted = np.linalg.solve(varies, np.column_stack([design, products]))
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
-        mixed = _integrated if prior == "ridge" else _mean_field
+        mixed = _integrated if penalty == "ridge" else _mean_field
         mean, cov, lam = mixed(information, linear, n_features, scale)
     precision = inverse_from_factor(cholesky(positive_definite(cov)))
     return LinearPosterior(mean, precision, linear, information, 1.0 / variance, lam)

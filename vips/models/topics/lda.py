@@ -361,7 +361,7 @@ class LatentDirichletAllocation(
         """Public constant; see docs/lda.md for how it was chosen."""
         return 5.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``document_length`` times the largest scale of a word in a private fit: the norm of a document that repeats one word
         of one topic. ``inf`` without a document length."""
         if self.document_length is None:
@@ -421,15 +421,22 @@ class LatentDirichletAllocation(
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        observed, hidden = split_words(documents, as_generator(random_state))
-        n_words = hidden.sum()
-        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
-        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)).sum()
-        return float(np.exp(-log_likelihood / n_words)) if n_words > 0 else float("nan")
+        log_likelihood, n_words = self._completed(documents, random_state)
+        return float(np.exp(-log_likelihood.sum() / n_words)) if n_words > 0 else float("nan")
+
+    def score_samples(self, X) -> np.ndarray:
+        """Log likelihood of a half of each document's words given the other half, in nats, shape (n_documents,)."""
+        return self._completed(self._check_documents(X), 0)[0]
 
     def score(self, X, y=None) -> float:
-        """Held-out log likelihood per word by document completion, ``-log(perplexity(X))``; higher is better."""
-        return -float(np.log(self.perplexity(X)))
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def _completed(self, documents, random_state: object) -> tuple[np.ndarray, float]:
+        """Log likelihood of the half of each document that is scored, and the number of these words."""
+        observed, hidden = split_words(documents, as_generator(random_state))
+        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
+        return log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)), float(hidden.sum())
 
     @property
     def components_(self) -> np.ndarray:

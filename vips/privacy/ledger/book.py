@@ -31,8 +31,8 @@ class Book:
     groups : dict of str to dict
         Declared plans; ``unused`` are those without a run.
     runs : dict of str to Run
-    blocks : set of str
-        Tokens of the blocks ``with ledger:`` that were opened.
+    scopes : set of str
+        Tokens of the scopes ``with ledger:`` that were opened.
     units : set of str
         Accepted names of a record: the ledger's unit, and names declared to mean the same.
     protected : set of str
@@ -46,7 +46,7 @@ class Book:
     terms: dict = field(default_factory=dict)
     groups: dict[str, dict] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
-    blocks: set[str] = field(default_factory=set)
+    scopes: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
     protected: set[str] = field(default_factory=set)
     known: int = 0
@@ -57,7 +57,7 @@ class Book:
         """The book with further entries."""
         book = replace(
             self, groups=dict(self.groups), runs=dict(self.runs),
-            blocks=set(self.blocks), units=set(self.units), protected=set(self.protected),
+            scopes=set(self.scopes), units=set(self.units), protected=set(self.protected),
         )  # fmt: skip  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
@@ -84,8 +84,8 @@ class Book:
             self.groups[_text(body["group"])] = body | share | {"unused": list(body["plans"])}
             if not self.filter_delta > 0.0:
                 raise ValueError("delta")
-        elif kind == "block":
-            self.blocks.add(_text(body["token"]))
+        elif kind == "scope":
+            self.scopes.add(_text(body["token"]))
         elif kind == "unit":
             self.units.add(_text(body["name"]))
         elif kind == "charge":
