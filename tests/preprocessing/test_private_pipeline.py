@@ -274,7 +274,7 @@ def forged(values):
     for i, kind in enumerate(["number", "category", "number"]):
         for other in {"number", "category", "declared"} - {kind}:
             kinds = json.loads(json.dumps(values["kinds"]))
-            kinds["value"][i]["value"][1] = other
+            kinds["value"][i][1] = other
             yield f"{kind} as {other}", values | {"kinds": kinds}
     yield "an indicator of a category", values | {"indicators": encode(("town",))}
 

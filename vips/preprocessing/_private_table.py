@@ -7,6 +7,7 @@ together are one release of a Gaussian mechanism.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Self
@@ -255,6 +256,19 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         if self.unit_norm:
             features *= unit_scale(len(self.columns_))
         return features
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted encoder to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
+
+        Raises
+        ------
+        NotFittedError
+        TypeError
+            If a setting cannot be written as data, such as a function.
+        """
+        from vips.preprocessing._saved import save_encoder  # which imports this module
+
+        save_encoder(self, path)
 
     @property
     def max_norm(self) -> float:

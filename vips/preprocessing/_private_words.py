@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -220,6 +221,19 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             )
         check_number("threshold_delta", self.threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
         return plan
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted encoder to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
+
+        Raises
+        ------
+        NotFittedError
+        TypeError
+            If a setting cannot be written as data, such as a function.
+        """
+        from vips.preprocessing._saved import save_encoder  # which imports this module
+
+        save_encoder(self, path)
 
     def transform(self, X) -> sp.csr_array | CountedTexts:
         """Counts of each document's words, from that document and released words alone.

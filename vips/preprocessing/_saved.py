@@ -9,18 +9,31 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips.exceptions import CheckpointError
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import restored_from, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing import _saved_table, _saved_words
 from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
+from vips.preprocessing._table import TableEncoder
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["check_that_it_can_be_saved", "checkpointed", "restored_parts", "save_encoder", "save_pipeline"]
+__all__ = [
+    "check_that_it_can_be_saved",
+    "checkpointed",
+    "restored_encoder",
+    "restored_parts",
+    "save_encoder",
+    "save_pipeline",
+]
 
-_FORMS = {PrivateTableEncoder: _saved_table, PrivateCountVectorizer: _saved_words}
+# How each class becomes JSON, and comes back.
+_FORMS = {
+    TableEncoder: (_saved_table.declared_to_json, _saved_table.declared_from_json),
+    PrivateTableEncoder: (_saved_table.to_json, _saved_table.from_json),
+    PrivateCountVectorizer: (_saved_words.to_json, _saved_words.from_json),
+}
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
@@ -53,7 +66,13 @@ def check_that_it_can_be_saved(encoder) -> None:
 
 def save_encoder(encoder, path: str | os.PathLike) -> None:
     """Write a fitted encoder."""
+    check_is_fitted(encoder)
     write_archive(path, "encoder", {"encoder": _to_json(encoder)}, {})
+
+
+def restored_encoder(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None):
+    """The fitted encoder of a file's header."""
+    return _from_json(header["encoder"])
 
 
 def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
@@ -67,9 +86,7 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
     if not os.path.exists(path):
         return None
     try:
-        header, _ = read_archive(path, "encoder")
-        with one_error(path):
-            saved = _from_json(header["encoder"])
+        saved = restored_from(path, {"encoder": restored_encoder})
     except ValueError as error:
         raise CheckpointError(str(error)) from error
     ours, theirs = _to_json(encoder), _to_json(saved)
@@ -90,12 +107,12 @@ def _without_plan(step) -> dict:
 
 
 def _to_json(encoder) -> dict:
-    return {"class": type(encoder).__name__} | _FORMS[type(encoder)].to_json(encoder)
+    return {"class": type(encoder).__name__} | _FORMS[type(encoder)][0](encoder)
 
 
 def _from_json(values: dict):
-    classes = {cls.__name__: form for cls, form in _FORMS.items()}
+    readers = {cls.__name__: from_json for cls, (_, from_json) in _FORMS.items()}
     name = values["class"]
-    if name not in classes:
+    if name not in readers:
         raise ValueError(f"its encoder is a {name!r}")
-    return classes[name].from_json(values)
+    return readers[name](values)

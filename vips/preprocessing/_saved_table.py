@@ -1,4 +1,4 @@
-"""A :class:`PrivateTableEncoder` as JSON, and back. What is read is checked: it may be forged."""
+"""Encoders of tables as JSON, and back. What is read is checked: it may be forged."""
 
 from __future__ import annotations
 
@@ -9,39 +9,29 @@ from vips.preprocessing._encoder_report import report_from_json, report_to_json
 from vips.preprocessing._encoder_settings import LEARNT_KINDS, checked_delta, checked_plan, declared_as
 from vips.preprocessing._learnt_columns import OTHER
 from vips.preprocessing._private_table import PrivateTableEncoder
+from vips.preprocessing._table import TableEncoder
 
-__all__ = ["from_json", "to_json"]
+__all__ = ["declared_from_json", "declared_to_json", "from_json", "to_json"]
 
 
 def to_json(encoder: PrivateTableEncoder) -> dict:
-    parameters = encoder.get_params(deep=False)
-    if parameters["columns"] is not None:
-        parameters["columns"] = list(parameters["columns"].items())
-    saved = {"parameters": {name: encode(value) for name, value in parameters.items()}}
+    saved = {"parameters": {name: encode(value) for name, value in encoder.get_params(deep=False).items()}}
     if not hasattr(encoder, "columns_"):
         return saved
     return saved | {
-        "columns": encode(list(encoder.columns_.items())),
+        "columns": encode(encoder.columns_),
         "indicators": encode(encoder.indicators_),
-        "kinds": encode(list(encoder._kinds.items())),
-        "n_features_in": encoder.n_features_in_,
-        "names_in": encode(list(getattr(encoder, "feature_names_in_", []))),
+        "kinds": encode(encoder._kinds),
+        **_names_to_json(encoder),
         "report": report_to_json(encoder.privacy_),
     }
 
 
 def from_json(values: dict) -> PrivateTableEncoder:
-    parameters = {name: decode(value) for name, value in values["parameters"].items()}
-    if parameters["columns"] is not None:
-        parameters["columns"] = dict(parameters["columns"])
-    encoder = PrivateTableEncoder(**parameters)
-    encoder.columns_, encoder._kinds = dict(decode(values["columns"])), dict(decode(values["kinds"]))
+    encoder = PrivateTableEncoder(**{name: decode(value) for name, value in values["parameters"].items()})
+    encoder.columns_, encoder._kinds = decode(values["columns"]), decode(values["kinds"])
     encoder.indicators_ = tuple(decode(values["indicators"]))
-    names, encoder.n_features_in_ = decode(values["names_in"]), int(values["n_features_in"])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("its names of columns are none")
-    if names:  # of strings only, as in scikit-learn
-        encoder.feature_names_in_ = np.array(names, dtype=object)
+    _restore_names(encoder, values)
     _check_columns(encoder)
     learnt = {name: kind for name, kind in encoder._kinds.items() if kind in LEARNT_KINDS}
     plan, delta = checked_plan(encoder.privacy, len(learnt)), checked_delta(encoder.threshold_delta, learnt)
@@ -49,6 +39,31 @@ def from_json(values: dict) -> PrivateTableEncoder:
     report = report_from_json(values["report"], plan, delta)
     encoder.privacy_ = encoder._statement(plan, delta, report["unit"], report["ledger"])
     return encoder
+
+
+def declared_to_json(encoder: TableEncoder) -> dict:
+    parameters = {name: encode(value) for name, value in encoder.get_params(deep=False).items()}
+    return {"parameters": parameters, **_names_to_json(encoder)}
+
+
+def declared_from_json(values: dict) -> TableEncoder:
+    encoder = TableEncoder(**{name: decode(value) for name, value in values["parameters"].items()})
+    _ = encoder.declared_public  # raises for bounds or categories that are none
+    _restore_names(encoder, values)
+    return encoder
+
+
+def _names_to_json(encoder) -> dict:
+    names = encode(list(getattr(encoder, "feature_names_in_", [])))
+    return {"n_features_in": encoder.n_features_in_, "names_in": names}
+
+
+def _restore_names(encoder, values: dict) -> None:
+    names, encoder.n_features_in_ = decode(values["names_in"]), int(values["n_features_in"])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("its names of columns are not strings")
+    if names:  # of strings only, as in scikit-learn
+        encoder.feature_names_in_ = np.array(names, dtype=object)
 
 
 def _check_columns(encoder: PrivateTableEncoder) -> None:

@@ -8,6 +8,7 @@ intercept.)
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Self
@@ -121,6 +122,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True, reset=False)
         self._check(X)
         return self._transform(X)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write the fitted encoder to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
+
+        Raises
+        ------
+        NotFittedError
+        TypeError
+            If a setting cannot be written as data, such as a function.
+        """
+        from vips.preprocessing._saved import save_encoder  # which imports this module
+
+        save_encoder(self, path)
 
     @property
     def max_norm(self) -> float:

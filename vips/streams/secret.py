@@ -23,7 +23,7 @@ import numpy as np
 from vips._files import check_file_locks, partials_of
 from vips._secret_bits import secret_bytes
 from vips.exceptions import StreamError
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import restored_from, write_archive
 
 __all__ = ["Register", "Secret", "SecretFile", "SecretMemory"]
 
@@ -214,9 +214,7 @@ class SecretFile:
     def read(self) -> Secret:
         try:
             mode = os.stat(self.path).st_mode
-            header, arrays = read_archive(self.path, _KIND)
-            with one_error(self.path):
-                secret = _secret_of(header, arrays)
+            secret = restored_from(self.path, {_KIND: _secret_of})
         except FileNotFoundError:
             raise StreamError(
                 f"{self.path} is missing: it held the state of the stream's noise, without which no batch can follow. A new "

@@ -317,8 +317,8 @@ def test_samples_are_of_the_model():
     np.testing.assert_allclose(np.cov(states.reshape(20_000, -1).T), cov, atol=0.04 * cov.max())
     of_their_own = model.sample(4_000, 1)[0]
     assert of_their_own.lengths.mean() == pytest.approx(DATA.lengths.mean(), rel=0.1)
-    X, states = model.sample(7, 0)
-    assert (X.shape, states.shape) == ((7, P), (7, K))
+    one, states = model.sample(1, 0, lengths=[7])
+    assert (len(one), one.values.shape, states.shape) == (1, (7, P), (7, K))
 
 
 def test_fits_can_be_compared():
@@ -344,7 +344,7 @@ def test_tables_of_a_known_system():
     modes = model.modes()
     np.testing.assert_allclose(modes["half-life"], [20.0, 8.0, 8.0], rtol=1e-9)
     np.testing.assert_allclose(modes["period"], [np.inf, 12.0, 12.0], rtol=1e-9)
-    drawn, _ = model.sample(400_000, random_state=0)
+    drawn = model.sample(1, random_state=0, lengths=[400_000])[0].values
     table = model.summary()
     np.testing.assert_allclose(table["mean"], drawn.mean(axis=0), atol=0.1)
     np.testing.assert_allclose(table["noise"] ** 2 / (1.0 - table["explained"]), drawn.var(axis=0), rtol=0.05)

@@ -101,7 +101,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     >>> model = SigmoidBeliefNetwork(n_components=10, privacy=plan, random_state=0).fit(digits)
     >>> model.transform(digits[:5]).shape
     (5, 10)
-    >>> model.sample(3, random_state=0).shape
+    >>> model.sample(3, random_state=0)[0].shape
     (3, 64)
     """
 
@@ -221,6 +221,12 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
+
+    @property
+    def n_iter_(self) -> int:
+        """Updates of each hidden unit of a record in a step: always ``max_iter``."""
+        check_is_fitted(self, "posterior_")
+        return self.max_iter
 
     @property
     def components_(self) -> np.ndarray:

@@ -122,7 +122,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     >>> model = LatentClassAnalysis(2, categories=[2] * 6, privacy=plan, random_state=0).fit(likes)
     >>> bool(abs(model.weights_.min() - 0.4) < 0.1)
     True
-    >>> model.sample(3, random_state=0).shape
+    >>> model.sample(3, random_state=0)[0].shape
     (3, 6)
     """
 
