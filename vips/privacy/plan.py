@@ -67,7 +67,7 @@ class PrivacyPlan:
     max_rows_per_group : int or None
         With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public.
     sent_from : Scope, "outside" or None
-        Set when a plan is pickled, then never changed; do not pass it. It names the scope of the ledger that was open there: that
+        Set when a plan is pickled, then never changed; do not pass it. It names the scope that was open there: its
         ledger pays for fits with this plan wherever it is unpickled. Ignored by ``==``, and not saved with a model.
 
     Guarantees
