@@ -1,7 +1,6 @@
 """Generators of records, and digits of scikit-learn."""
 
-from vips.datasets._digits import load_digits_binary
-from vips.datasets._generators import make_lda_corpus
+from vips.datasets._generators import load_digits_binary, make_lda_corpus
 from vips.datasets._pathways import make_pathways
 from vips.datasets._sparse_binary import make_sparse_binary
 

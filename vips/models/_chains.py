@@ -6,7 +6,7 @@ same length; lanes whose sequence has ended are computed on, and left out.
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
 import numba
 import numpy as np
 

@@ -14,7 +14,7 @@ Records are handled in tiles of ``TILE``, column by column, so that one instruct
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
 import numba
 import numpy as np
 

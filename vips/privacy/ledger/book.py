@@ -64,8 +64,8 @@ class Book:
                 terms = book._enter(body)
             except Exception as error:
                 raise LedgerError(
-                    f"Entry {number} of the ledger is not one that this version writes ({type(error).__name__}: {error}): the "
-                    "file was forged, or a newer version wrote it."
+                    f"Entry {number} of the ledger is not one that vips writes ({type(error).__name__}: {error}): the file was "
+                    "forged."
                 ) from error
             identity = digest if number == 0 else book.identity
             book = replace(book, terms=terms, known=number + 1, head=digest, identity=identity)
@@ -76,8 +76,7 @@ class Book:
         kind, when = body["kind"], _text(body["time"])
         if kind == "open":
             names = ("epsilon", "delta", "dataset", "unit", "relation")
-            outright = body.get("outright_delta", 0.0)  # version 0.1.0 wrote none
-            terms = checked_terms(*(body[name] for name in names), count(body["order"]), outright)
+            terms = checked_terms(*(body[name] for name in names), count(body["order"]), body["outright_delta"])
             self.units.add(terms["unit"])
             return terms
         if kind == "declare":

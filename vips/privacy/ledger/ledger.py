@@ -446,8 +446,7 @@ def check_that_it_was_charged(report) -> None:
     if run not in _opened(scope)._refresh().runs:
         raise LedgerError(
             f"A fit that was sent from inside of a scope of {scope.path} has come back, and that ledger has no charge for it "
-            f"(run {run}). The fit used another copy of the file, or another version of vips: this budget does not count what "
-            "it released."
+            f"(run {run}). The fit used another copy of the file: this budget does not count what it released."
         )
 
 
