@@ -136,7 +136,9 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
     pandas, path = _pandas(), Path(path)
     if not path.is_dir():
         if text is None:
-            raise ValueError(f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts.")
+            raise ValueError(
+                f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts."
+            )
         frame = read_table(path, (text, unit))
         cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
         return [each if isinstance(each, str) else "" for each in cells], groups, frame.drop(columns=[text])

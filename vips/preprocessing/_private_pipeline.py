@@ -28,10 +28,8 @@ from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encode
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import (
-    check_that_it_can_be_saved,
     checkpointed,
     restored_parts,
-    save_encoder,
     save_pipeline,
 )
 from vips.privacy.ledger.admitted import step_divergence
@@ -438,7 +436,7 @@ class PrivatePipeline(Pipeline):
         unit = encoder.unit if groups is None else unit_of_persons(groups)
         unit = unit_of_source(X, budget.encoder, encoder.unit) if is_source else unit
         if path is not None:
-            check_that_it_can_be_saved(encoder)
+            encoder.to_json()  # raises for a setting that cannot be saved
             check_place(checkpoint)
             check_place(path)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)
@@ -456,7 +454,7 @@ class PrivatePipeline(Pipeline):
         of_source = {"executor": executor} if is_source else {}
         encoder.fit(X, ledger=ledger, groups=groups, **of_source).set_output(transform="default")
         if path is not None:
-            save_encoder(encoder, path)
+            encoder.save(path)
         return encoder
 
 

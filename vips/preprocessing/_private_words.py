@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -18,9 +17,11 @@ from vips._no_warnings import without_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
+from vips.persistence.settings import decode, encode
 from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
-from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._encoder_file import SavableEncoder
+from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
@@ -36,7 +37,7 @@ _OF_WORDS = (
 _MOST = 100_000  # largest ``max_words``
 
 
-class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
+class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     """Counts of the words that many documents hold; the vocabulary is learnt privately.
 
     scikit-learn's :class:`~sklearn.feature_extraction.text.CountVectorizer`, whose vocabulary shows rare words: names, say.
@@ -222,19 +223,6 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         check_number("threshold_delta", self.threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
         return plan
 
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted encoder to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
-
-        Raises
-        ------
-        NotFittedError
-        TypeError
-            If a setting cannot be written as data, such as a function.
-        """
-        from vips.preprocessing._saved import save_encoder  # which imports this module
-
-        save_encoder(self, path)
-
     def transform(self, X) -> sp.csr_array | CountedTexts:
         """Counts of each document's words, from that document and released words alone.
 
@@ -323,6 +311,41 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             left = None if left is None else left - len(kept)
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
+    def fit_to_json(self) -> dict:
+        return {
+            "words": list(self.vocabulary_),
+            "n_records": encode(self.n_records_),
+            "totals": encode(self.round_totals_),
+            "report": report_to_json(self.privacy_),
+        }
+
+    def restore_fit(self, values: dict) -> None:
+        names = (self.analyzer, self.token_pattern, self.strip_accents)
+        if any(not isinstance(each, str | None) for each in names) or self.preprocessor or self.tokenizer:
+            raise ValueError("what a word is cannot be read from a file here")
+        plan = self.checked_settings()
+        learnt = values["words"]
+        if (
+            not isinstance(learnt, list)
+            or not all(isinstance(word, str) for word in learnt)
+            or sorted(set(learnt)) != learnt
+        ):
+            raise ValueError("its words are not those that a vocabulary has")
+        self.vocabulary_ = {word: column for column, word in enumerate(learnt)}
+        self.n_records_ = decode(values["n_records"])
+        if (self.n_records_ is not None) != self.count_records or not _are_finite(self.n_records_ or 0.0):
+            raise ValueError("its number of records is not a number")
+        self.round_totals_ = decode(values["totals"])
+        if (
+            not isinstance(self.round_totals_, tuple)
+            or len(self.round_totals_) != 2
+            or not _are_finite(*self.round_totals_)
+        ):
+            raise ValueError("its totals are not two numbers")
+        delta = float(self.threshold_delta)
+        report = report_from_json(values["report"], plan, delta)
+        self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
@@ -353,3 +376,7 @@ class VocabularyReport(EncoderReport):
             f"{self.plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most "
             f"{self.threshold_delta:g}."
         )
+
+
+def _are_finite(*numbers: object) -> bool:
+    return all(isinstance(each, float) and math.isfinite(each) for each in numbers)

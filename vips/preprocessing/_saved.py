@@ -12,28 +12,15 @@ from vips.exceptions import CheckpointError
 from vips.persistence.archive import restored_from, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing import _saved_table, _saved_words
 from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = [
-    "check_that_it_can_be_saved",
-    "checkpointed",
-    "restored_encoder",
-    "restored_parts",
-    "save_encoder",
-    "save_pipeline",
-]
+__all__ = ["checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
 
-# How each class becomes JSON, and comes back.
-_FORMS = {
-    TableEncoder: (_saved_table.declared_to_json, _saved_table.declared_from_json),
-    PrivateTableEncoder: (_saved_table.to_json, _saved_table.from_json),
-    PrivateCountVectorizer: (_saved_words.to_json, _saved_words.from_json),
-}
+_ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateTableEncoder, PrivateCountVectorizer)}
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
@@ -44,7 +31,7 @@ def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     header, arrays = contents(model)
     settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
     names = [encoder_name, model_name]
-    header = {"names": names, **settings, "encoder": _to_json(encoder), "model": header}
+    header = {"names": names, **settings, "encoder": encoder.to_json() | encoder.fit_to_json(), "model": header}
     write_archive(path, "pipeline", header | besides, arrays)
 
 
@@ -57,17 +44,6 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
-
-
-def check_that_it_can_be_saved(encoder) -> None:
-    """Raise TypeError if a setting of an encoder cannot be written as data: before anything is charged."""
-    _to_json(encoder)
-
-
-def save_encoder(encoder, path: str | os.PathLike) -> None:
-    """Write a fitted encoder."""
-    check_is_fitted(encoder)
-    write_archive(path, "encoder", {"encoder": _to_json(encoder)}, {})
 
 
 def restored_encoder(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None):
@@ -89,8 +65,7 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
         saved = restored_from(path, {"encoder": restored_encoder})
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    ours, theirs = _to_json(encoder), _to_json(saved)
-    if any(ours[name] != theirs[name] for name in ("class", "parameters")) or saved.privacy_.unit != unit:
+    if encoder.to_json() != saved.to_json() or saved.privacy_.unit != unit:
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     entry = saved.privacy_.ledger
     if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
@@ -103,16 +78,12 @@ def _has_run(ledger: PrivacyLedger, run: str) -> bool:
 
 
 def _without_plan(step) -> dict:
-    return step.get_params(deep=False) | {"privacy": None} | ({"threshold_delta": None} if type(step) in _FORMS else {})
-
-
-def _to_json(encoder) -> dict:
-    return {"class": type(encoder).__name__} | _FORMS[type(encoder)][0](encoder)
+    parameters = step.get_params(deep=False)
+    return parameters | dict.fromkeys(parameters.keys() & {"privacy", "threshold_delta"})
 
 
 def _from_json(values: dict):
-    readers = {cls.__name__: from_json for cls, (_, from_json) in _FORMS.items()}
     name = values["class"]
-    if name not in readers:
+    if name not in _ENCODERS:
         raise ValueError(f"its encoder is a {name!r}")
-    return readers[name](values)
+    return _ENCODERS[name].from_json(values)

@@ -8,7 +8,6 @@ intercept.)
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Self
@@ -21,12 +20,13 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from vips._printable import shortened
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.preprocessing._column_kinds import Categories, Number, kind_of_column
+from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
 from vips.preprocessing._feature_names import distinct, names_of_columns
 
 __all__ = ["TableEncoder", "unit_scale"]
 
 
-class TableEncoder(TransformerMixin, BaseEstimator):
+class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     """Features of a table whose columns are declared: bounds of numbers, lists of categories.
 
     scikit-learn's scalers and encoders learn bounds and categories from the records, or fail at a record that has another one:
@@ -122,19 +122,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         validate_data(self, X, skip_check_array=True, reset=False)
         self._check(X)
         return self._transform(X)
-
-    def save(self, path: str | os.PathLike) -> None:
-        """Write the fitted encoder to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
-
-        Raises
-        ------
-        NotFittedError
-        TypeError
-            If a setting cannot be written as data, such as a function.
-        """
-        from vips.preprocessing._saved import save_encoder  # which imports this module
-
-        save_encoder(self, path)
 
     @property
     def max_norm(self) -> float:
@@ -254,6 +241,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.unit_norm:
             table *= unit_scale(len(columns))
         return table
+
+    def fit_to_json(self) -> dict:
+        return names_to_json(self)
+
+    def restore_fit(self, values: dict) -> None:
+        self._kinds()  # raises for bounds or categories that are none
+        restore_names(self, values)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
