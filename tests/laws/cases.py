@@ -303,7 +303,7 @@ def _chain_case(name, n_symbols, **settings):
     )
 
 
-def _gaussian_chain_case(name, kind, model=GaussianHMM, **settings):
+def _gaussian_chain_case(name, model=GaussianHMM, **settings):
     """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
     steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
     hostile = steps | {
@@ -315,7 +315,7 @@ def _gaussian_chain_case(name, kind, model=GaussianHMM, **settings):
     }
     return Case(
         name,
-        lambda **arguments: model(2, kind, **({"max_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
+        lambda **arguments: model(2, **({"max_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
         _sequences_of_vectors,
         hostile,
         np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
@@ -456,9 +456,9 @@ CASES = [
     ),
     _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
-    _gaussian_chain_case("gaussian chain", "full"),
-    _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
-    _gaussian_chain_case("factorial chain", 2, model=FactorialHMM, max_iter=2),
+    _gaussian_chain_case("gaussian chain"),
+    _gaussian_chain_case("gaussian chain, diagonal, float32", covariance_type="diag", dtype=np.float32),
+    _gaussian_chain_case("factorial chain", model=FactorialHMM, max_iter=2),
     Case(
         "switching",
         lambda **arguments: SwitchingLinearDynamicalSystem(
