@@ -307,7 +307,6 @@ def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
     person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)
     model = CategoricalHMM(3, n_symbols=6, privacy=plan(n_steps=1), random_state=0)
     model.chunk_size = 5_000
-    model.fit(source)  # load now what is loaded only once
     for data in (source, person):
         assert peak_of(lambda data=data: model.fit(data)) < on_disk / 3 + NOISE
 
