@@ -79,7 +79,7 @@ class _Moments:
     rows: np.ndarray  # μ
     rows_cov: np.ndarray  # Γ
     rows_slope: np.ndarray  # D
-    rows_rest: np.ndarray  # the part of Γ that u does not explain
+    rows_residual: np.ndarray  # the part of Γ that u does not explain
     hidden: np.ndarray
     hidden_cov: np.ndarray
     hidden_slope: np.ndarray
@@ -189,13 +189,14 @@ class _Records:
         explained = sums["su"] @ np.linalg.inv(sums["uu"] + 2.0 / _N_RECORDS * np.eye(width))
         mean = s - np.einsum("jab,jb->ja", explained, u)
         crossed = explained @ np.swapaxes(sums["su"], 1, 2)
-        left = sums["ss"] - crossed - np.swapaxes(crossed, 1, 2) + explained @ sums["uu"] @ np.swapaxes(explained, 1, 2)
+        squares = explained @ sums["uu"] @ np.swapaxes(explained, 1, 2)
+        residual = sums["ss"] - crossed - np.swapaxes(crossed, 1, 2) + squares
         return _Moments(
             float(sums["count"]),
             mean,
             sums["ss"] - s[:, :, None] * s[:, None, :],
             explained @ sums["fisher"],
-            left - mean[:, :, None] * mean[:, None, :],
+            residual - mean[:, :, None] * mean[:, None, :],
             z,
             sums["zz"] - np.outer(z, z),
             sums["zb"],
@@ -278,7 +279,7 @@ def _expected(totals: _Totals, of_one: _Moments) -> tuple[float, np.ndarray, np.
         )
 
     hidden = variance(of_one.hidden, of_one.hidden_cov, of_one.hidden_cov, totals.hidden_var)
-    return n, variance(of_one.rows, of_one.rows_cov, of_one.rows_rest, totals.rows_var), hidden
+    return n, variance(of_one.rows, of_one.rows_cov, of_one.rows_residual, totals.rows_var), hidden
 
 
 def _step(value, residual, slope, variance, prior, length: float) -> tuple[np.ndarray, np.ndarray]:

@@ -155,8 +155,8 @@ def state_statistics(records: Sequences, posterior) -> DenseStatistics:
     offsets, values = records.offsets, records.values
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
-    smooth = expected_states(records, posterior)
-    whole, gappy, mean = smooth.whole, smooth.gappy, smooth.mean
+    paths = expected_states(records, posterior)
+    whole, gappy, mean = paths.whole, paths.gappy, paths.mean
     for length in np.unique(records.lengths[whole]):
         these = whole[records.lengths[whole] == length]
         known = posterior.known_sums(int(length))
@@ -169,7 +169,7 @@ def state_statistics(records: Sequences, posterior) -> DenseStatistics:
 
     def of_gaps(first: int, last: int) -> None:
         sums.add_covariances(
-            values, offsets, gappy, first, last, smooth.cov, smooth.lagged, begin, end, states, cross, seen
+            values, offsets, gappy, first, last, paths.cov, paths.lagged, begin, end, states, cross, seen
         )
 
     run_ranges(add_range, offsets, least_work=LEAST_STEPS)

@@ -152,29 +152,29 @@ def switching_statistics(records: Sequences, posterior: SwitchingPosterior, max_
     """Expected statistics of each sequence: as those of one system (``statistics.py``), and sums over the steps of a regime."""
     n, (M, K), p = len(records), posterior.moves.shape[:2], len(posterior.dynamics.offset)
     values, offsets, every = records.values, records.offsets, np.arange(n)
-    smooth = inferred(records, posterior, max_iter)
+    paths = inferred(records, posterior, max_iter)
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
     before, after, both = (np.zeros((n, M, K, K)) for _ in range(3))
     regimes, first_regime = np.zeros((n, M)), np.zeros((n, M))
 
     def add_range(first: int, last: int) -> None:
-        sums.add_states(values, offsets, first, last, smooth.mean, begin, end, states, cross, seen, loadings, squares)
+        sums.add_states(values, offsets, first, last, paths.mean, begin, end, states, cross, seen, loadings, squares)
         sums.add_covariances(
-            values, offsets, every, first, last, smooth.cov, smooth.lagged, begin, end, states, cross, seen
+            values, offsets, every, first, last, paths.cov, paths.lagged, begin, end, states, cross, seen
         )
         sums.add_regimes(
-            offsets, first, last, smooth.shares, smooth.mean, smooth.cov, smooth.lagged, before, after, both,
+            offsets, first, last, paths.shares, paths.mean, paths.cov, paths.lagged, before, after, both,
             regimes, first_regime,
         )  # fmt: skip
 
     run_ranges(add_range, offsets, least_work=LEAST_STEPS)
     start, filled = np.zeros((n, K)), records.lengths > 0
-    start[filled] = smooth.mean[offsets[:-1][filled]]
+    start[filled] = paths.mean[offsets[:-1][filled]]
     counts = np.stack([filled, records.lengths], axis=1).astype(np.float64)
     return DenseStatistics({
         "start": start, "begin": begin, "before": before, "after": after, "cross": both, "regimes": regimes,
-        "first_regime": first_regime, "pairs": smooth.pairs, "seen": seen, "loadings": loadings, "squares": squares,
+        "first_regime": first_regime, "pairs": paths.pairs, "seen": seen, "loadings": loadings, "squares": squares,
         "counts": counts,
     })  # fmt: skip
 

@@ -175,8 +175,8 @@ def noisy_factor_analysis(
         moving = moving[np.abs(psi[moving] / last - 1.0).max(axis=1) > _STILL]
         if not len(moving):
             break
-    left = variances - np.square(loadings).sum(axis=1)
-    return [Estimate(_signed(loadings[i]), psi[i], tuple(curves[i]), float(strength[i]), left[i]) for i in range(n)]
+    residual = variances - np.square(loadings).sum(axis=1)
+    return [Estimate(_signed(loadings[i]), psi[i], tuple(curves[i]), float(strength[i]), residual[i]) for i in range(n)]
 
 
 def rotated(loadings: np.ndarray, method: str, tol: float = 1e-6, max_iter: int = 100) -> np.ndarray:
