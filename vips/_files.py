@@ -133,7 +133,7 @@ def name_in_partial(name: str) -> str:
 def partials_of(path: Path) -> list[Path]:
     """What killed processes left of :func:`whole_file`."""
     begin, length = f".{name_in_partial(path.name)}.", len(partial_of(path).name)
-    names = [each.name for each in os.scandir(path.parent) if len(each.name) == length]
+    names = [entry.name for entry in os.scandir(path.parent) if len(entry.name) == length]
     return [path.with_name(name) for name in names if name.startswith(begin) and name.endswith(".partial")]
 
 

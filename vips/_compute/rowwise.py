@@ -114,17 +114,17 @@ def strict_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     kernel = multiply_single if a.dtype == np.float32 else multiply_double
     panels = np.zeros((-(-m // width), k, width), a.dtype)
     for i, panel in enumerate(panels):
-        own = b[:, i * width : (i + 1) * width]
-        panel[:, : own.shape[1]] = own
+        columns = b[:, i * width : (i + 1) * width]
+        panel[:, : columns.shape[1]] = columns
     out = np.empty((n, len(panels) * width), a.dtype)
 
     def multiply(rows: slice) -> None:
-        own, stop = a[rows], (rows.stop - rows.start) // TILE * TILE
-        kernel(own[:stop], panels, out[rows][:stop])
-        if stop < len(own):
+        piece, stop = a[rows], (rows.stop - rows.start) // TILE * TILE
+        kernel(piece[:stop], panels, out[rows][:stop])
+        if stop < len(piece):
             images = np.empty((TILE, out.shape[1]), a.dtype)
-            kernel(zero_filled(own[stop:], TILE), panels, images)
-            out[rows][stop:] = images[: len(own) - stop]
+            kernel(zero_filled(piece[stop:], TILE), panels, images)
+            out[rows][stop:] = images[: len(piece) - stop]
 
     share_rows(multiply, n, PIECE, k * m)
     return out[:, :m] if m == out.shape[1] else np.ascontiguousarray(out[:, :m])
@@ -192,12 +192,12 @@ def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c
     rng = np.random.default_rng(0)
     rows, other = rng.standard_normal((PIECE, k)).astype(dtype), rng.standard_normal((k, m)).astype(dtype)
     other = other if in_order_of_c else np.asfortranarray(other)
-    found, memory = _alone(compute, rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
+    product, memory = _alone(compute, rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
     shifts = _SHIFTS if PIECE * k * m < _MUCH_WORK else _SHIFTS[:1]
     for shift in shifts:
         moved = memory[shift : shift + rows.size].reshape(rows.shape)
         moved[:] = np.roll(rows, shift, axis=0)
-        if not np.array_equal(np.roll(found, shift, axis=0), _alone(compute, moved, other)):
+        if not np.array_equal(np.roll(product, shift, axis=0), _alone(compute, moved, other)):
             return False
     return True
 

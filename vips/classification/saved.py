@@ -63,7 +63,7 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
     if len(classifier.classes_) != classifier.n_classes_:
         raise ValueError("its tables and its regression have different numbers of classes")
     classifier._weigh()
-    width = sum(len(each) for each in classifier.log_odds_.values())
+    width = sum(len(columns) for columns in classifier.log_odds_.values())
     if width != classifier.model_.n_features_in_:
         raise ValueError("its tables and its regression have different numbers of features")
     classifier._statement = _statement(classifier, header["report"])

@@ -101,7 +101,7 @@ def compare(
     """
     private, baseline = opened(private), opened(baseline)
     steps = common_steps(private, baseline)
-    given = {id(model_of(each)): each for each in (private, baseline)}
+    given = {id(model_of(arm)): arm for arm in (private, baseline)}
     private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)
     check_private_data(private, X, y, may_use_private_data)
@@ -126,7 +126,7 @@ def compare(
     if aware:
         aware_divergences = {f"{ours.name}{AWARE}": _divergences(ours, theirs) for ours, theirs in aware}
         rows += posterior_rows(aware, aware_divergences, aware_movements, sources, AWARE)
-        divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
+        divergences |= {name: values for name, values in aware_divergences.items() if values is not None}
     rows += finding_rows(private, baseline, sources) + signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))

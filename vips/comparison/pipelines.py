@@ -48,7 +48,7 @@ def common_steps(private, baseline) -> Pipeline | None:
     ValueError
         If two pipelines make other columns of the same rows, so that the coefficients of their models mean different things.
     """
-    pipelines = [each for each in (private, baseline) if isinstance(each, Pipeline)]
+    pipelines = [model for model in (private, baseline) if isinstance(model, Pipeline)]
     for pipeline in pipelines:
         check_is_fitted(pipeline)
     if len(pipelines) == 2 and not _are_alike(*pipelines):

@@ -116,8 +116,8 @@ class ClusterWorkers(Workers):
         """Every share, in the order of partitions; the cluster holds a few for each worker."""
         size = 2 * max(1, sum(self._client.nthreads().values()))
         for first in range(0, len(self._partitions), size):
-            some = range(first, min(first + size, len(self._partitions)))
-            waiting = self._shares(sent, sampler, step, some)[::-1]
+            numbers = range(first, min(first + size, len(self._partitions)))
+            waiting = self._shares(sent, sampler, step, numbers)[::-1]
             try:
                 while waiting:
                     self._wait(waiting[-1])

@@ -219,9 +219,9 @@ def weighted(
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
-    def statistics_of(some):
+    def statistics_of(chunk):
         with one_blas_thread() if size else nullcontext():
-            return model.expected_statistics(filled_up(some, size), task.posterior)
+            return model.expected_statistics(filled_up(chunk, size), task.posterior)
 
     if starts is None or sizes.sum() <= most:
         statistics = statistics_of(rows)
@@ -231,7 +231,7 @@ def weighted(
         return
     pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
     norms = [norms_of_rows(plan, statistics_of(rows[piece]), blocks) for piece in pieces]
-    parts = [each[: piece.stop - piece.start].sum() for (each, _), piece in zip(norms, pieces, strict=True)]
+    parts = [values[: piece.stop - piece.start].sum() for (values, _), piece in zip(norms, pieces, strict=True)]
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):

@@ -61,7 +61,8 @@ def inferred(
     log_likelihood = np.empty(len(lengths))
     if dtype == np.float32:
         start, moves, likely = (
-            np.where(each > 0.0, np.maximum(each, _LEAST_SINGLE), 0.0).astype(dtype) for each in (start, moves, likely)
+            np.where(chances > 0.0, np.maximum(chances, _LEAST_SINGLE), 0.0).astype(dtype)
+            for chances in (start, moves, likely)
         )
     order = np.argsort(lengths, kind="stable")
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
@@ -69,12 +70,12 @@ def inferred(
 
     tiny = dtype(_TINY[dtype])
 
-    def some(first: int, last: int) -> None:
+    def infer_range(first: int, last: int) -> None:
         _forward_backward(
             order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
         )
 
-    run_ranges(some, work, least_work=_LEAST_STEPS)
+    run_ranges(infer_range, work, least_work=_LEAST_STEPS)
     return shares, pairs, log_likelihood
 
 

@@ -63,10 +63,10 @@ def signal_of(posterior, prior: Sequence[np.ndarray], n_features: int, linear=No
     means, covs = np.atleast_2d(posterior.mean), _covariances(posterior)
     total, degrees = 0.0, 0
     linear = np.zeros(means.shape) if linear is None else linear
-    for mean, cov, own, known in zip(means, covs, prior, linear, strict=True):
-        own = np.diag(own) if np.ndim(own) == 1 else own
+    for mean, cov, prior_precision, known in zip(means, covs, prior, linear, strict=True):
+        prior_precision = np.diag(prior_precision) if np.ndim(prior_precision) == 1 else prior_precision
         inverse = np.linalg.inv(cov)
-        values, vectors = np.linalg.eigh(inverse - own)
+        values, vectors = np.linalg.eigh(inverse - prior_precision)
         seen = values > 1e-9 * values.max()
         estimate = (vectors[:, seen] / values[seen]) @ (vectors[:, seen].T @ (inverse @ mean - known))
         spread = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T

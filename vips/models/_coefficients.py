@@ -74,7 +74,7 @@ class _Ranking:
         """Share of pairs of a positive and a negative record that are in the right order; ties count half."""
         counts = counts[:, self._order]
         positive, negative = (
-            np.add.reduceat(counts * own, self._starts, axis=1) for own in (self._positive, ~self._positive)
+            np.add.reduceat(counts * is_member, self._starts, axis=1) for is_member in (self._positive, ~self._positive)
         )
         below = np.cumsum(negative, axis=1) - 0.5 * negative
         pairs = positive.sum(axis=1) * negative.sum(axis=1)

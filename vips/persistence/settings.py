@@ -49,7 +49,7 @@ def encode(value: object) -> object:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
     if type(value) in _CLASSES.values():
-        values = {each.name: encode(getattr(value, each.name)) for each in fields(value) if each.compare}
+        values = {field.name: encode(getattr(value, field.name)) for field in fields(value) if field.compare}
         return {_TAG: type(value).__name__, "value": values}
     if isinstance(value, Gamma):
         return {_TAG: "Gamma", "value": [encode(value.shape), encode(value.rate)]}

@@ -55,7 +55,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
     if columns is None:
         kinds = dict.fromkeys(X.columns)
     elif isinstance(columns, Mapping) and columns:
-        kinds = {name: _stated_kind(name, each) for name, each in columns.items()}
+        kinds = {name: _stated_kind(name, declaration) for name, declaration in columns.items()}
     else:
         raise TypeError(f"`columns` must be None or a mapping of column names, got {columns!r}.")
     if not kinds:
@@ -80,7 +80,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
         )
     if declared:  # bounds and lists; a date's or nullable number's values are converted by the encoder itself
         TableEncoder(declared).in_column_units()
-        known = {name: each for name, each in declared.items() if kinds[name] == "declared"}
+        known = {name: declaration for name, declaration in declared.items() if kinds[name] == "declared"}
         if known:
             TableEncoder(known)._check(X)
     return kinds

@@ -172,7 +172,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             name: declared_as(self.columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")
         }
         self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
-        self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
+        self.indicators_ = tuple(name for name, learnt_column in learnt.items() if learnt_column.has_missing)
         self._kinds = kinds
         self.privacy_ = self._statement(plan, delta, unit, entry)
         return self

@@ -182,17 +182,17 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         delta, settings = float(self.threshold_delta), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
-                found = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
-                rounds = found.rounds
+                union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
+                rounds = union.rounds
             else:
                 index: dict[str, int] = {}
                 chunks = without_warnings(  # of functions among the arguments: they could depend on a document
                     lambda: list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
                 )
-                found, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
-                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in found.rounds]
+                union, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
+                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in union.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)
-        self.n_records_ = found.n_records
+        self.n_records_ = union.n_records
         self.privacy_ = self._statement(plan, delta, unit, charge.entry)
         return self
 
@@ -321,7 +321,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     def restore_fit(self, values: dict) -> None:
         names = (self.analyzer, self.token_pattern, self.strip_accents)
-        if any(not isinstance(each, str | None) for each in names) or self.preprocessor or self.tokenizer:
+        if any(not isinstance(setting, str | None) for setting in names) or self.preprocessor or self.tokenizer:
             raise ValueError("what a word is cannot be read from a file here")
         plan = self.checked_settings()
         learnt = values["words"]
@@ -379,4 +379,4 @@ class VocabularyReport(EncoderReport):
 
 
 def _are_finite(*numbers: object) -> bool:
-    return all(isinstance(each, float) and math.isfinite(each) for each in numbers)
+    return all(isinstance(number, float) and math.isfinite(number) for number in numbers)

@@ -74,7 +74,7 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
 
 
 def _has_run(ledger: PrivacyLedger, run: str) -> bool:
-    return any(each.run == run for each in ledger.runs())
+    return any(entry.run == run for entry in ledger.runs())
 
 
 def _without_plan(step) -> dict:

@@ -213,7 +213,7 @@ class PrivacyPlan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.compare}
         rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
         notes = []
         if self.has_guarantee and self.report_delta is not None:

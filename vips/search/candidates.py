@@ -63,7 +63,7 @@ def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
 
 def calibrated(candidates: list[Candidate], plans: Sequence[PrivacyPlan]) -> list[Candidate]:
     """The candidates with these plans, after checks of all arguments."""
-    with_plans = [each.with_plan(plan) for each, plan in zip(candidates, plans, strict=True)]
+    with_plans = [candidate.with_plan(plan) for candidate, plan in zip(candidates, plans, strict=True)]
     for candidate in with_plans:
         candidate.model.check_arguments()
     return with_plans
@@ -73,7 +73,7 @@ def _settings(candidates: object) -> list[dict]:
     if isinstance(candidates, Mapping):
         return list(ParameterGrid(candidates))
     is_list = isinstance(candidates, Sequence) and not isinstance(candidates, str | bytes)
-    if not is_list or not candidates or not all(isinstance(each, Mapping) for each in candidates):
+    if not is_list or not candidates or not all(isinstance(settings, Mapping) for settings in candidates):
         raise TypeError(
             "`candidates` must be a list of dicts of settings, e.g. [{'prior': 1.0}, {'prior': 10.0}], or a dict of lists, "
             f"e.g. {{'prior': [1.0, 10.0]}}, got {candidates!r}."

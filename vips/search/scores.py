@@ -31,7 +31,7 @@ def values_of_persons(
     if callable(score):
         order = np.argsort(split.held_out_persons, kind="stable")
         rows = np.split(split.held_out[order], np.cumsum(np.bincount(split.held_out_persons, minlength=n_persons))[:-1])
-        values = [_called(score, fitted, X, y, own) for own in rows[:n_persons]]
+        values = [_called(score, fitted, X, y, rows_of_person) for rows_of_person in rows[:n_persons]]
         return _within(np.array(values, float).reshape(n_persons), score_range)
     values = _values_of_rows(fitted, rows_of(X, split.held_out), rows_of(y, split.held_out), score)
     counts = np.bincount(split.held_out_persons, minlength=n_persons)

@@ -127,7 +127,7 @@ def test_several_noisy_factor_analyses_are_those_of_each():
     for alone, together in zip(data, noisy_factor_analysis(data, 2, None, 500), strict=True):
         expected = factor_analysis(alone, 2, None, 1e-2, 500)
         np.testing.assert_allclose(together.loadings, expected.loadings, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(together.rest, expected.rest, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(together.unbounded_variance, expected.unbounded_variance, rtol=1e-9, atol=1e-12)
         assert together.log_likelihoods == pytest.approx(expected.log_likelihoods)
 
 

@@ -101,8 +101,8 @@ class DynamicsModel(SequenceModel):
         """First the system of the moments; then, without privacy, the M-step, or its Bayesian form."""
         if previous is None or previous.step == 0 or self.is_private:
             step = 0 if previous is None else previous.step + 1
-            found = self._of_moments(average, noise_std, step)
-            return started(found, self._prior()) if self.inference == "vb" else found
+            posterior = self._of_moments(average, noise_std, step)
+            return started(posterior, self._prior()) if self.inference == "vb" else posterior
         if self.inference == "vb":
             return next_system(average, previous, self._prior())
         n, n_steps = average["counts"]
@@ -174,12 +174,12 @@ class DynamicsModel(SequenceModel):
 
     def _of_moments(self, average, noise_std, step: int) -> DynamicsPosterior:
         p, K = self.n_features_in_, self.n_components
-        found = moments.of_totals(average, noise_std, self._constant())
-        if found is None:
+        lagged_moments = moments.of_totals(average, noise_std, self._constant())
+        if lagged_moments is None:
             nothing = Dynamics.idle(K, np.zeros(p), np.full(p, self._ball() ** 2 / p))
             return DynamicsPosterior(nothing, 0.0, 0.0, step)
-        of = system_of(found, K) if self.is_private else system_of(found, K, _EXACT)
-        return DynamicsPosterior(of, found.n_sequences, found.n_steps, step)
+        of = system_of(lagged_moments, K) if self.is_private else system_of(lagged_moments, K, _EXACT)
+        return DynamicsPosterior(of, lagged_moments.n_sequences, lagged_moments.n_steps, step)
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them; steps are not scaled down."""

@@ -171,13 +171,13 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found, _ = smoothed_whole(self._read(X, lengths), self._system())
-        return found.mean, found.cov
+        states, _ = smoothed_whole(self._read(X, lengths), self._system())
+        return states.mean, states.cov
 
     def filter(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given the steps up to each one: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found = filtered(self._read(X, lengths), self._system())
-        return found.mean, found.cov
+        states = filtered(self._read(X, lengths), self._system())
+        return states.mean, states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray:
         """Means of the states given whole sequences, shape (n_steps, K)."""

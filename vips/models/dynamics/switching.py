@@ -134,8 +134,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     def blocks(self) -> dict[str, Block]:
         # a typical sequence then has about the same norm in both kinds of steps
         scale = _SCALE * self.typical_length if self.is_private else 1.0
-        own = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
-        return self._of_moments_only() | own
+        regime_blocks = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
+        return self._of_moments_only() | regime_blocks
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Zero totals; ``moves`` holds random draws that separate the regimes."""
@@ -188,9 +188,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         return np.inf
 
     def describe(self) -> dict:
-        found = super().describe()
+        description = super().describe()
         steps = "noisy totals of states, regimes and columns, in every other step"
-        return found | {"released": (*found["released"][:2], steps, found["released"][2])}
+        return description | {"released": (*description["released"][:2], steps, description["released"][2])}
 
     def bound(self, records, posterior: SwitchingPosterior) -> float:
         """Evidence lower bound of these records."""
@@ -219,8 +219,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found = self._inferred(X, lengths)
-        return found.mean, found.cov
+        states = self._inferred(X, lengths)
+        return states.mean, states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray:
         """Means of the states given whole sequences, shape (n_steps, K)."""
@@ -317,8 +317,8 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def _numbers_of_one(self) -> int:
         p = self.__dict__.get("n_features_in_", 1)
-        own = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
-        return super()._numbers_of_one() + sum(math.prod(block.shape) for block in own.values())
+        regime_blocks = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
+        return super()._numbers_of_one() + sum(math.prod(block.shape) for block in regime_blocks.values())
 
     def _n_of_moments(self) -> int:
         """Steps that take moments."""

@@ -208,10 +208,10 @@ def infer(
             for i in range(p):
                 y = values[t, i]
                 if np.isfinite(y):
-                    rest, spread = y - d[i], 0.0
+                    residual, spread = y - d[i], 0.0
                     for k in range(K):
-                        rest -= C[i, k] * mean[t, k]
+                        residual -= C[i, k] * mean[t, k]
                         for j in range(K):
                             spread += C[i, k] * cov[t, k, j] * C[i, j]
-                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (rest * rest + spread) / R[i])
+                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (residual * residual + spread) / R[i])
         bound[n] = value

@@ -162,8 +162,8 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
         """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        found = self._fitted().concentration
-        return found if found.ndim == 1 else (found[0], found[1])
+        concentration = self._fitted().concentration
+        return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
@@ -173,8 +173,8 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        found = self._fitted().dof
-        return float(found[0]) if self.covariance_type == "tied" else found
+        degrees = self._fitted().dof
+        return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
     def dof_(self) -> np.ndarray | None:

@@ -148,14 +148,14 @@ class FactorialHMM(FactorialChainModel):
         """The most probable path of each chain (Viterbi) given the others' expected states, shape (n_steps, M)."""
         records, K = self._read(X, lengths), self.n_components
         posterior = self._at_means()
-        found = inferred_chains(records, posterior, self.max_iter)
-        logs = [np.log(np.maximum(each, _LEAST)) for each in posterior.chain]
+        inference = inferred_chains(records, posterior, self.max_iter)
+        logs = [np.log(np.maximum(probabilities, _LEAST)) for probabilities in posterior.chain]
         states = np.empty((len(records.values), self.n_chains), np.int64)
-        own, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
+        path, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
         for m in range(self.n_chains):
-            log_likely = np.ascontiguousarray(found.log_likely[:, m * K : (m + 1) * K])
-            kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, own, log_probability)
-            states[:, m] = own
+            log_likely = np.ascontiguousarray(inference.log_likely[:, m * K : (m + 1) * K])
+            kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, path, log_probability)
+            states[:, m] = path
         return states
 
     def score(self, X, lengths=None) -> float:
@@ -241,7 +241,7 @@ class FactorialHMM(FactorialChainModel):
         if not isinstance(posterior, FactorialPosterior):
             return super().posterior_parts(posterior)
         effects, states = self._effects(posterior), [f"state {k}" for k in range(self.n_components)]
-        order = np.array([each[:, np.ptp(each, axis=0).argmax()].argsort() for each in effects])
+        order = np.array([effect[:, np.ptp(effect, axis=0).argmax()].argsort() for effect in effects])
         start = np.take_along_axis(posterior.start.concentration, order, axis=1)
         moves = np.take_along_axis(posterior.moves.concentration, order[:, :, None], axis=1)
         return [
@@ -270,8 +270,8 @@ class FactorialHMM(FactorialChainModel):
         K = self.n_components
         of_moves = np.swapaxes(self.transmat_, 1, 2) - np.eye(K)
         rows = np.concatenate([of_moves, np.ones((self.n_chains, 1, K))], axis=1)
-        found = np.linalg.pinv(rows)[:, :, -1]
-        return found / found.sum(axis=1, keepdims=True)
+        shares = np.linalg.pinv(rows)[:, :, -1]
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def _inferred(self, X, lengths=None) -> Inferred:
         return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)

@@ -103,16 +103,16 @@ class FactorialChainModel(SequenceModel):
         totals = view(average, noise_std) if self.is_private else average
         added = _ADDED * noise_std["both"] if self.is_private else 0.0
         totals_of_steps = (totals[name] for name in ("both", "linear", "second"))
-        found = next_emissions(*totals_of_steps, n_steps, self._prior(n_steps), added)
+        emissions = next_emissions(*totals_of_steps, n_steps, self._prior(n_steps), added)
         if self.is_private:
-            found["scale"] = floored(
-                found["scale"], max(_LEAST_VARIANCE * n_steps, _noise_in_rest(found["mean"], noise_std))
+            emissions["scale"] = floored(
+                emissions["scale"], max(_LEAST_VARIANCE * n_steps, _noise_in_rest(emissions["mean"], noise_std))
             )
         start, moves = (
-            Dirichlet(np.maximum(each, 0.0) + prior)
-            for each, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
+            Dirichlet(np.maximum(counts, 0.0) + prior)
+            for counts, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
         )
-        return replace(previous, start=start, moves=moves, step=step, **found)
+        return replace(previous, start=start, moves=moves, step=step, **emissions)
 
     def step_size(self, t: int) -> float:
         """ρ_t: 1/t in the steps that find coordinates (a tenth of a private fit's, and one of others). Then s = 1, 2, … counts

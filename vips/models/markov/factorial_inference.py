@@ -84,8 +84,8 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter:
                 )
 
             _in_threads(fill, np.arange(n_steps + 1))
-            own, pairs[:, m], log_normaliser = inferred(offsets, start[m], moves[m], likely, log_scale)
-            shares[:, m * K : (m + 1) * K] = own
+            shares_of_chain, pairs[:, m], log_normaliser = inferred(offsets, start[m], moves[m], likely, log_scale)
+            shares[:, m * K : (m + 1) * K] = shares_of_chain
             bound += log_normaliser
     expected, log_det = np.empty(len(records)), np.log(np.diag(posterior.whitening)).sum()
     _in_threads(
@@ -100,19 +100,19 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter:
 
 def factorial_statistics(records: Sequences, posterior: FactorialPosterior, max_iter: int) -> DenseStatistics:
     """Expected statistics of each sequence."""
-    found, offsets = inferred_chains(records, posterior, max_iter), records.offsets
+    inference, offsets = inferred_chains(records, posterior, max_iter), records.offsets
     (M, K), n, d = posterior.start.concentration.shape, len(records), len(posterior.mean)
     both, linear, second = np.empty((n, M * K, M * K)), np.empty((n, M * K, d)), np.empty((n, d, d))
     _in_threads(
         lambda first, last: factorial_kernels.add_sums(
-            offsets, found.is_missing, found.z, found.shares, K, first, last, both, linear, second
+            offsets, inference.is_missing, inference.z, inference.shares, K, first, last, both, linear, second
         ),
         offsets,
     )
     start, filled = np.zeros((n, M, K)), records.lengths > 0
-    start[filled] = found.shares[offsets[:-1][filled]].reshape(-1, M, K)
+    start[filled] = inference.shares[offsets[:-1][filled]].reshape(-1, M, K)
     return DenseStatistics({
-        "start": start, "moves": found.pairs, "both": both, "linear": linear, "second": second,
+        "start": start, "moves": inference.pairs, "both": both, "linear": linear, "second": second,
     })  # fmt: skip
 
 

@@ -113,8 +113,8 @@ class GaussianHMM(GaussianChainModel):
     def covars_(self) -> np.ndarray:
         """Shape (K, d, d)."""
         check_is_fitted(self, "posterior_")
-        found = self.posterior_.gaussians.covariances
-        return found if self._is_full() else found[:, :, None] * np.eye(found.shape[1])
+        covariances = self.posterior_.gaussians.covariances
+        return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
 
     def describe(self) -> dict:
         return {
@@ -168,10 +168,10 @@ class GaussianHMM(GaussianChainModel):
     def _seen(self, names, n_typical: int) -> dict[str, np.ndarray]:
         """Mean and standard deviation of each column."""
         columns, deviations = self._columns(names), np.sqrt(np.diagonal(self.covars_, axis1=1, axis2=2))
-        found = {}
+        seen = {}
         for j, name in enumerate(columns):
-            found |= {f"mean {name}": self.means_[:, j], f"std {name}": deviations[:, j]}
-        return found
+            seen |= {f"mean {name}": self.means_[:, j], f"std {name}": deviations[:, j]}
+        return seen
 
     def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
         """Means, as deviations from that of all steps in standard deviations of all steps."""

@@ -345,7 +345,7 @@ class GaussianChainModel(HiddenMarkovModel):
         return not self.is_private and self._plan().sampling_rate == 1.0
 
     def _is_masked(self) -> bool:
-        return not all(each.all() for each in self._allowed())
+        return not all(mask.all() for mask in self._allowed())
 
     def _first_split(self) -> int:
         """Step after which the first state is split. Without noise the second, whose totals are taken about the mean."""

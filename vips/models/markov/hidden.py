@@ -228,7 +228,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     def _allowed(self) -> tuple[np.ndarray, np.ndarray]:
         """First states and moves that the masks allow."""
-        K, found = self.n_components, []
+        K, masks = self.n_components, []
         for name, shape in (("startprob_mask", (K,)), ("transmat_mask", (K, K))):
             mask = getattr(self, name)
             mask = np.ones(shape, bool) if mask is None else np.asarray(mask)
@@ -242,8 +242,8 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
                 raise ValueError(
                     f"`{name}` must allow a state" + (" after each state." if name == "transmat_mask" else ".")
                 )
-            found.append(mask.astype(bool))
-        return tuple(found)
+            masks.append(mask.astype(bool))
+        return tuple(masks)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         check_is_fitted(self, "posterior_")

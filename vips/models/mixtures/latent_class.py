@@ -372,14 +372,14 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def _declared(self) -> list[list]:
         """Categories of the declared columns."""
         if isinstance(self.categories, Mapping) and self.categories:
-            return [checked_categories(name, each) for name, each in self.categories.items()]
+            return [checked_categories(name, declared) for name, declared in self.categories.items()]
         is_list = isinstance(self.categories, Sequence | np.ndarray) and not isinstance(self.categories, str)
         if not is_list or not len(self.categories):
             raise ValueError(
                 "`categories` must be a mapping of names of columns, or a list with one entry for each column, got "
                 f"{self.categories!r}."
             )
-        return [checked_categories(j, each) for j, each in enumerate(self.categories)]
+        return [checked_categories(j, declared) for j, declared in enumerate(self.categories)]
 
     def _finds_categories(self) -> bool:
         return self.categories is None and not self.is_private
@@ -389,7 +389,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         return self._declared() if known is None else known
 
     def _levels(self) -> list[int]:
-        return [len(each) for each in self._known()]
+        return [len(listed) for listed in self._known()]
 
     def _places(self, records) -> np.ndarray:
         """Levels counted over all columns, -1 for missing answers."""
@@ -491,8 +491,8 @@ def _values(codes: np.ndarray, categories: Sequence[Sequence]) -> np.ndarray:
     """Categories in place of codes, as objects."""
     table = np.empty(codes.shape, dtype=object)
     for j, listed in enumerate(categories):
-        for i, each in enumerate(listed):
-            table[codes[:, j] == i, j] = each
+        for i, category in enumerate(listed):
+            table[codes[:, j] == i, j] = category
     return table
 
 

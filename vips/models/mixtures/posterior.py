@@ -171,11 +171,11 @@ def marginal_counts(counts: np.ndarray, noise_std: float, levels: Sequence[int])
     """Posterior means of noisy counts of the answers, ≥ 0, column by column; without noise the counts themselves."""
     if noise_std == 0.0:
         return np.maximum(counts, 0.0)
-    starts, found = starts_of(levels), np.empty_like(counts)
+    starts, means = starts_of(levels), np.empty_like(counts)
     for a, b in pairwise(starts):
         uniform = max(counts[a:b].sum(), noise_std * np.sqrt(b - a)) / (b - a)
-        found[a:b] = posterior_mean(counts[None, a:b], np.full((1, b - a), noise_std), np.full((1, b - a), uniform))[0]
-    return found
+        means[a:b] = posterior_mean(counts[None, a:b], np.full((1, b - a), noise_std), np.full((1, b - a), uniform))[0]
+    return means
 
 
 def start_at(marginals: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -450,7 +450,7 @@ class AugmentedRegression(InformedRegression):
         mean, precision = mean / units, precision * outer
         if self.covariance == "full":
             precision = np.stack(
-                [positive_definite(own) for own in precision]
+                [positive_definite(matrix) for matrix in precision]
             )  # rescaling may have cost the last digits
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
         posterior = family(mean[0] if one else mean, precision[0] if one else precision)

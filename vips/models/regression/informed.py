@@ -62,11 +62,11 @@ class InformedRegression(ConjugateExponentialModel):
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
         if self._is_given:
             return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal))
-        own = CoefficientPrior(self._given_prior(), *settings)
+        prior = CoefficientPrior(self._given_prior(), *settings)
         if not hasattr(self, "public_posterior_"):
-            return own
+            return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
-        base = np.stack([np.diag(own.precision(alpha)) for alpha in self.public_alpha_])
+        base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
         return CoefficientPrior(self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base))
 
     def _start(self) -> SimpleNamespace:

@@ -156,8 +156,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         stick = posterior_probabilities(*self._predictors(X, noise_aware))
         if stick.shape[1] == 1:
             return np.hstack([1.0 - stick, stick])
-        rest = np.cumprod(1.0 - stick, axis=1)
-        return np.hstack([stick[:, :1], stick[:, 1:] * rest[:, :-1], rest[:, -1:]])
+        remainders = np.cumprod(1.0 - stick, axis=1)
+        return np.hstack([stick[:, :1], stick[:, 1:] * remainders[:, :-1], remainders[:, -1:]])
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of :meth:`predict_proba`."""

@@ -109,8 +109,8 @@ class CoefficientPrior:
             given = (DiagonalGaussian if diagonal else Gaussian).from_natural(
                 self.known.linear, -0.5 * self.known.precision
             )
-            own = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
-            return float(np.sum(own.kl(given)))
+            learnt = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
+            return float(np.sum(learnt.kl(given)))
         squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
         if self._is_learnt:
             divergence, mean, expected_log = alpha.kl(self.alpha), alpha.mean, alpha.expected_log

@@ -250,7 +250,7 @@ class RegressionStatistics(ScoredStatistics):
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
             sums = {"linear": linear, "precision": second, "cross": cross, "weight": weight}
             return self._shaped(sums) | squares
-        outer = [_outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
+        outer = [_outer_sum(rows, weights * column, unit["precision"]).astype(np.int64) for column in precision.T]
         return self._shaped({"linear": linear, "precision": np.stack(outer)}) | squares
 
     def bounds(self) -> np.ndarray:
@@ -275,8 +275,8 @@ class RegressionStatistics(ScoredStatistics):
 def outer_sums(rows, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights ≥ 0 of shape (n_records, n_outputs)."""
     if sp.issparse(rows):
-        return np.stack([_outer_sum(rows, own) for own in weights.T])
-    return np.stack([gram(rows * np.sqrt(own)[:, None]) for own in weights.T])
+        return np.stack([_outer_sum(rows, weights_of_output) for weights_of_output in weights.T])
+    return np.stack([gram(rows * np.sqrt(weights_of_output)[:, None]) for weights_of_output in weights.T])
 
 
 def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:

@@ -118,10 +118,13 @@ class FactorAnalysis(FactorModel):
         return self._turned(factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
 
     def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
-        return [self._turned(each) for each in noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)]
+        estimates = noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)
+        return [self._turned(estimate) for estimate in estimates]
 
-    def _turned(self, found: Estimate) -> Estimate:
-        return found if self.rotation is None else replace(found, loadings=rotated(found.loadings, self.rotation))
+    def _turned(self, estimate: Estimate) -> Estimate:
+        if self.rotation is None:
+            return estimate
+        return replace(estimate, loadings=rotated(estimate.loadings, self.rotation))
 
     def _most_iterations(self) -> int:
         return self.max_iter
@@ -151,8 +154,8 @@ class FactorAnalysis(FactorModel):
     def loglike_(self) -> list[float]:
         """Log likelihood after each iteration."""
         check_is_fitted(self, "posterior_")
-        found = self.posterior_.log_likelihoods
-        return found[np.isfinite(found)].tolist()
+        log_likelihoods = self.posterior_.log_likelihoods
+        return log_likelihoods[np.isfinite(log_likelihoods)].tolist()
 
     @property
     def n_iter_(self) -> int:

@@ -176,12 +176,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        found = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
-        information = found.alpha * 0.5 * (design + design.T)
-        precision = positive_definite(information + np.diag(np.append(found.lam, np.zeros(has_constant))))
-        mean = np.linalg.solve(precision, found.alpha * products)
+        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
+        information = best.alpha * 0.5 * (design + design.T)
+        precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
+        mean = np.linalg.solve(precision, best.alpha * products)
         return self._uncentred(
-            LinearPosterior(mean, precision, found.alpha * products, information, found.alpha, found.lam, found.n_iter),
+            LinearPosterior(mean, precision, best.alpha * products, information, best.alpha, best.lam, best.n_iter),
             means,
         )
 
@@ -268,8 +268,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     @property
     def lambda_(self) -> float | np.ndarray:
         """Prior precision, one for all coefficients or one for each."""
-        own = self._read_posterior().prior_precision
-        return float(own[0]) if self.penalty == "ridge" else own
+        precision = self._read_posterior().prior_precision
+        return float(precision[0]) if self.penalty == "ridge" else precision
 
     @property
     def sigma_(self) -> np.ndarray:
@@ -403,7 +403,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         shift = np.append(np.zeros(d), means[d])
         mean = posterior.mean.copy()
         mean[d] += means[d] - means[:d] @ mean[:d]
-        precision, information = (change.T @ own @ change for own in (posterior.precision, posterior.information))
+        precision, information = (change.T @ matrix @ change for matrix in (posterior.precision, posterior.information))
         return LinearPosterior(
             mean, positive_definite(precision), change.T @ (posterior.linear + posterior.information @ shift),
             0.5 * (information + information.T), posterior.noise_precision, posterior.prior_precision, posterior.n_iter,

@@ -121,8 +121,8 @@ class Book:
     @property
     def filter_delta(self) -> float:
         """δ of the filter's Rényi side: fixed before the first fit or event, whatever is spent of the outright δ."""
-        rest = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
-        return rest - math.fsum(group["delta"] for group in self.groups.values())
+        renyi_delta = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
+        return renyi_delta - math.fsum(group["delta"] for group in self.groups.values())
 
     @property
     def filter_budget(self) -> float:
@@ -235,7 +235,7 @@ class Book:
                 "the same, the budget would promise more than the fit keeps. If they are, say so once: "
                 f"ledger.accept_unit({unit!r})"
             )
-        others = {each for each in self.protected if each != unit}
+        others = {other for other in self.protected if other != unit}
         if unit is not None and counted == ANY_UNIT and others and any(map(is_group, {unit, *others})):
             raise LedgerError(
                 f"The ledger of {self.terms['dataset']!r} has fits that protect {min(others)!r}; {model} protects {unit!r}. "

@@ -369,7 +369,7 @@ class PrivacyLedger(LedgerReader):
 
     def __exit__(self, *_) -> None:
         # this thread's key: other threads may leave at the same moment
-        key = next((each for each in reversed(self._keys) if each[0] == get_ident()), self._keys[-1])
+        key = next((held for held in reversed(self._keys) if held[0] == get_ident()), self._keys[-1])
         open_ledger.leave(key)
         if key in self._keys:
             self._keys.remove(key)  # last, so that `__exit__` can be called again after a Ctrl-C
@@ -399,7 +399,7 @@ class PrivacyLedger(LedgerReader):
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if any(is_deferred(each) for each in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
+        if any(is_deferred(callee) for callee in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
         return partial(_call_inside, self._scope(), function)
 
