@@ -340,7 +340,7 @@ def _check_size_and_speed(visit, path):
 
 @pytest.mark.slow
 def test_fifty_topics_of_wikipedia_open_at_once(visit, tmp_path):
-    from vips.datasets import load_wikipedia
+    from experiments.datasets import load_wikipedia
 
     try:
         corpus = load_wikipedia(20_000)
@@ -362,7 +362,7 @@ def test_fifty_topics_of_wikipedia_open_at_once(visit, tmp_path):
 def test_a_classifier_of_adult_opens_at_once(visit, tmp_path):
     import pandas as pd
 
-    from vips.datasets import load_adult
+    from experiments.datasets import load_adult
     from vips.preprocessing import TableEncoder
 
     try:

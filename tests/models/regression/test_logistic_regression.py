@@ -15,8 +15,8 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
+from experiments.datasets import load_adult
 from vips import BayesianLogisticRegression, PrivacyPlan, load
-from vips.datasets import load_adult
 from vips.expfam import Gamma
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
