@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from tests.auditing.audits import BY_NAME, FULL, SAMPLED
+from tests.auditing.audits import BY_NAME, FULL, SAMPLED, break_everywhere
 from tests.auditing.test_audit_models import BAD_MODELS
 from tests.auditing.test_audit_mutants import MUTANTS
 from tests.laws import test_mutants as mutants
@@ -156,7 +156,7 @@ def main(arguments: list[str]) -> None:
         for name, mutant, case, plan in broken:
             with pytest.MonkeyPatch.context() as patch:
                 if mutant is not None:
-                    mutant(patch)
+                    break_everywhere(mutant, patch)
                 results["broken"].append({"broken": name, **audited(case, plan, n_runs // 20)})
             progress.update()
     text = tables(results)

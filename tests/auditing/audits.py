@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.laws.cases import CASES, arguments
 from vips import PrivacyPlan, audit
+from vips.auditing import child
 
 BY_NAME = {case.name: case for case in CASES}
 SAMPLED = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
@@ -37,6 +38,13 @@ def look_only_for(findings, patch):
         patch.setattr(_Audit, "one_step", lambda self, search, n_runs: [])
     if all(each.startswith(("replay", "noise: fresh", "samples", "event")) for each in findings):
         patch.setattr(_Audit, "sums", lambda self: (None, []))
+
+
+def break_everywhere(mutant, patch):
+    """Break the code in this process, and in those where an audit replays fits."""
+    mutant(patch)
+    broken = f"import pytest; from {mutant.__module__} import {mutant.__name__} as mutant; mutant(pytest.MonkeyPatch())"
+    patch.setattr(child, "CODE", f"{broken}; {child.CODE}")
 
 
 def audited(case, plan=SAMPLED, n_runs=2000):

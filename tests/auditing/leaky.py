@@ -1,20 +1,17 @@
-"""Models of coins that may leak something, and quick replays of their fits."""
+"""Models of coins that may leak something, and replays of their fits."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from unittest.mock import patch
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
-from vips.auditing import files
+from vips.auditing.child import Fit, pickled, shown_by
+from vips.auditing.frozen import frozen
 from vips.auditing.records import Table
+from vips.auditing.replay import ADVICE, finding
 from vips.auditing.report import Finding
-from vips.auditing.surroundings import Surroundings
-
-# Such as the log of the test run, to which other processes write while an audit of these tests watches.
-OPEN_BEFORE = files._open_for_writing().keys()
 
 
 class Coins(ConjugateExponentialModel):
@@ -42,47 +39,20 @@ def summary_of(records) -> str:
     return f"{records.sum():.6g}"
 
 
-def with_e_step(action) -> type:
-    """A model that calls ``action(records)`` in its E-step."""
-
-    class Leaky(Coins):
-        def expected_statistics(self, records, posterior):
-            action(records)
-            return super().expected_statistics(records, posterior)
-
-    return Leaky
-
-
-def with_step(action) -> type:
-    """A model that calls ``action()`` after every step."""
-
-    class Leaky(Coins):
-        def to_posterior(self, average, noise_std, previous):
-            action()
-            return super().to_posterior(average, noise_std, previous)
-
-    return Leaky
+def replayed(models: Mapping[str, ConjugateExponentialModel]) -> dict[str, dict[str, Finding]]:
+    """Findings of the replays of each model, by name and aspect. All models share the processes in which they are fitted."""
+    X = np.random.default_rng(0).integers(0, 2, (30, 5)).astype(float)
+    plan = frozen(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5), 2)
+    tables = [Table(X), Table(X)], [Table(1.0 - X), Table(X[:0])]
+    fits = [[Fit(pickled(model), plan, table) for model in models.values() for table in each] for each in tables]
+    runs = [*shown_by(*fits), *shown_by(*fits)]
+    found = {}
+    for i, model in enumerate(models):
+        of_model = [run[2 * i : 2 * i + 2] for run in runs]
+        found[model] = {aspect: finding(aspect, 2, ["others", "none"], of_model) for aspect in ADVICE}
+    return found
 
 
-def replayed(model, repeats=2) -> dict[str, Finding]:
-    """Findings of the replays by aspect; fewer neighbours and repetitions than in an audit."""
-    model = model(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5))
-    rng = np.random.default_rng(0)
-    table = Table.of(rng.integers(0, 2, (30, 5)).astype(float))
-    surroundings = Surroundings(model)
-    audit, compare = (import_module(f"vips.auditing.{name}") for name in ("audit", "compare"))
-    ours = _opened_by_tests(files._open_for_writing)
-    with (
-        patch.object(audit, "REPLAYED", 1),
-        patch.object(compare, "REPEATS", repeats),
-        patch.object(files, "_open_for_writing", ours),
-    ):
-        try:
-            findings = audit._Audit.of(model, table, rng, surroundings).replays()
-        finally:
-            surroundings.put_back()
-    return {finding.name.removeprefix("replay: "): finding for finding in findings}
-
-
-def _opened_by_tests(find):
-    return lambda: {number: status for number, status in find().items() if number not in OPEN_BEFORE}
+def missed(findings: Mapping[str, Mapping[str, Finding]], names: Iterable[str], aspect: str) -> list[str]:
+    """Names of those models in which this aspect did not fail."""
+    return [name for name in names if findings[name][aspect].passed is not False]

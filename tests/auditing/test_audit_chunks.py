@@ -15,7 +15,7 @@ from vips.auditing.records import Table
 from vips.auditing.search import Search
 from vips.auditing.sums import ClippedSum
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 
 class CentredInLargeChunks(BetaBernoulli):

@@ -11,7 +11,7 @@ from tests.auditing.audits import BY_NAME, SAMPLED, audited, look_only_for
 from tests.laws.cases import BetaBernoulli, SecondMoments
 from vips import Block, DenseStatistics, PrivacyPlan
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 
 class NormalisedByTheChunk(SecondMoments):

@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.auditing.audits import BY_NAME, CONFIDENCE, FULL, HARDENED, SAMPLED, audited, look_only_for
+from tests.auditing.audits import BY_NAME, CONFIDENCE, FULL, HARDENED, SAMPLED, audited, break_everywhere, look_only_for
 from tests.laws import test_mutants as mutants
 from vips import PrivacyPlan
 from vips.auditing.canaries import canary_bound
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 
 MUTANTS = [
@@ -83,7 +83,7 @@ BEFORE_A_RELEASE = {
 def test_mutant_is_rejected(mutant, case, plan, findings, monkeypatch):
     """``plan`` is None if no statistical check is needed."""
     look_only_for(findings, monkeypatch)
-    mutant(monkeypatch)
+    break_everywhere(mutant, monkeypatch)
     report = audited(BY_NAME[case], plan or SAMPLED, 0 if plan is None else 2000)
     assert findings <= {finding.name for finding in report.failed}, str(report)
 

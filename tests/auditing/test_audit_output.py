@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
-import random
 import subprocess
 import sys
 import tempfile
@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.auditing.leaky import Coins, replayed, summary_of, with_e_step, with_step
-
-pytestmark = pytest.mark.usefixtures("one_thread")
+from tests.auditing.leaky import Coins, missed, replayed, summary_of
+from vips.auditing.replay import finding
 
 C_LIBRARY = ctypes.CDLL(None)
 QUIET = logging.getLogger("tests.quiet")
@@ -56,29 +55,39 @@ SAYS = {
 }
 
 
-@pytest.mark.parametrize("say", SAYS.values(), ids=SAYS)
-def test_output_that_depends_on_the_records_is_found(say):
-    findings = replayed(with_e_step(say))
-    assert findings["output"].passed is False
+class Tells(Coins):
+    """Calls an action with the records in the E-step, or in a method that takes them."""
+
+    def __init__(self, action="", hook="expected_statistics", privacy=None, random_state=None):
+        self.action, self.hook, self.privacy, self.random_state = action, hook, privacy, random_state
+
+    def _tell(self, records, hook):
+        if hook == self.hook:
+            ACTIONS[self.action](records)
+
+    def fit(self, X, y=None, **options):
+        self._tell(X, "fit")
+        return super().fit(X, y, **options)
+
+    def valid_records(self, records):
+        self._tell(records, "valid_records")
+        return super().valid_records(records)
+
+    def expected_statistics(self, records, posterior):
+        self._tell(records, "expected_statistics")
+        return super().expected_statistics(records, posterior)
+
+    def to_posterior(self, average, noise_std, previous):
+        self._tell(None, "to_posterior")
+        return super().to_posterior(average, noise_std, previous)
 
 
-@pytest.mark.filterwarnings("ignore:[0-9]+:UserWarning")
-def test_warnings_that_depend_on_the_records_are_found():
-    findings = replayed(with_e_step(lambda records: warnings.warn(f"{summary_of(records)}", stacklevel=2)))
-    assert findings["errors and warnings"].passed is False
+def warned(records):
+    warnings.warn(summary_of(records), stacklevel=2)
 
 
-@pytest.mark.parametrize("hook", ["fit", "valid_records"])
-def test_output_of_any_method_is_heard(hook):
-    class Loud(Coins):
-        pass
-
-    def loud(self, records, *arguments, **options):
-        logging.getLogger("tests.hook").debug("%s", summary_of(records))
-        return getattr(Coins, hook)(self, records, *arguments, **options)
-
-    setattr(Loud, hook, loud)
-    assert replayed(Loud)["output"].passed is False
+def counted_among_times(records):
+    print(f"{time.time_ns()}\n{summary_of(records)}")
 
 
 # -- files ----------------------------------------------------------------------------------------
@@ -96,18 +105,24 @@ def with_os_open(records):
 
 
 def appended(records):
-    with open("leak", "a") as file:
+    with open("log", "a") as file:
         file.write(f"{summary_of(records)}\n")
 
 
 def renamed(records):
     Path("leak.tmp").write_text(summary_of(records))
-    os.replace("leak.tmp", "leak")
+    os.replace("leak.tmp", "renamed")
 
 
 def temporary(records):
     with tempfile.NamedTemporaryFile("w", dir=".", delete=False) as file:
         file.write(summary_of(records))
+
+
+def kept_open(records, files=[]):  # noqa: B006
+    if not files:
+        files.append(open("kept open", "w"))  # noqa: SIM115
+    files[0].write(f"{summary_of(records)}\n")
 
 
 FILES = {
@@ -121,90 +136,63 @@ FILES = {
     "a name": lambda records: Path(f"leak {summary_of(records)}").touch(),
     "a folder": lambda records: Path(f"folder {summary_of(records)}").mkdir(exist_ok=True),
     "a process": lambda records: subprocess.run(["true", summary_of(records)], check=False),
+    "a file that stays open": kept_open,  # and is written when the last fit ends
 }
-
-
-@pytest.mark.parametrize("write", FILES.values(), ids=FILES)
-def test_files_and_processes_that_depend_on_the_records_are_found(write, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    findings = replayed(with_e_step(write))
-    assert findings["files and processes"].passed is False
-
-
-def test_files_that_were_open_before_are_read(tmp_path):
-    with open(tmp_path / "log", "w") as file:
-
-        def write(records):
-            file.write(f"{summary_of(records)}\n")
-            file.flush()
-
-        findings = replayed(with_e_step(write))
-    assert findings["files and processes"].passed is False
-
-
-def test_a_file_that_was_open_before_does_not_hide_another(tmp_path):
-    with open(tmp_path / "times", "w") as times, open(tmp_path / "log", "w") as file:
-
-        def write(records):
-            for log, text in ((times, "." * (time.time_ns() // 1000 % 100)), (file, summary_of(records))):
-                log.write(text)
-                log.flush()
-
-        findings = replayed(with_e_step(write))
-    assert findings["files and processes"].passed is False
 
 
 # -- output that tells nothing about the records --------------------------------------------------
 
-
-def write_a_public_file():
-    Path("public").write_text("3 steps")
-
-
 HARMLESS = {
-    "text": lambda: print("a step"),
-    "descriptor": lambda: os.write(2, b"a step\n"),
-    "logging": lambda: logging.getLogger("tests.step").info("a step"),
-    "a file": write_a_public_file,
+    "text": lambda _: print("a step"),
+    "descriptor": lambda _: os.write(2, b"a step\n"),
+    "logging": lambda _: logging.getLogger("tests.step").info("a step"),
+    "a file": lambda _: Path("public").write_text("3 steps"),
+    "a line in a file": lambda _: open("lines", "a").write("a step\n"),  # noqa: SIM115
 }
 
 
-@pytest.mark.parametrize("action", HARMLESS.values(), ids=HARMLESS)
-def test_output_that_is_always_the_same_passes(action, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    findings = replayed(with_step(action))
-    assert all(finding.passed is not False for finding in findings.values())
-    assert findings["output"].passed
-    assert findings["files and processes"].passed
-
-
-def random_name():
+def random_name(_):
     tempfile.TemporaryDirectory(dir=".").cleanup()
     Path(f"log-{time.time_ns()}").write_text("a step")
 
 
 CHANGING = {
-    "times": ("output", lambda: print(f"a step\ntook {time.perf_counter():.6f} s")),
-    "times in logs": ("output", lambda: logging.getLogger("tests.step").info("took %.9f s", time.perf_counter())),
-    "names of files": ("files and processes", random_name),
+    "times": lambda _: print(f"a step\ntook {time.perf_counter():.6f} s"),
+    "times in logs": lambda _: logging.getLogger("tests.step").info("took %.9f s", time.perf_counter()),
+    "names of files": random_name,
 }
 
+ACTIONS = SAYS | {"warned": warned, "counted among times": counted_among_times} | HARMLESS | CHANGING | FILES
 
-@pytest.mark.parametrize(("aspect", "action"), CHANGING.values(), ids=CHANGING)
-def test_output_that_changes_from_fit_to_fit_is_only_noted(aspect, action, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    findings = replayed(with_step(action), repeats=10)
-    assert all(finding.passed is not False for finding in findings.values())
-    assert findings[aspect].passed is None
-    assert "differs between fits to the same" in findings[aspect].measured
+
+@pytest.fixture(scope="module")
+def findings(tmp_path_factory):
+    models = {hook: Tells("logging, debug", hook) for hook in ("fit", "valid_records")}
+    hooks = dict.fromkeys(HARMLESS | CHANGING, "to_posterior")
+    models |= {name: Tells(name, hooks.get(name, "expected_statistics")) for name in ACTIONS}
+    with contextlib.chdir(tmp_path_factory.mktemp("folder")):
+        return replayed(models)
+
+
+def test_what_depends_on_the_records_is_found(findings):
+    assert not missed(findings, [*SAYS, "counted among times", "fit", "valid_records"], "output")
+    assert not missed(findings, FILES, "files and processes")
+    assert not missed(findings, ["warned"], "errors and warnings")
+
+
+def test_output_that_is_always_the_same_passes(findings):
+    assert all(finding.passed for name in HARMLESS for finding in findings[name].values())
+
+
+def test_output_that_changes_from_fit_to_fit_is_only_noted(findings):
+    for name in CHANGING:
+        assert all(finding.passed is not False for finding in findings[name].values())
+        noted = findings[name]["files and processes" if name == "names of files" else "output"]
+        assert noted.passed is None
+        assert "differs between fits to the same" in noted.measured
 
 
 def test_output_that_changes_now_and_then_passes():
-    coin = random.SystemRandom()
-    findings = replayed(with_step(lambda: print(f"took {coin.getrandbits(1)} s")), repeats=8)
-    assert findings["output"].passed is not False
-
-
-def test_a_count_among_times_is_found():
-    findings = replayed(with_e_step(lambda records: print(f"{time.time_ns()}\n{summary_of(records)}")))
-    assert findings["output"].passed is False
+    coins = np.random.default_rng(0).integers(0, 2, (4, 20))
+    runs = [[{"output": {"stdout": f"took {coin} s"}} for coin in run] for run in coins]
+    assert finding("output", 2, [str(i) for i in range(20)], runs).passed is None

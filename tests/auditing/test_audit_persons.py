@@ -14,7 +14,7 @@ from vips import PrivacyPlan, audit
 from vips.auditing.canaries import canary_bound
 from vips.auditing.records import ROWS_OF_PERSON
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
 
 def audited(case, plan=SAMPLED, n_runs=2000):

@@ -23,7 +23,7 @@ SOURCE = "vips._secret_bits"
 DRAWING = {"urandom", "getrandom", "token_bytes", "token_hex", "randbits", "randbelow", "getrandbits", "SystemRandom"}
 UNSEEDED = {"default_rng", "SeedSequence", "PCG64", "AESCounter", "RandomState"}
 # They compare, save or restore the state of Python's shared generator, or wait for a random time.
-NO_DRAWS = {"search.trials", "auditing.keep", "auditing.surroundings", "auditing.noise", "privacy.ledger.chain_file"}
+NO_DRAWS = {"search.trials", "auditing.contents", "auditing.child", "auditing.noise", "privacy.ledger.chain_file"}
 
 
 def other_draws(tree: ast.Module) -> list[str]:

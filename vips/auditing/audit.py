@@ -1,14 +1,14 @@
 """Do a model and its plan keep their promises? The checks here can find a leak; they cannot prove that there is none.
 
 records ─▶ neighbouring data sets ─▶ clipped sums: |S(D) - S(D')| ≤ C          (search, chunks)
-        ─▶ fits with fixed noisy totals: nothing else may differ               (replay, compare)
+        ─▶ fits with fixed noisy totals: nothing else may differ               (replay)
 plan    ─▶ noise and samples: size, law, fresh every time                      (noise)
         ─▶ canaries: a lower bound on ε from real runs, against the claim      (canaries)
 """
 
 from __future__ import annotations
 
-import functools
+import contextlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,17 +16,16 @@ import numpy as np
 from vips._random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound
+from vips.auditing.child import pickled
 from vips.auditing.chunks import compare_large_chunk
-from vips.auditing.compare import SAME, replay_findings
-from vips.auditing.memory import memory_finding
+from vips.auditing.frozen import KINDS, FrozenPlan, fit, frozen, unfitted
 from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
 from vips.auditing.records import ROWS_OF_PERSON, Table, hostile_records
-from vips.auditing.replay import KINDS, Replay, frozen, replay
+from vips.auditing.replay import replay_findings
 from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
 from vips.auditing.search import Search, lattice_findings, sum_findings
 from vips.auditing.sums import ClippedSum
-from vips.auditing.surroundings import Surroundings
 from vips.privacy.ledger.ledger import current_ledger
 from vips.privacy.plan import PrivacyPlan
 
@@ -80,8 +79,7 @@ def audit(
     - A lower bound on ε above the claim refutes the claim with that confidence. If trials are not independent, as the claim
       says, the claim is wrong anyway.
     - A passed audit proves nothing: it looked at some records, at some posteriors, and at one implementation.
-      docs/audit.md lists what it cannot find.
-    - Classes and modules of the model's author, the environment and global generators are put back.
+      docs/audit.md lists what it does not look at.
 
     Examples
     --------
@@ -107,33 +105,33 @@ def audit(
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
     table = Table.of(X, y, groups)
-    surroundings = Surroundings(model)
-    try:
-        return _Audit.of(model, table, as_generator(random_state), surroundings).report(n_runs)
-    finally:
-        surroundings.put_back()
+    return _Audit.of(model, table, as_generator(random_state)).report(n_runs)
 
 
 @dataclass
 class _Audit:
-    """One audit: the model, its plan with a clip norm, records to start from, and the surroundings of the model."""
+    """One audit: the model, also as it was before the first fit, its plan with a clip norm, records to start from."""
 
     model: object
+    unused: bytes
     plan: PrivacyPlan
     table: Table
     rng: np.random.Generator
-    surroundings: Surroundings
 
     @classmethod
-    def of(cls, model, table: Table, rng: np.random.Generator, surroundings: Surroundings) -> _Audit:
+    def of(cls, model, table: Table, rng: np.random.Generator) -> _Audit:
         table = table.take(np.sort(rng.permutation(len(table))[:LARGEST_TABLE]))
-        audit = cls(model, model.privacy, table.as_float(), rng, surroundings)
-        shown, fitted, _ = audit.fit(audit.table)
-        if shown.error is not None:  # perhaps the model takes integers only
+        audit = cls(model, pickled(model), model.privacy, table.as_float(), rng)
+        try:
+            fitted, _ = audit.fit()
+        except Exception:  # perhaps the model takes integers only
             audit.table = table
-            shown, fitted, _ = audit.fit(table)
-        if shown.error is not None:
-            raise ValueError(f"{type(model).__name__} cannot be fitted to X. {shown.error}")
+            try:
+                fitted, _ = audit.fit()
+            except Exception as error:
+                raise ValueError(
+                    f"{type(model).__name__} cannot be fitted to X. {type(error).__name__}: {error}"
+                ) from error
         audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
         return audit
 
@@ -141,24 +139,20 @@ class _Audit:
         search, findings = self.sums()
         findings += [*self.replays(), event_finding(self.plan)]
         if n_runs:
-            few = self.table.take(slice(8))
             findings += [
                 sample_finding(self.plan, LEVEL),
-                fresh_finding(self.make, self.plan, few, LEVEL),
+                fresh_finding(self.model, self.plan, self.table.take(slice(8)), LEVEL),
             ]
             findings += [*self.one_step(search, n_runs), *self.canaries(n_runs)]
         return AuditReport(type(self.model).__name__, self.plan, tuple(findings))
 
-    def make(self, plan: PrivacyPlan):
-        """An unfitted clone with another plan."""
-        from sklearn.base import clone
+    def frozen(self, kind: str = "noisy") -> FrozenPlan:
+        return frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
 
-        return clone(self.model).set_params(privacy=plan, random_state=0)
-
-    def fit(self, table: Table, kind: str = "noisy", surroundings: Surroundings | None = None):
-        """A fit with fixed totals: its replay, the fitted model, its posteriors."""
-        plan = frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
-        return replay(self.make(plan), plan, table, surroundings)
+    def fit(self, kind: str = "noisy") -> tuple[object, list]:
+        """A fit with fixed totals: the fitted model, and its posteriors."""
+        model = unfitted(self.model, self.frozen(kind))
+        return model, fit(model, self.table)
 
     def sums(self) -> tuple[Search, list[Finding]]:
         """The search for the plan's kind of noise, and the findings of both searches."""
@@ -167,8 +161,11 @@ class _Audit:
         plain, exact = Search("gaussian"), Search("discrete")
         ends = []
         for kind in KINDS:
-            _, fitted, posteriors = self.fit(self.table, kind)
-            ends += [posteriors[0], posteriors[-1]] if kind == "noisy" else [posteriors[-1]]
+            with contextlib.suppress(
+                Exception
+            ):  # an error that the totals alone decide; the first kind raised none before
+                fitted, posteriors = self.fit(kind)
+                ends += [posteriors[0], posteriors[-1]] if kind == "noisy" else [posteriors[-1]]
         for posterior in ends:
             plain.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
         compare_large_chunk(plain, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
@@ -185,30 +182,13 @@ class _Audit:
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
     def replays(self) -> list[Finding]:
-        """Fits to neighbours; each starts from the surroundings as they were before the audit."""
-        neighbours = self.neighbours()
-
-        def fit(table: Table):
-            self.surroundings.put_back()
-            return self.fit(table, surroundings=self.surroundings)
-
-        @functools.cache
-        def shown(name: str, i: int) -> Replay:
-            return fit(neighbours[name])[0]
-
-        fit(self.table)  # changes of other modules that only a first fit makes do not count
-        reference, fitted, _ = fit(self.table)
-        n_steps = fitted.privacy_.plan.n_steps
-        others = {name: shown(name, 0) for name in neighbours}
-        findings = replay_findings(reference, n_steps, others, lambda name, i: shown(name, i + 1))
-        plan = frozen(self.plan, n_steps)
-        return [*findings, memory_finding(self.make(plan), plan, self.table)]
+        return replay_findings(self.unused, self.frozen(), self.table, self.neighbours())
 
     def neighbours(self) -> dict[str, Table]:
         table = self.table
         hostile = list(hostile_records(table, self.rng).items())
         hostile = hostile[:: max(1, len(hostile) // REPLAYED)]
-        neighbours = {SAME: table}
+        neighbours: dict[str, Table] = {}
         for i, (name, record) in enumerate(hostile):
             if i % 2 and self.plan.relation == "add_or_remove":
                 neighbours[f"{name}, added"] = table.joined(record)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
+from vips.auditing.frozen import unfitted
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
 from vips.auditing.sums import WorstPair, coordinates
@@ -124,26 +125,21 @@ class Sharing:
     p_value: float
 
 
-def fresh_noise(make_model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, Sharing]:
-    """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``.
-
-    Parameters
-    ----------
-    make_model : callable
-        ``make_model(plan)`` is an unfitted clone.
-    """
+def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict[str, Sharing]:
+    """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``."""
+    table = table.take(slice(8))
     recorded, recorded_louder = [], []
     quiet = _recording(plan, recorded)
     louder = _recording(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
-    model = make_model(quiet)
+    fitted = unfitted(model, quiet)
     with _same_global_seed() as reseed:
         for _ in range(n_fits):
             reseed()
-            table.fit(model)
+            table.fit(fitted)
         for each in (quiet, louder):
             for _ in range(n_fits):
                 reseed()
-                table.fit(make_model(each))
+                table.fit(unfitted(model, each))
     refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
     others = np.array(recorded_louder).reshape(n_fits, 2, -1)
     return {
@@ -203,14 +199,12 @@ def noise_findings(draws: Draws, plan: PrivacyPlan, level: float) -> list[Findin
     ]  # fmt: skip
 
 
-def fresh_finding(make_model, plan: PrivacyPlan, table: Table, level: float) -> Finding:
-    """Whether any draw is used twice; arguments as of :func:`fresh_noise`."""
-    name, checked = (
-        "noise: fresh",
-        "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ",
-    )
+def fresh_finding(model, plan: PrivacyPlan, table: Table, level: float) -> Finding:
+    """Whether any draw is used twice."""
+    name = "noise: fresh"
+    checked = "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ"
     try:
-        found = fresh_noise(make_model, plan, table)
+        found = fresh_noise(model, plan, table)
     except Exception as error:  # the records are ordinary, so that the sample decides whether a fit raises
         measured = f"a fit raised {type(error).__name__}: {error}"
         return Finding(

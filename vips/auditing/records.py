@@ -15,24 +15,8 @@ from vips.data._groups import group_numbers
 __all__ = ["Table", "hostile_records", "mutated"]
 
 HURTFUL = (
-    0.0,
-    1.0,
-    -1.0,
-    0.5,
-    3.0,
-    1e3,
-    1e9,
-    2.0**53,
-    5e-324,
-    1e-310,
-    1e-160,
-    3e38,
-    1e150,
-    1e160,
-    1e300,
-    np.nan,
-    np.inf,
-)
+    0.0, 1.0, -1.0, 0.5, 3.0, 1e3, 1e9, 2.0**53, 5e-324, 1e-310, 1e-160, 3e38, 1e150, 1e160, 1e300, np.nan, np.inf,
+)  # fmt: skip
 CONSTANTS = (0.0, 1.0, -1.0, 0.5, 1e9, 5e-324, 1e-310, 1e-160, 3e38, 1e160, 1e300, np.nan, np.inf, -np.inf)
 ROWS_OF_PERSON = 30
 SCALES = (1e3, 1e9, 1e38, 1e160, 1e300, 1e-3, 1e-160, 1e-310)

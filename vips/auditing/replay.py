@@ -1,162 +1,102 @@
 """Does anything but the noisy totals depend on the records? Replays are fits whose noisy totals were fixed beforehand.
 
-Everything that such a fit shows must be the same for every data set: posteriors, steps, errors and warnings, output, files,
-everything that can be reached from the fitted object, and what stays in classes and modules.
+Everything that such a fit shows must be the same for every data set. One process fits the same records over and over, another
+one their neighbours; the i-th fits of both are compared. Output, files and modules may differ by chance, as times and names of
+temporary files do: then both run again, and lines that differ between the two runs are not compared.
 """
 
 from __future__ import annotations
 
-import contextvars
-import traceback
-import warnings
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from itertools import zip_longest
 
-import numpy as np
-
-from vips.auditing.files import watching
-from vips.auditing.output import listening
-from vips.auditing.reach import reachable
+from vips.auditing.child import Fit, Shown, shown_by
+from vips.auditing.frozen import FrozenPlan
 from vips.auditing.records import Table
-from vips.auditing.surroundings import Surroundings
-from vips.privacy.mechanism.sampling import PoissonCoins
-from vips.privacy.plan import PrivacyPlan
+from vips.auditing.report import Finding
 
-__all__ = ["KINDS", "FrozenPlan", "Replay", "frozen", "replay"]
+__all__ = ["ADVICE", "finding", "replay_findings"]
 
-KINDS = ("noisy", "sparse", "exact")
+ADVICE = {
+    "errors and warnings": "whether a fit raises or warns must not depend on a record: let `valid_records` drop it, and check "
+    "public facts only.",
+    "output": "what a fit prints or logs must not depend on a record, nor on their number, whatever the stream or level.",
+    "files and processes": "what a fit writes to files or sends to other processes must not depend on a record, nor on their "
+    "number.",
+    "steps": "number, sizes and shapes of the steps must be public: no stopping on a bound, no step size or vocabulary "
+    "computed from the records.",
+    "posterior": "the posterior must be a function of noisy totals and constructor arguments. A model that needs the number of "
+    "records must sum it, as a block `count`.",
+    "fitted object": "everything that can be reached from the object is released with it: keep no count, vocabulary or cache "
+    "of the records in attributes, posterior, report or parameters.",
+    "classes and modules": "what a fit leaves in classes, modules, functions, the environment or global generators outlives "
+    "the model: keep nothing of the records there.",
+}
+# Aspects that may differ by chance between two fits. The constructor and the totals determine the others.
+_BY_CHANCE = ("output", "files and processes", "classes and modules")
+
+Run = list[Shown]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FrozenPlan(PrivacyPlan):
-    """A plan whose noisy totals are a function of (kind, step), whatever the total.
+def replay_findings(model: bytes, plan: FrozenPlan, records: Table, neighbours: Mapping[str, Table]) -> list[Finding]:
+    """One finding for every aspect.
 
     Parameters
     ----------
-    kind : one of ``KINDS``
-        Totals like those of a noisy fit; mostly zeros and a few large counts; or, not frozen at all, the total itself.
-    seen : list
-        Filled with the step and the shapes of every total that was to be released.
+    model : bytes
+        See :func:`~vips.auditing.child.pickled`.
+    neighbours : dict of str to Table
+        Neighbouring data sets of ``records``, by name.
     """
-
-    kind: str = "noisy"
-    seen: list = field(default_factory=list, compare=False, repr=False)
-
-    def sampler(self, randomness, step):
-        """All records: random samples would make two fits to the same records differ."""
-        return lambda partition: PoissonCoins(1.0, 0, step, partition)
-
-    def add_noise(self, total, blocks, randomness, step):
-        self.seen.append((step, {name: np.shape(value) for name, value in total.items()}))
-        if self.kind == "exact":
-            lattice = self.lattice(blocks)
-            return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
-        rng = np.random.default_rng([step, self.kind == "sparse"])
-        return {name: self._drawn(block, rng) for name, block in blocks.items()}
-
-    def _drawn(self, block, rng) -> np.ndarray:
-        size = self.clip_norm * block.scale
-        if self.kind == "noisy":
-            total = rng.normal(7.0 * size, 10.0 * size, block.shape)
-        else:
-            total = 300.0 * size * (rng.random(block.shape) < 0.05)
-        return 0.5 * (total + np.swapaxes(total, -1, -2)) if block.symmetric else total
+    tables = [records] * len(neighbours), neighbours.values()
+    fits = [[Fit(model, plan, table) for table in each] for each in tables]
+    same, others = shown_by(*fits)
+    may_vary = any(a[aspect] != b[aspect] for a, b in zip(same, others, strict=True) for aspect in _BY_CHANCE)
+    again = shown_by(*fits) if may_vary else (same, others)
+    return [finding(aspect, plan.n_steps, list(neighbours), [same, others, *again]) for aspect in ADVICE]
 
 
-def frozen(plan: PrivacyPlan, n_steps: int, kind: str = "noisy") -> FrozenPlan:
-    """The plan with fixed totals, in fewer steps."""
-    settings = {f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)} | {"n_steps": n_steps, "report_delta": None}
-    return FrozenPlan(**settings, kind=kind)
+def finding(aspect: str, n_steps: int, neighbours: list[str], runs: list[Run]) -> Finding:
+    """Compare the fits to the same records and to neighbours, both of which were run twice."""
+    runs = [[shown[aspect] for shown in run] for run in runs]
+    same, others, same_again, others_again = runs
+    varying = set()
+    if aspect in _BY_CHANCE:
+        varying = set().union(*map(_differing, [*same, *others], [*same_again, *others_again]))
+    measured, passed = "identical", True
+    if varying:
+        names = _listed({name for name, _ in varying})
+        measured, passed = f"identical, apart from what differs between fits to the same records: {names}", None
+    if aspect == "steps" and same[0]["number"] != str(n_steps):
+        measured, passed = f"{same[0]['number']} steps instead of the plan's {n_steps}", False
+    for neighbour, *shown in reversed(list(zip(neighbours, *runs, strict=True))):
+        places = _differing(*shown[:2]) & _differing(*shown[2:]) - varying
+        if places:
+            measured, passed = f"{neighbour}: {_text(aspect, places, *shown[:2])}", False
+    checked = f"{len(neighbours)} fits to neighbours with the noisy totals fixed"
+    return Finding(f"replay: {aspect}", checked, measured, "identical", passed, ADVICE[aspect])
 
 
-@dataclass(frozen=True)
-class Replay:
-    """What one fit showed, as texts that can be compared.
-
-    Attributes
-    ----------
-    shown : dict of str to dict of str to str
-        Aspect (as in the names of the findings) -> name -> description.
-    unseen : tuple of str
-        Events whose content was not seen.
-    """
-
-    shown: dict[str, dict[str, str]]
-    unseen: tuple[str, ...]
-
-    @property
-    def error(self) -> str | None:
-        return self.shown["errors and warnings"].get("error")
-
-
-def replay(model, plan: FrozenPlan, table: Table, surroundings: Surroundings | None) -> tuple[Replay, object, list]:
-    """Fit ``model`` (which is changed: pass a clone); look at the surroundings, if any.
-
-    Returns
-    -------
-    shown : Replay
-    model : object
-        As the fit left it.
-    posteriors : list
-        The first one, and the one after every step.
-    """
-    model.set_params(privacy=plan)
-    plan.seen.clear()
-    posteriors, path, sizes = [], {}, {}
-    to_posterior, step_size = model.to_posterior, model.step_size
-
-    def recording_posterior(average, noise_std, previous):
-        posterior = to_posterior(average, noise_std, previous)
-        # described now, because an E-step may cache something in it later
-        roots = {"average": average, "noise_std": noise_std, "posterior": posterior}
-        path.update({f"{name} after step {len(posteriors)}": text for name, text in reachable(roots).items()})
-        posteriors.append(posterior)
-        return posterior
-
-    def recording_step_size(t):
-        size = step_size(t)
-        sizes[f"step size {t}"] = str(reachable({"": size}))
-        return size
-
-    model.to_posterior, model.step_size = recording_posterior, recording_step_size
-    context, messages, left_behind = contextvars.copy_context(), {}, {}
-    if surroundings:
-        surroundings.begin()
-    with listening() as output, watching() as written, warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        try:
-            context.run(table.fit, model)
-        except Exception as raised:
-            messages["error"] = "".join(_chain(raised))
-        if surroundings:
-            left_behind = surroundings.contents(context)
-    del model.to_posterior, model.step_size
-    messages |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
-    steps = {"number": str(len(plan.seen))} | {f"shapes {i}": str(each) for i, each in enumerate(plan.seen)} | sizes
-    shown = {
-        "errors and warnings": messages,
-        "output": output,
-        "files and processes": written.contents | {"events": "\n".join(written.events)},
-        "steps": steps,
-        "posterior": path,
-        "fitted object": reachable(vars(model) | {"(pickled)": _pickled(model)}),
-        "classes and modules": left_behind,
+def _differing(first: Mapping[str, str], second: Mapping[str, str]) -> set[tuple[str, int]]:
+    """Names and line numbers of the lines that differ."""
+    texts = [(name, first.get(name), second.get(name)) for name in {**first, **second}]
+    lines = {
+        name: zip_longest(*(str(text).split("\n") for text in pair)) for name, *pair in texts if pair[0] != pair[1]
     }
-    return Replay(shown, tuple(written.unseen)), model, posteriors
+    return {(name, i) for name, pairs in lines.items() for i, (a, b) in enumerate(pairs) if a != b}
 
 
-def _chain(error: BaseException) -> Iterator[str]:
-    """Text of an error, its notes, and the errors that led to it."""
-    seen = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
-        yield from traceback.format_exception_only(error)
-        error = error.__cause__ or error.__context__
+def _text(aspect: str, places: set[tuple[str, int]], expected: Mapping[str, str], shown: Mapping[str, str]) -> str:
+    names = {name for name, _ in places}
+    if aspect in ("errors and warnings", "steps"):
+        name = min(names)
+        return f"{name}: {_short(shown.get(name, 'nothing'))} instead of {_short(expected.get(name, 'nothing'))}"
+    return _listed(names)  # no values: they may be secrets of this machine
 
 
-def _pickled(model: object) -> object:
-    """What pickle would store of the model; its class may choose that."""
-    try:
-        return model.__reduce_ex__(2)
-    except Exception as error:
-        return type(error).__name__
+def _listed(names: set[str], most: int = 3) -> str:
+    return ", ".join(sorted(names)[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _short(text: str, length: int = 160) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"

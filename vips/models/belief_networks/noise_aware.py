@@ -175,7 +175,7 @@ class _Records:
             hidden_bias=DiagonalGaussian(trail.at_hidden, np.ones(trail.at_hidden.shape)),
             coupling=trail.at_coupling,
         )
-        self._blocks, self._clip_weights, self._n_sweeps = blocks, clip_weights, max_iter
+        self._blocks, self._clip_weights, self._max_iter = blocks, clip_weights, max_iter
 
     def moments(self, network: _Network, seed: int) -> _Moments:
         """By simulation from the network; the same seed gives the same random numbers to every network."""
@@ -208,7 +208,7 @@ class _Records:
         design = np.column_stack([np.ones(n), z])
         p = expit(design @ network.rows.T)
         y = (rng.random((n, J)) < p).astype(np.float64)
-        units = infer(y, self._at, self._n_sweeps)
+        units = infer(y, self._at, self._max_iter)
         statistics = NetworkStatistics(units, self._at.weights.mean, CENTRE, "outer" in self._blocks, False)
         weights = self._clip_weights(statistics.norms(self._blocks))
         centred, var = units.mean - CENTRE, units.mean * (1.0 - units.mean)

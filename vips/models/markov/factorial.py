@@ -81,7 +81,7 @@ class FactorialHMM(FactorialChainModel):
     Privacy
     -------
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
-    noisy totals of every step, hence the posterior and the sequences that ``sample_sequences`` draws. Public by declaration:
+    noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration:
     all constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
 
     Notes

@@ -1,0 +1,95 @@
+"""Fits whose noisy totals were fixed beforehand: a sound model then shows the same whatever the records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+
+import numpy as np
+
+from vips.auditing.records import Table
+from vips.privacy.mechanism.sampling import PoissonCoins
+from vips.privacy.plan import PrivacyPlan
+
+__all__ = ["KINDS", "FrozenPlan", "fit", "frozen", "unfitted"]
+
+KINDS = ("noisy", "sparse", "exact")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrozenPlan(PrivacyPlan):
+    """A plan whose noisy totals are a function of (kind, step), whatever the total.
+
+    Parameters
+    ----------
+    kind : one of ``KINDS``
+        Totals like those of a noisy fit; mostly zeros and a few large counts; or, not frozen at all, the total itself.
+    seen : list
+        Filled with the step and the shapes of every total that was to be released.
+    """
+
+    kind: str = "noisy"
+    seen: list = field(default_factory=list, compare=False, repr=False)
+
+    def sampler(self, randomness, step):
+        """All records: random samples would make two fits to the same records differ."""
+        return lambda partition: PoissonCoins(1.0, 0, step, partition)
+
+    def add_noise(self, total, blocks, randomness, step):
+        self.seen.append((step, {name: np.shape(value) for name, value in total.items()}))
+        if self.kind == "exact":
+            lattice = self.lattice(blocks)
+            return {name: np.array(lattice.values(v, blocks[name]) if lattice else v) for name, v in total.items()}
+        rng = np.random.default_rng([step, self.kind == "sparse"])
+        return {name: self._drawn(block, rng) for name, block in blocks.items()}
+
+    def _drawn(self, block, rng) -> np.ndarray:
+        size = self.clip_norm * block.scale
+        if self.kind == "noisy":
+            total = rng.normal(7.0 * size, 10.0 * size, block.shape)
+        else:
+            total = 300.0 * size * (rng.random(block.shape) < 0.05)
+        return 0.5 * (total + np.swapaxes(total, -1, -2)) if block.symmetric else total
+
+
+def frozen(plan: PrivacyPlan, n_steps: int, kind: str = "noisy") -> FrozenPlan:
+    """The plan with fixed totals, in fewer steps."""
+    settings = {f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)} | {"n_steps": n_steps, "report_delta": None}
+    return FrozenPlan(**settings, kind=kind)
+
+
+def unfitted(model, plan: PrivacyPlan):
+    """A clone with another plan."""
+    from sklearn.base import clone
+
+    return clone(model).set_params(privacy=plan, random_state=0)
+
+
+def fit(model, table: Table, note: Callable[[str, object], None] = lambda name, value: None) -> list:
+    """Fit ``model`` (which is changed: pass a clone with a frozen plan), and ``note`` what its methods return.
+
+    Returns
+    -------
+    list
+        The first posterior, and the one after every step.
+    """
+    model.privacy.seen.clear()
+    posteriors, to_posterior, step_size = [], model.to_posterior, model.step_size
+
+    def noted_posterior(average, noise_std, previous):
+        posterior = to_posterior(average, noise_std, previous)
+        note(f"posterior after step {len(posteriors)}", (average, noise_std, posterior))
+        posteriors.append(posterior)
+        return posterior
+
+    def noted_step_size(t):
+        size = step_size(t)
+        note(f"step size {t}", size)
+        return size
+
+    model.to_posterior, model.step_size = noted_posterior, noted_step_size
+    try:
+        table.fit(model)
+    finally:
+        del model.to_posterior, model.step_size
+    return posteriors
