@@ -11,16 +11,9 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils import Bunch
 
-from vips.datasets import (
-    load_adult,
-    load_diabetes_readmission,
-    load_digits_binary,
-    load_mnist,
-    load_wikipedia,
-    make_lda_corpus,
-    make_sparse_binary,
-)
-from vips.datasets._adult_columns import COLUMNS
+from experiments.datasets import load_adult, load_diabetes_readmission, load_mnist, load_wikipedia
+from experiments.datasets.adult_columns import COLUMNS
+from vips.datasets import load_digits_binary, make_lda_corpus, make_sparse_binary
 
 __all__ = [
     "adult",

@@ -58,8 +58,6 @@ REPEATED = {
     "test_experiments_quick.py::test_runs_quickly_and_says_what_is_known[million_texts]",
     "test_sources.py::test_non_private_fits_read_sources_and_stop_at_an_invalid_record[npy]",
     "test_report.py::test_every_kind_of_plan_has_a_report[poisson]",
-    "test_pipelines.py::test_equal_steps_are_compared[steps1]",
-    "test_pipelines.py::test_equal_steps_are_compared[steps2]",
     "test_dirichlet_multinomial.py::test_intervals_hold_the_truth_where_naive_ones_do_not[500-0.1-0.91]",
     "test_laws.py::test_law[everything_reachable_is_a_function_of_the_noisy_totals-logistic sparse diagonal]",
     "test_audit.py::test_the_models_of_the_laws_pass[beta-bernoulli-gaussian]",
@@ -70,12 +68,6 @@ REPEATED = {
     "test_hostile_rows.py::test_torn_records_count_for_nothing_wherever_they_stand[gaussian-logistic sparse]",
     "test_laws.py::test_law[samples_are_poisson-network]",
     "test_checkpoint.py::test_a_resumed_fit_equals_the_undisturbed_one_where_noise_is_reproducible[discrete-network]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[one-hot by name]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[scaler by name]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[union of the same]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[weighted union]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[normalizer, largest]",
-    "test_hostile_cells.py::test_no_cell_changes_what_a_private_fit_tells[function of a frame]",
 }
 
 

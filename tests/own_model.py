@@ -25,7 +25,7 @@ class GaussianMean(ConjugateExponentialModel):
         precision = 1.0 + max(float(average["count"]), 0.0)
         return DiagonalGaussian(average["total"] / precision, np.full(self.n_features_in_, precision))
 
-    def max_norm(self):
+    def max_record_norm(self):
         return float(np.hypot(self.radius, 1.0 / self.radius))
 
     def held_out_scores(self, X, y=None, noise_aware=False):

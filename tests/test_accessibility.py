@@ -94,7 +94,7 @@ def written(tmp_path_factory):
         "ReadableTopics.to_html": private.to_html,
         "ReadableTopics.to_html, two": lambda path: private.to_html(path, baseline=plain),
         "PrivateTopics.to_html": texts.to_html,
-        "PipelineOfCopies.to_html": words.to_html,
+        "PrivatePipeline.to_html": words.to_html,
     }
     shown = {
         "PrivacyPlan": cases.PLAN,

@@ -1,70 +1,112 @@
 """A noisy number of records: exact noise, one record moves it by one, charged before anything is counted."""
 
+import pickle
 import random
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
-from scipy.stats import binom, chisquare, dlaplace
+from scipy.stats import binom, kstest, norm
 
 from vips import (
+    DirichletMultinomial,
     LatentDirichletAllocation,
     LedgerError,
+    NoisyCount,
     PrivacyBudgetError,
     PrivacyLedger,
+    PrivacyPlan,
+    PrivacyReport,
     PrivateTopics,
     count_records,
-    counting,
     plan_for,
 )
 from vips.data import CSRShards, InMemoryData, InMemoryTexts, ParquetTexts, TextFiles, TextPartitions, regroup
-from vips.privacy.mechanism import geometric
+from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
+from vips.privacy.mechanism.release import Mechanism
+from vips.statistics import Block
 
-ALMOST_NONE = 500.0  # ε whose noise is 0 but with probability 1e-217
+SETTINGS = {"n_steps": 1, "sampling": "full"}
+PLAN = PrivacyPlan.from_epsilon(epsilon=0.1, delta=1e-6, **SETTINGS)
+PRIVACY = PrivacyReport(PLAN, "one document", ("the number of records",))
+KINDS = pytest.mark.parametrize("noise", ["gaussian", "discrete"])
+
+
+def of_noise(std, noise="gaussian"):
+    return PrivacyPlan(noise_multiplier=std, noise=noise, report_delta=1e-6, **SETTINGS)
 
 
 def exact(X, **more):
-    return count_records(X, epsilon=ALMOST_NONE, **more).value
+    return count_records(X, privacy=of_noise(1e-3), **more).value
 
 
-def check_noise_is_two_sided_geometric(epsilon=0.7, n_draws=3000):
-    drawn = np.array([geometric.geometric_noise(epsilon) for _ in range(n_draws)])
-    law = dlaplace(epsilon)
-    edge = int(law.isf(20.0 / n_draws))
-    inner = np.arange(-edge, edge + 1)
-    seen = [np.sum(drawn == z) for z in inner] + [np.sum(drawn < -edge), np.sum(drawn > edge)]
-    expected = n_draws * np.array([*law.pmf(inner), law.cdf(-edge - 1), law.sf(edge)])
-    level = chisquare(seen, expected).pvalue
-    assert level > 1e-7, f"at ε = {epsilon} the noise has another law: {level:.2g}"
+def check_noise_is_as_stated(noise, n_draws=300):
+    """Counts of so many records that a lattice which rounds one of them shows."""
+    counts = [count_records(range(10**5), privacy=of_noise(20.0, noise)) for _ in range(n_draws)]
+    assert counts[0].std == pytest.approx(20.0, rel=2e-3)
+    away = (np.array([count.value for count in counts]) - 10**5) / counts[0].std
+    level = kstest(away, norm.cdf).pvalue
+    assert level > 1e-7, f"the noise has another law: {level:.2g}"
 
 
-def test_noise_is_two_sided_geometric():
-    check_noise_is_two_sided_geometric()
+@KINDS
+def test_noise_is_as_stated(noise):
+    check_noise_is_as_stated(noise)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [0.03, 0.7, 2.5])
-def test_noise_is_two_sided_geometric_at_full_size(epsilon):
-    check_noise_is_two_sided_geometric(epsilon, 20_000)
+@KINDS
+def test_noise_is_as_stated_at_full_size(noise):
+    check_noise_is_as_stated(noise, 3000)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.05, 0.1, 1.0, 3.0, 50.0])
-def test_standard_deviation_and_bound_are_those_of_the_law(epsilon):
-    law = dlaplace(epsilon)
-    assert geometric.std_of_noise(epsilon) == pytest.approx(law.std())
-    for probability in (0.05, 0.3, 1e-6):
-        k = geometric.tail_of_noise(epsilon, probability)
-        assert law.sf(k) <= probability * (1.0 + 1e-6)
-        assert k == 0 or law.sf(k - 1) > probability * (1.0 - 1e-6)
-    count = count_records([""] * 10**5, epsilon=epsilon)
-    assert 1 <= count.at_least(0.99) <= count.at_least() <= max(1, count.value)
+@KINDS
+def test_bounds_hold_as_often_as_stated(noise):
+    counts = [count_records([""] * 500, privacy=of_noise(30.0, noise)) for _ in range(400)]
+    below, between = 0, 0
+    for count in counts:
+        lower, upper = count.interval()
+        below, between = below + (count.at_least() <= 500), between + (lower <= 500 <= upper)
+    assert 1e-7 < binom.cdf(below, len(counts), 0.95) < 1.0 - 1e-7
+    assert 1e-7 < binom.cdf(between, len(counts), 0.95) < 1.0 - 1e-7
 
 
-def test_the_bound_holds_as_often_as_stated():
-    n = 400
-    held = sum(count_records([""] * 500, epsilon=0.1).at_least() <= 500 for _ in range(n))
-    assert binom.cdf(held, n, 0.95) > 1e-7
+def test_bounds_are_numbers_of_records():
+    few = NoisyCount(-7, 28.0, PRIVACY)
+    assert few.at_least() == 1
+    assert few.interval() == (0, 48)  # 28 times 1.96, and a half
+    assert few.at_least(0.5) <= few.at_least(0.05) == 39  # 28 times 1.645, less a half
+    with pytest.raises(ValueError, match="level"):
+        few.interval(1.0)
+
+
+def check_a_record_moves_the_lattice_by_its_units():
+    """By the same whole number for each record, of a length that the accounting covers."""
+    plan, seen = replace(of_noise(3.0, "discrete"), clip_norm=1.0), []
+
+    class Sees(Mechanism):
+        def release(self, total, step):
+            seen.append(total["count"])
+            return {"count": total["count"]}
+
+        def std_of_average(self, step_size):
+            return {}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PrivacyPlan, "mechanism", lambda *_: Sees())
+        for n in range(4):
+            count_records([""] * n, privacy=plan)
+    steps = set(np.diff(seen).tolist())
+    assert len(steps) == 1, f"records move the sum by one of {steps} units"
+    assert np.array(seen).dtype == np.int64, "the sum is not of whole numbers"
+    length = steps.pop() * plan.lattice({"count": Block(())}).unit
+    assert length <= SENSITIVITY_FACTOR, f"a record has length {length}"
+
+
+def test_a_record_moves_the_lattice_by_its_units():
+    check_a_record_moves_the_lattice_by_its_units()
 
 
 def check_noise_is_fresh():
@@ -72,7 +114,7 @@ def check_noise_is_fresh():
     for _ in range(12):
         np.random.seed(0)  # noqa: NPY002
         random.seed(0)
-        found.append(count_records([""] * 5, epsilon=1e-3).value)
+        found.append(count_records([""] * 5, privacy=of_noise(1e3)).value)
     assert len(set(found)) > 6, "draws are shared"
 
 
@@ -126,7 +168,7 @@ def check_a_count_is_charged_before_the_records_are_counted(folder):
         raise RuntimeError
 
     with pytest.raises(Exception, match="RuntimeError"):
-        count_records(TextPartitions([read]), epsilon=0.1, ledger=ledger)
+        count_records(TextPartitions([read]), privacy=PLAN, ledger=ledger)
     assert seen[0] > 0.0, "records are counted before the charge"
     assert ledger.spent() == 0.0, "a count that was not released stays charged"
 
@@ -136,51 +178,79 @@ def test_a_count_is_charged_before_the_records_are_counted(tmp_path):
 
 
 def test_a_ledger_counts_it(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "budget", 1.0, 1e-6, "letters", unit="letter")  # no outright δ is needed
+    ledger = PrivacyLedger(tmp_path / "budget", 1.0, 1e-6, "letters", unit="letter")
     with pytest.raises(LedgerError, match="counts by 'letter'"):
-        count_records([""], epsilon=0.1, ledger=ledger)
-    count = count_records(["a"] * 9, epsilon=0.1, unit="letter", ledger=ledger)
-    assert count.ledger == {"dataset": "letters", "run": ledger.runs()[0].run}
+        count_records([""], privacy=PLAN, ledger=ledger)
+    count = count_records(["a"] * 9, privacy=PLAN, unit="letter", ledger=ledger)
+    assert count.privacy.ledger == {"dataset": "letters", "run": ledger.runs()[0].run, "charged_steps": 1}
     assert "Charged to 'letters'" in str(count)
     with ledger:
-        assert count_records([""], epsilon=0.1, groups=pd.Series(["x"], name="letter")).unit == "all rows of one letter"
+        names = pd.Series(["x"], name="letter")
+        assert count_records([""], privacy=PLAN, groups=names).privacy.unit == "all rows of one letter"
     assert len(ledger.runs()) == 2
     with pytest.raises(PrivacyBudgetError):
-        count_records([""], epsilon=5.0, unit="letter", ledger=ledger)
+        count_records([""], privacy=of_noise(0.3), unit="letter", ledger=ledger)
     sizes = PrivacyLedger(tmp_path / "sizes", 1.0, 1e-6, "letters", relation="replace_one")
-    with pytest.raises(ValueError, match="declare it"):
-        count_records([""], epsilon=0.1, ledger=sizes)
+    for plan, payer in ((PLAN, sizes), (replace(PLAN, relation="replace_one"), None)):
+        with pytest.raises(ValueError, match="declare it"):
+            count_records([""], privacy=plan, ledger=payer)
+
+
+def test_a_count_is_charged_as_a_fit_with_its_plan(tmp_path):
+    ledgers = [PrivacyLedger(tmp_path / name, 1.0, 1e-6, "letters") for name in ("count", "fit")]
+    count = count_records(np.eye(3), privacy=PLAN, ledger=ledgers[0])
+    fitted = DirichletMultinomial(privacy=PLAN).fit(np.eye(3), ledger=ledgers[1])
+    assert ledgers[0].spent() == ledgers[1].spent()
+    assert count.privacy.epsilon() == fitted.privacy_.epsilon() == PLAN.epsilon(1e-6)
+
+
+def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "budget", 1.0, 1e-6, "letters")
+    with ledger:
+        sent = pickle.dumps(PLAN)
+    count_records([""], privacy=pickle.loads(sent))
+    assert len(ledger.runs()) == 1
 
 
 @pytest.mark.parametrize(
     ("X", "settings", "says"),
     [
-        ([], {"epsilon": 0.0}, "`epsilon` must be"),
-        ([], {"epsilon": True}, "`epsilon` must be"),
-        ([], {"epsilon": 1.0, "unit": ""}, "`unit` must say"),
-        ([], {"epsilon": 1.0, "ledger": 3}, "`ledger` must be"),
-        (iter([]), {"epsilon": 1.0}, "X must be"),
-        ("text", {"epsilon": 1.0}, "got str"),
-        ({"texts": ["a", "b", "c"]}, {"epsilon": 1.0}, "got dict"),
-        (np.array(3.0), {"epsilon": 1.0}, "got ndarray"),
-        ([""], {"epsilon": 1.0, "groups": "a"}, "`groups` must hold"),
-        (TextPartitions([]), {"epsilon": 1.0, "groups": [1]}, r"vips\.data\.regroup"),
+        ([], {"privacy": 0.1}, "must be a PrivacyPlan, got float: write PrivacyPlan.from_epsilon"),
+        ([], {"privacy": replace(PLAN, n_steps=2)}, "one release of all records"),
+        (
+            [],
+            {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)},
+            "one release of all records",
+        ),
+        ([], {"privacy": replace(PLAN, clip_norm=2.0)}, "counts 1"),
+        ([], {"privacy": replace(PLAN, max_rows_per_group=2)}, "counts 1"),
+        ([], {"privacy": PrivacyPlan.non_private(n_steps=1)}, "counts 1"),
+        ([], {"privacy": PrivacyPlan(noise_multiplier=0.0, **SETTINGS)}, "no guarantee"),
+        ([], {"privacy": replace(PLAN, reproducible_noise=True)}, "no guarantee"),
+        ([], {"unit": ""}, "`unit` must say"),
+        ([], {"ledger": 3}, "`ledger` must be"),
+        (iter([]), {}, "X must be"),
+        ("text", {}, "got str"),
+        ({"texts": ["a", "b", "c"]}, {}, "got dict"),
+        (np.array(3.0), {}, "got ndarray"),
+        ([""], {"groups": "a"}, "`groups` must hold"),
+        (TextPartitions([]), {"groups": [1]}, r"vips\.data\.regroup"),
     ],
 )
 def test_errors_come_from_public_facts(X, settings, says):
     with pytest.raises((TypeError, ValueError), match=says):
-        count_records(X, **settings)
+        count_records(X, **({"privacy": PLAN} | settings))
 
 
 def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
     model, budget = LatentDirichletAllocation(vocabulary=5000), {"epsilon": 1.0, "delta": 1e-6}
-    count = counting.NoisyCount(100_000, geometric.std_of_noise(0.001), 0.001, "one document")
+    count = NoisyCount(100_000, 1414.0, PRIVACY)
     advice = plan_for(model, n_records=count, **budget)
     same = plan_for(model, n_records=count.at_least(), **budget)
     assert (advice.plan, advice.settings) == (same.plan, same.settings)
     assert str(advice) == f"At least {count.at_least():,} records. {same}"
     assert count.at_least() < 98_000
-    few = counting.NoisyCount(-7, 28.0, 0.05, "one document")
+    few = NoisyCount(-7, 28.0, PRIVACY)
     assert plan_for(model, n_records=few, **budget).settings == {"n_components": 1}
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from tests import test_counting as tests
 from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
-from vips import counting
-from vips._secret_bits import secret_below
+from vips import PrivacyPlan, counting
 from vips.data._grouped import GroupedFolder, mapped
-from vips.privacy.mechanism import geometric
+from vips.privacy.mechanism.release import IndependentNoise
 
 
 def rows_are_counted_where_persons_are_protected(patch):
@@ -21,27 +23,53 @@ def rows_on_disk_are_counted_where_persons_are_protected(patch):
     patch.setattr(GroupedFolder, "n_records", property(lambda self: sum(mapped(f["starts"])[-1] for f in self._files)))
 
 
-def zero_has_two_signs(patch):
-    original = geometric.geometric_noise
-
-    def noise(epsilon):
-        return original(epsilon) if secret_below(3) else 0
-
-    patch.setattr(geometric, "geometric_noise", noise)
-
-
 def noise_is_half_as_large(patch):
-    original = geometric.geometric_noise
-    patch.setattr(geometric, "geometric_noise", lambda epsilon: original(2.0 * epsilon))
+    original = PrivacyPlan.mechanism
+    patch.setattr(
+        PrivacyPlan,
+        "mechanism",
+        lambda plan, *rest: original(replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), *rest),
+    )
 
 
 def noise_has_one_sign(patch):
-    original = geometric.geometric_noise
-    patch.setattr(geometric, "geometric_noise", lambda epsilon: abs(original(epsilon)))
+    original = IndependentNoise.release
+    patch.setattr(
+        IndependentNoise,
+        "release",
+        lambda mechanism, total, step: {"count": np.maximum(total["count"], original(mechanism, total, step)["count"])},
+    )
 
 
 def noise_is_seeded(patch):
-    patch.setattr(counting, "geometric_noise", lambda epsilon: 3)
+    original = PrivacyPlan.randomness
+    patch.setattr(PrivacyPlan, "randomness", lambda plan, state: original(replace(plan, reproducible_noise=True), 3))
+
+
+def the_length_of_a_rounded_record_is_forgotten(patch):
+    original = counting._with_noise
+
+    def with_noise(n_records, plan):
+        lattice = plan.lattice(counting._BLOCKS)
+        share = lattice.rounded(np.array(1.0), counting._BLOCKS["count"])
+        noisy, std = original(n_records, plan)
+        return noisy * float(lattice.values(share, counting._BLOCKS["count"])), std
+
+    patch.setattr(counting, "_with_noise", with_noise)
+
+
+def the_sum_is_rounded_in_place_of_each_record(patch):
+    """A record then moves it by one unit more, or less, than another."""
+    patch.setattr(
+        counting,
+        "_with_noise",
+        lambda n, plan: (
+            plan.mechanism(None, None, None).release(
+                {"count": plan.lattice(counting._BLOCKS).rounded(np.array(float(n)), counting._BLOCKS["count"])}, 1
+            )["count"],
+            1.0,
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,10 +86,15 @@ def test_counts_of_rows_are_noticed(mutant, says, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     ("mutant", "check", "says"),
     [
-        (zero_has_two_signs, tests.check_noise_is_two_sided_geometric, "another law"),
-        (noise_is_half_as_large, tests.check_noise_is_two_sided_geometric, "another law"),
-        (noise_has_one_sign, tests.check_noise_is_two_sided_geometric, "another law"),
+        (noise_is_half_as_large, lambda: tests.check_noise_is_as_stated("gaussian"), "another law"),
+        (noise_has_one_sign, lambda: tests.check_noise_is_as_stated("gaussian"), "another law"),
+        (
+            the_length_of_a_rounded_record_is_forgotten,
+            lambda: tests.check_noise_is_as_stated("discrete"),
+            "another law",
+        ),
         (noise_is_seeded, tests.check_noise_is_fresh, "draws are shared"),
+        (the_sum_is_rounded_in_place_of_each_record, tests.check_a_record_moves_the_lattice_by_its_units, "by one of"),
     ],
 )
 def test_mutants_of_the_noise_are_noticed(mutant, check, says, monkeypatch):

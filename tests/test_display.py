@@ -10,7 +10,7 @@ from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichl
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
 X = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
 MODELS = {
-    "logistic": BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0).fit(X, X[:, 0]),
+    "logistic": BayesianLogisticRegression(privacy=PLAN, max_norm=2.0).fit(X, X[:, 0]),
     "topics": LatentDirichletAllocation(2, vocabulary=2, privacy=PLAN).fit(X),
     "proportions": DirichletMultinomial(privacy=PLAN).fit(X),
 }

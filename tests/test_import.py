@@ -32,7 +32,7 @@ from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyP
 plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
 X = (np.random.default_rng(0).random((50, 6)) < 0.5).astype(float)
 LatentDirichletAllocation(2, vocabulary=6, privacy=plan).fit(X)
-BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, X[:, 0])
+BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, X[:, 0])
 SigmoidBeliefNetwork(2, privacy=plan).fit(X)
 kernels = [thing for thing in gc.get_objects() if isinstance(thing, CPUDispatcher)]
 print(sum(kernel.stats.cache_hits.total() for kernel in kernels), end=" ")

@@ -54,11 +54,11 @@ def test_it_says_beforehand_that_topics_are_hopeless():
 
 def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():
     for n_records, sampling in ((10_000, "full"), (3_000_000, "poisson")):
-        advice = plan_for(BayesianLogisticRegression(feature_norm=1.0), n_records=n_records, **BUDGET)
+        advice = plan_for(BayesianLogisticRegression(max_norm=1.0), n_records=n_records, **BUDGET)
         assert advice.plan.sampling == sampling
         assert advice.plan.epsilon(1e-6) <= 1.0 + 1e-9
         assert advice.settings == {}
-        assert advice.apply(BayesianLogisticRegression(feature_norm=2.0)).privacy == advice.plan
+        assert advice.apply(BayesianLogisticRegression(max_norm=2.0)).privacy == advice.plan
     assert plan_for(DirichletMultinomial(), n_records=1000, **BUDGET).plan.n_steps == 1
 
 

@@ -103,7 +103,7 @@ for name in names:
 import numpy as np
 plan = vips.PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=0.5, n_steps=3)
 X = np.random.default_rng(0).random((500, 3)) / 3
-model = vips.BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, X[:, 0] > 0.15)
+model = vips.BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, X[:, 0] > 0.15)
 model.save("m.vips")
 assert np.array_equal(vips.load("m.vips").predict_proba(X), model.predict_proba(X))
 open("p.parquet", "wb").write(b"PAR1")

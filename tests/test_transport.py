@@ -27,7 +27,7 @@ class CentredMean(ConjugateExponentialModel):
     def step_size(self, t):
         return STEP_SIZES[t - 1]
 
-    def max_norm(self):
+    def max_record_norm(self):
         return 1e6
 
     def expected_statistics(self, records, posterior):

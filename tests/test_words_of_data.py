@@ -16,7 +16,6 @@ from vips.auditing.report import Finding
 from vips.persistence.archive import read_archive, write_archive
 from vips.preprocessing import (
     PrivateTableEncoder,
-    PublicOneHotEncoder,
     TableEncoder,
     make_private_pipeline,
 )
@@ -83,7 +82,7 @@ def test_what_notebooks_audits_and_pages_show(tmp_path):
 def test_names_in_a_forest_plot_are_plain_text():
     pytest.importorskip("matplotlib").use("agg")
     table = pd.DataFrame({"$x_{1": [0.5], "a\x85b": [0.5]})
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0).fit(table, np.ones(1))
+    model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.0).fit(table, np.ones(1))
     axes = model.plot_coefficients()
     axes.figure.canvas.draw()  # raises for what is no formula
     assert sorted(label.get_text() for label in axes.get_yticklabels()) == ["$x_{1", r"a\x85b"]
@@ -107,7 +106,7 @@ def test_names_of_features_differ(columns):
     assert len(set(names)) == len(names) == encoder.n_features_out
     assert len(set(units)) == len(units)
     categories = {name: known for name, known in columns.items() if isinstance(known, list)}
-    names = PublicOneHotEncoder(categories).get_feature_names_out()
+    names = TableEncoder(categories).get_feature_names_out()
     assert len(set(names)) == len(names)
 
 

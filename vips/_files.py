@@ -11,17 +11,19 @@ import json
 import os
 import shutil
 import stat
+import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import BinaryIO
 
-from vips._compute.fork import no_fork
-
 __all__ = [
+    "check_file_locks",
     "check_writable",
     "name_in_partial",
+    "no_fork",
     "partial_of",
     "partials_of",
     "private_file",
@@ -102,6 +104,15 @@ def check_writable(path: str | os.PathLike) -> None:
     partial.unlink()
 
 
+def check_file_locks(what: str, instead: str, error: type[Exception]) -> None:
+    """Raise ``error`` on a platform without ``fcntl``, such as Windows, where no lock or durable file of vips is tested."""
+    if find_spec("fcntl") is None:
+        raise error(
+            f"{what} needs file locks (fcntl), which this platform lacks: use Linux or macOS, or {instead}. Nothing was "
+            "changed."
+        )
+
+
 def refuse_endless(path: str | os.PathLike) -> None:
     """Raise ValueError, without opening it, if ``path`` is a device or a pipe."""
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
@@ -122,7 +133,7 @@ def name_in_partial(name: str) -> str:
 def partials_of(path: Path) -> list[Path]:
     """What killed processes left of :func:`whole_file`."""
     begin, length = f".{name_in_partial(path.name)}.", len(partial_of(path).name)
-    names = [each.name for each in os.scandir(path.parent) if len(each.name) == length]
+    names = [entry.name for entry in os.scandir(path.parent) if len(entry.name) == length]
     return [path.with_name(name) for name in names if name.startswith(begin) and name.endswith(".partial")]
 
 
@@ -212,6 +223,28 @@ def _kept_mode(descriptor: int, old: os.stat_result) -> int:
     except OSError:
         return stat.S_IMODE(old.st_mode) & ~stat.S_IRWXG
     return stat.S_IMODE(old.st_mode)
+
+
+_forks = threading.RLock()
+
+
+def no_fork() -> AbstractContextManager:
+    """Forks of other threads wait until the block ends: keep it short. For open files of SQLite, and late imports.
+
+    Otherwise the child would inherit what another thread had half done, and its locks for good.
+
+    This is the lock itself. A generator's context manager could hold the lock for good after a Ctrl-C.
+    """
+    return _forks
+
+
+# Hooks are C methods: Python swallows a Ctrl-C in a hook that is written in Python, which would leave the lock held.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forks.acquire,
+        after_in_parent=_forks.release,
+        after_in_child=_forks._at_fork_reinit,  # as `logging` does
+    )
 
 
 def sync_folder(folder: Path) -> None:

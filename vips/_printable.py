@@ -1,10 +1,14 @@
-"""Makes text from outside, such as names in a file, safe to show on a terminal and in a figure."""
+"""Makes text from outside, such as names in a file, safe to show on a terminal and in a figure; and errors that could quote
+a record."""
 
 from __future__ import annotations
 
+import os
+import traceback
 import unicodedata
+from collections.abc import Sequence
 
-__all__ = ["PLAIN_TEXT", "lines_of_table", "printable", "strings_for_pandas"]
+__all__ = ["PLAIN_TEXT", "class_and_place", "lines_of_table", "printable", "shortened", "strings_for_pandas"]
 
 # For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
@@ -31,6 +35,11 @@ def printable(text: object) -> str:
     return "".join(_escaped(character) if _acts(character) else character for character in text)
 
 
+def shortened(items: Sequence[str], most: int = 3) -> str:
+    """The first few, with dots for the others."""
+    return ", ".join([*items[:most], "..."] if len(items) > most else items)
+
+
 def lines_of_table(frame) -> list[str]:
     """Lines of a data frame of pandas, one for each row below those of the head, whatever its names and cells hold."""
     shown = frame.rename(index=_escaped_string, columns=_escaped_string)
@@ -52,6 +61,12 @@ def strings_for_pandas(strings: list[str]):
         return pd.Series(strings)
     except UnicodeEncodeError:
         return pd.Series(strings, dtype=object)
+
+
+def class_and_place(error: BaseException) -> str:
+    """The class of a caught error, and the function, file and line that raised it. Its message is left out."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {place.name} ({os.path.basename(place.filename)}, line {place.lineno})"
 
 
 def _acts(character: str) -> bool:

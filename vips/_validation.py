@@ -10,9 +10,9 @@ __all__ = [
     "check_choice",
     "check_delta",
     "check_dtype_of_computation",
-    "check_feature_norm",
     "check_integer",
     "check_level",
+    "check_max_norm",
     "check_number",
     "check_schedule",
 ]
@@ -43,17 +43,17 @@ def _as_float(value) -> float:
         return np.inf if value > 0 else -np.inf
 
 
-def check_feature_norm(feature_norm: object, is_private: bool, longer_rows: str) -> None:
-    """Raise ValueError unless ``feature_norm`` is a public bound on the rows' norm, or None in a fit that is not private.
+def check_max_norm(max_norm: object, is_private: bool, longer_rows: str) -> None:
+    """Raise ValueError unless ``max_norm`` is a public bound on the rows' norm, or None in a fit that is not private.
 
     ``longer_rows`` says what becomes of longer rows, for the error.
     """
-    if feature_norm is not None:
-        check_number("feature_norm", feature_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
+    if max_norm is not None:
+        check_number("max_norm", max_norm, 1e-6, 1e6, "a number between 1e-6 and 1e6")
     elif is_private:
         raise ValueError(
-            "`feature_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
-            "reveal the largest norm. Declare one, e.g. feature_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
+            "`max_norm` is required for a private fit: a bound on the rows' L2 norm that is learnt from them would "
+            "reveal the largest norm. Declare one, e.g. max_norm=1.0 for rows from vips.preprocessing.TableEncoder; "
             f"{longer_rows}."
         )
 

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vips._validation import check_level, check_number
+import numpy as np
+from scipy.special import ndtri
+
+from vips._validation import check_level
 from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
+from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.mechanism.geometric import geometric_noise, std_of_noise, tail_of_noise
+from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
+from vips.statistics import Block
 
 __all__ = ["NoisyCount", "count_records"]
+
+_BLOCKS = {"count": Block(())}
 
 
 @dataclass(frozen=True)
@@ -24,22 +32,16 @@ class NoisyCount:
     Attributes
     ----------
     value : int
-        The number of records plus noise; it may be negative.
+        The number of records plus noise, rounded to a whole number; it may be negative.
     std : float
         Standard deviation of the noise.
-    epsilon : float
-        The count is ``epsilon``-differentially private when a record is added or removed; δ is 0.
-    unit : str
-        What one record is.
-    ledger : dict or None
-        Name of the data set and of the run, if a ledger counted it.
+    privacy : PrivacyReport
+        What the count cost, what one record is, and the ledger that counted it.
     """
 
     value: int
     std: float
-    epsilon: float
-    unit: str
-    ledger: dict | None = None
+    privacy: PrivacyReport
 
     def at_least(self, level: float = 0.95) -> int:
         """A number that is at most that of the records with probability ``level``, over the noise; at least 1.
@@ -47,36 +49,49 @@ class NoisyCount:
         What a plan should count on: with fewer records than planned for, noise hides more than the plan says.
         """
         check_level(level)
-        return max(1, self.value - tail_of_noise(self.epsilon, 1.0 - level))
+        return max(1, math.ceil(self.value - self._reach(level)))
+
+    def interval(self, level: float = 0.95) -> tuple[int, int]:
+        """Two numbers between which that of the records is with probability ``level``, over the noise; at least 0."""
+        check_level(level)
+        reach = self._reach(0.5 + 0.5 * level)
+        return max(0, math.ceil(self.value - reach)), max(0, math.floor(self.value + reach))
+
+    def _reach(self, level: float) -> float:
+        """The quantile of the noise, and of the rounding to a whole number."""
+        return self.std * float(ndtri(level)) + 0.5
 
     def __str__(self) -> str:
-        charge = "" if self.ledger is None else f" Charged to {self.ledger['dataset']!r} as run {self.ledger['run']}."
+        lower, upper = self.interval()
+        delta, ledger = self.privacy.plan.report_delta, self.privacy.ledger
+        cost = "" if delta is None else f" It costs ε = {self.privacy.epsilon():.4g} at δ = {delta:g}."
+        charge = "" if ledger is None else f" Charged to {ledger['dataset']!r} as run {ledger['run']}."
         return (
-            f"{self.value:,} records, with noise of standard deviation {self.std:.3g}; at least {self.at_least():,} with "
-            f"probability 95 %. Unit: {self.unit}. Guarantee: differential privacy with ε = {self.epsilon:.4g} and δ = 0 when "
-            f"a record is added or removed, by two-sided geometric noise.{charge}"
+            f"{self.value:,} records, with noise of standard deviation {self.std:.3g}; between {lower:,} and {upper:,} with "
+            f"probability 95 %. Unit: {self.privacy.unit}.{cost}{charge}"
         )
 
 
 def count_records(
     X,
     *,
-    epsilon: float,
+    privacy: PrivacyPlan,
     unit: str = "one record",
     ledger: PrivacyLedger | None = None,
     groups: object = None,
 ) -> NoisyCount:
     """Buy the number of records: with noise, charged, and for the same unit as a fit.
 
-    ``plan_for(model, n_records=count_records(X, epsilon=0.05), ...)`` plans a fit without a declared number. ``len(X)`` is
+    ``plan_for(model, n_records=count_records(X, privacy=plan), ...)`` plans a fit without a declared number. ``len(X)`` is
     private: a plan, a report or a choice that depends on it reveals it, and no ε covers that.
 
     Parameters
     ----------
     X : array, CSR matrix, data frame, list of texts, Dask collection or data source
         What ``fit`` gets. A defective record counts as well.
-    epsilon : float
-        Of the count alone. Noise has a standard deviation of about √2/ε: 28 records for 0.05.
+    privacy : PrivacyPlan
+        Of the count alone: one step of all records, ``sampling="full"``, without ``clip_norm``, because a record counts 1.
+        Noise has a standard deviation of ``noise_multiplier``.
     unit : str
         What one record is, as the model of the fit calls it ("one document", say). A ledger may insist on a name.
     ledger : PrivacyLedger, optional
@@ -98,29 +113,31 @@ def count_records(
 
     Guarantees
     ----------
-    - A record (with ``groups``, a person) moves the count by at most 1. The noise is sampled exactly, afresh in every call,
-      from random bits of the operating system: pure ε-differential privacy.
+    - A record (with ``groups``, a person) moves the count by at most 1; on the lattice of ``noise="discrete"``, by the same
+      whole number of its units.
+    - The noise is drawn once, as for the total of a step of a fit.
     - Everything is charged before the records are counted.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from vips import LatentDirichletAllocation, count_records, plan_for
+    >>> from vips import LatentDirichletAllocation, PrivacyPlan, count_records, plan_for
     >>> X = np.zeros((100_000, 5))
-    >>> count = count_records(X, epsilon=0.05, unit="one document")
+    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.05, delta=1e-6, n_steps=1, sampling="full")
+    >>> count = count_records(X, privacy=plan, unit="one document")
     >>> abs(count.value - 100_000) < 1000, round(count.std)
-    (True, 28)
+    (True, 69)
     >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=count, epsilon=0.95, delta=1e-6).plan.n_steps
     20
     """
-    check_number("epsilon", epsilon, 1e-9, 1e3, "between 1e-9 and 1000")
+    plan = _checked(privacy)
     if not isinstance(unit, str) or not unit:
         raise ValueError(f"`unit` must say what one record is, got {unit!r}.")
-    ledger = ledger_to_charge(ledger)
-    if ledger is not None and ledger.relation == "replace_one":
+    ledger = ledger_to_charge(ledger, plan.sent_from)
+    if "replace_one" in (plan.relation, ledger and ledger.relation):
         raise ValueError(
-            f"The ledger of {ledger.dataset!r} counts under replace-one, where the number of records is public: declare it, "
-            "plan_for(..., n_records=their number), and nothing is charged."
+            "Under replace-one the number of records is public: declare it, plan_for(..., n_records=their number), and nothing "
+            "is charged."
         )
     X = from_arrow(X)
     source = as_source(X)
@@ -132,13 +149,32 @@ def count_records(
         if source is not None:
             check_groups_of_source(source, groups)
         check_ids(groups)
+    more = {}
     if groups is not None or (source is not None and source.has_groups):
         unit = unit_of_group((source.group_name if groups is None else name_of(groups)) or "group")
-    with charged(ledger, "number of records", unit, epsilon=float(epsilon)) as charge:
+        more = {"not_covered": NOT_COVERED_OF_PERSONS}
+    with charged(ledger, "number of records", unit, event=plan) as charge:
         n_records = _number(X if source is None else source, groups)
         charge.release()
-        noisy = n_records + geometric_noise(float(epsilon))
-    return NoisyCount(noisy, std_of_noise(float(epsilon)), float(epsilon), unit, charge.entry)
+        noisy, std = _with_noise(n_records, plan)
+    entry = charge.entry and charge.entry | {"charged_steps": 1}
+    return NoisyCount(round(noisy), std, PrivacyReport(plan, unit, ("the number of records",), ledger=entry, **more))
+
+
+def _checked(plan: PrivacyPlan) -> PrivacyPlan:
+    """The plan with its clip norm, if it is one of a private release of all records."""
+    right = 'write PrivacyPlan.from_epsilon(epsilon=..., delta=..., n_steps=1, sampling="full").'
+    if not isinstance(plan, PrivacyPlan):
+        raise TypeError(f"`privacy` must be a PrivacyPlan, got {type(plan).__name__}: {right}")
+    if plan.n_steps > 1 or plan.sampling_rate < 1.0:
+        raise ValueError(
+            f"A count is one release of all records, not {plan.n_steps} at a sampling rate of {plan.sampling_rate:g}: {right}"
+        )
+    if plan.clip_norm not in (None, 1.0) or plan.max_rows_per_group is not None:
+        raise ValueError(f"A record counts 1, without `clip_norm` or `max_rows_per_group`: {right}")
+    if not plan.has_guarantee:
+        raise ValueError(f"A count without noise, or with noise that somebody knows, has no guarantee: {right}")
+    return replace(plan, clip_norm=1.0)
 
 
 def _number(X, groups: object) -> int:
@@ -146,3 +182,14 @@ def _number(X, groups: object) -> int:
     in_memory = X.shape[0] if hasattr(X, "shape") else None
     n_rows = X.n_records if isinstance(X, DataSource) else len(X) if in_memory is None else in_memory
     return int(n_rows) if groups is None else int(group_numbers(groups, n_rows).max(initial=-1)) + 1  # numbered from 0
+
+
+def _with_noise(n_records: int, plan: PrivacyPlan) -> tuple[float, float]:
+    """The number plus noise, and the standard deviation of the noise. On a lattice, a record counts whole units."""
+    lattice, share, counted = plan.lattice(_BLOCKS), np.array(1.0), 1.0
+    if lattice is not None:
+        share = lattice.rounded(share, _BLOCKS["count"])
+        counted = float(lattice.values(share, _BLOCKS["count"]))
+    mechanism = plan.mechanism(_BLOCKS, plan.randomness(None), {"count": 0.0})
+    noisy = mechanism.release({"count": n_records * share}, 1)["count"]
+    return float(noisy) / counted, plan.noise_std() / counted

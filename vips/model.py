@@ -209,12 +209,12 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def default_clip(self) -> float:
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
-        largest = self.max_norm()
+        largest = self.max_record_norm()
         if np.isinf(largest):
             raise ValueError(f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...).")
         return largest
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Largest norm that a valid record can have; ``inf`` if there is no bound."""
         return np.inf
 
@@ -437,10 +437,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         posterior."""
         slow = "noise_aware_posterior_"
         names = [name for name in object.__dir__(self) if name != slow and hasattr(self, name)]
-        own = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
+        is_listed = type(self).to_noise_aware_posterior is not ConjugateExponentialModel.to_noise_aware_posterior
         if "_is_shown" in self.__dict__:
-            own &= "_noise_aware" in self.__dict__
-        return [*names, slow] if own and hasattr(self, "noisy_totals_") else names
+            is_listed &= "_noise_aware" in self.__dict__
+        return [*names, slow] if is_listed and hasattr(self, "noisy_totals_") else names
 
     def _get_fitted_attr_html(self, doc_link: str = "") -> str:
         """scikit-learn's table for notebooks, which reads every name in ``dir``: without a noise-aware posterior to compute."""

@@ -5,6 +5,8 @@ Every method has a default, so that any model can be compared. Only held-out sco
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from vips.exceptions import PrivacyWarning
 from vips.expfam import Draws, ScaledDirichlet
 from vips.expfam.divergences import FAMILIES, Family
 from vips.privacy.only_noise import blocks_of_noise
@@ -26,6 +29,7 @@ __all__ = [
     "divided",
     "indexed",
     "last_of",
+    "warn_of_binding_clip",
 ]
 
 # Distributions with means and variances, but no divergence in closed form.
@@ -127,7 +131,7 @@ class SelfDescription:
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
         """Names of the scores that :meth:`record_scores` gives, higher is better, each with a public range to clip it to; None
-        where the model knows of none. For :class:`vips.PrivateSearch`; asked of a fitted model. None by default."""
+        where the model knows of none. For :class:`vips.PrivateSearch`. Called on a fitted model. Empty by default."""
         return {}
 
     def record_scores(self, records, name: str) -> np.ndarray:
@@ -182,7 +186,26 @@ class SelfDescription:
         plan, n_rows = self.privacy_.plan, 1
         if is_group(self.privacy_.unit):
             n_rows = plan.max_rows_per_group or np.inf
-        return plan.clip_norm < n_rows * self.max_norm() * (1.0 - 1e-9)
+        return plan.clip_norm < n_rows * self.max_record_norm() * (1.0 - 1e-9)
+
+
+def warn_of_binding_clip(model: SelfDescription) -> None:
+    """Warn that intervals may miss the truth if clipping may have biased the parameters."""
+    if not model.clip_biases():
+        return
+    plan, remedy = model.privacy_.plan, "clip_norm=model.max_record_norm()"
+    n_rows, largest = 1, model.max_record_norm()
+    if is_group(model.privacy_.unit):
+        n_rows = plan.max_rows_per_group or math.inf
+        remedy = f"max_rows_per_group=r, clip_norm=r * {largest:.3g}"
+    bound = "which may have any number of rows" if n_rows == math.inf else f"{n_rows * largest:.3g}"
+    warnings.warn(
+        f"The clip norm {plan.clip_norm:.3g} is below the largest norm of a record, {bound}: clipping biases the "
+        "parameters, and intervals of the noise-aware posterior need not hold. To interpret parameters, "
+        f"fit with PrivacyPlan(..., {remedy}).",
+        PrivacyWarning,
+        stacklevel=4,
+    )
 
 
 def last_of(names: list[str], index: tuple[int, ...]) -> str:

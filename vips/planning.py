@@ -63,8 +63,8 @@ def plan_for(
         Not fitted. Of topics, ``vocabulary`` must be given.
     n_records : int or NoisyCount
         About how many records there are. Declare it, or buy it with :func:`vips.count_records`: an exact count of the records
-        is private. Of a noisy count the plan takes ``at_least()``, which most probably is not too large. ``PrivateTopics`` buys
-        it by itself.
+        is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.
+        ``PrivateTopics`` buys it by itself.
     epsilon, delta : float
         Of the fit alone. A count has cost its own ε before.
     document_length : int

@@ -1,4 +1,4 @@
-"""Reads fitted models. It never looks code up by a name in the file, so that a file from elsewhere cannot run code."""
+"""Reads what was fitted. It never looks code up by a name in the file, so that a file from elsewhere cannot run code."""
 
 from __future__ import annotations
 
@@ -9,14 +9,19 @@ from typing import Any, TypeVar, overload
 from vips import models
 from vips.classification.classifier import PrivateClassifier
 from vips.model import ConjugateExponentialModel
-from vips.persistence.archive import one_error, read_archive
+from vips.persistence.archive import restored_from
 from vips.persistence.fitted import restored, save_model
 from vips.preprocessing import PrivatePipeline
-from vips.preprocessing._saved import save_pipeline
+from vips.preprocessing._saved import restored_encoder, save_pipeline
 
 __all__ = ["load"]
 
-_READERS = {"model": restored, "pipeline": PrivatePipeline._of_file, "classifier": PrivateClassifier._of_file}
+_READERS = {
+    "model": restored,
+    "encoder": restored_encoder,
+    "pipeline": PrivatePipeline._of_file,
+    "classifier": PrivateClassifier._of_file,
+}
 
 
 _Model = TypeVar("_Model", bound=ConjugateExponentialModel)
@@ -27,7 +32,8 @@ def load(path: str | os.PathLike, model_class: None = None) -> Any: ...
 @overload
 def load(path: str | os.PathLike, model_class: type[_Model]) -> _Model: ...
 def load(path: str | os.PathLike, model_class: type[ConjugateExponentialModel] | None = None) -> Any:
-    """A model, a :class:`~vips.preprocessing.PrivatePipeline` or a :class:`~vips.PrivateClassifier` that its ``save`` wrote.
+    """A model, an encoder, a :class:`~vips.preprocessing.PrivatePipeline` or a :class:`~vips.PrivateClassifier` that its
+    ``save`` wrote.
 
     Parameters
     ----------
@@ -58,6 +64,7 @@ def save_for_shell(model, path: str | os.PathLike, needs: dict) -> None:
 
 
 def _loaded(path: str | os.PathLike, known: Mapping[str, type]) -> tuple[Any, object]:
-    header, arrays = read_archive(path, *_READERS)
-    with one_error(path):
-        return _READERS[header["kind"]](header, arrays, known), header.get("shell")
+    def reader(kind: str):
+        return lambda header, arrays: (_READERS[kind](header, arrays, known), header.get("shell"))
+
+    return restored_from(path, {kind: reader(kind) for kind in _READERS})

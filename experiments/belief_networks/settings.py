@@ -45,9 +45,9 @@ SETTINGS = [
     ("whole steps", {(sbn_update, "_DAMPING"): 1.0}, {}),
     ("starting weights × ½", {(sbn_update, "_FIRST_STD"): 0.5 * sbn_update._FIRST_STD}, {}),
     ("starting weights × 2", {(sbn_update, "_FIRST_STD"): 2.0 * sbn_update._FIRST_STD}, {}),
-    ("1 sweep", {}, {"n_sweeps": 1}),
-    ("6 sweeps", {}, {"n_sweeps": 6}),
-    ("normal prior", {}, {"prior": "normal"}),
+    ("1 sweep", {}, {"max_iter": 1}),
+    ("6 sweeps", {}, {"max_iter": 6}),
+    ("normal prior", {}, {"penalty": "normal"}),
 ]
 
 

@@ -60,7 +60,7 @@ def run_vips(data, size: Size) -> dict:
 
     def fit(n_steps, rows=slice(None), sampling_rate=1.0):
         plan = PrivacyPlan.non_private(n_steps=n_steps, sampling_rate=sampling_rate)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, random_state=0)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, random_state=0)
         return model.fit(data["X"][rows], data["y"][rows])
 
     def auc(model):
@@ -100,7 +100,7 @@ def price_of_privacy(X, y, n_steps: int, repeats: int) -> dict:
     }
 
     def fit(plan, rows=slice(None)):
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=1.0)
         ConjugateExponentialModel.fit(model, X[rows], y[rows])
 
     fit(plans["private"], slice(500))
@@ -127,7 +127,7 @@ def run_memory(size: Size, fits: bool) -> dict:
 
     X, y = patients(size)
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=3)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0)
     model.fit(X[:100, :50], y[:100])  # compiles
     if fits:
         model.fit(X, y)

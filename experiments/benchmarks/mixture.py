@@ -44,7 +44,7 @@ def run_vips(X: np.ndarray, n_iterations: int, inference: str = "em", noise_mult
         clip = {} if noise_multiplier else {"clip_norm": np.inf}
         plan = PrivacyPlan(noise_multiplier=noise_multiplier, sampling_rate=1.0, n_steps=n_steps, **clip)
         kind = {"inference": inference, "privacy": plan, "random_state": 0}
-        kind["feature_norm"] = 20.0 if noise_multiplier else None
+        kind["max_norm"] = 20.0 if noise_multiplier else None
         return BayesianGaussianMixture(N_COMPONENTS, **kind).fit(rows)
 
     fit(X[:500], 12)  # compiles

@@ -183,7 +183,7 @@ def run_logistic(folder: Path, case: dict, size: Size) -> tuple[Callable[[], obj
         rng = np.random.default_rng(0)
         arguments |= {"X": rng.uniform(-1.0, 1.0, (n, d)).astype(np.float32) / np.float32(np.sqrt(d))}
         arguments["y"] = (rng.random(n) < 0.5).astype(np.float64)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, random_state=0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, random_state=0)
     return lambda **more: model.fit(**arguments, **more), n * N_STEPS
 
 

@@ -46,12 +46,14 @@ def run_vips(data: Sequences, kind: str, n_iterations: int, noise_multiplier: fl
     def fit(records, n_steps):
         clip = {"clip_norm": np.inf} if noise_multiplier == 0.0 else {}
         plan = PrivacyPlan(noise_multiplier=noise_multiplier, sampling_rate=1.0, n_steps=n_steps, **clip)
-        return GaussianHMM(N_STATES, kind, feature_norm=12.0 if noise_multiplier else None, privacy=plan).fit(records)
+        return GaussianHMM(
+            N_STATES, covariance_type=kind, max_norm=12.0 if noise_multiplier else None, privacy=plan
+        ).fit(records)
 
     fit(data[:20], 30)  # compiles
     start = times()
     model = fit(data, n_iterations + 10)
-    return spent(start, n_iterations + 10) | {"log likelihood": model.score(data) / len(data.values)}
+    return spent(start, n_iterations + 10) | {"log likelihood": model.score_samples(data).sum() / len(data.values)}
 
 
 def run_private(data: Sequences, kind: str, n_iterations: int) -> dict:

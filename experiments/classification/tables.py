@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.datasets import make_classification
 from sklearn.utils import Bunch
 
+from experiments.datasets.home import find_files
 from experiments.stand_ins import adult
-from vips.datasets._home import find_files
 
 __all__ = ["TABLES"]
 

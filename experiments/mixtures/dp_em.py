@@ -20,12 +20,12 @@ _LEAST_VALUE = 1e-3  # eigenvalue of a covariance: smaller ones make densities o
 
 
 class DPEM(ConjugateExponentialModel):
-    """A Gaussian mixture by EM on noisy raw moments. Rows have norm at most ``feature_norm``.
+    """A Gaussian mixture by EM on noisy raw moments. Rows have norm at most ``max_norm``.
 
     Parameters
     ----------
     n_components : int
-    feature_norm : float
+    max_norm : float
     privacy : PrivacyPlan or None
     random_state : int or None
         Of the first means, uniform in a ball.
@@ -34,10 +34,10 @@ class DPEM(ConjugateExponentialModel):
     exact_rows = False
 
     def __init__(
-        self, n_components: int, feature_norm: float, privacy: PrivacyPlan | None = None, random_state: object = None
+        self, n_components: int, max_norm: float, privacy: PrivacyPlan | None = None, random_state: object = None
     ) -> None:
         self.n_components = n_components
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.privacy = privacy
         self.random_state = random_state
 
@@ -56,7 +56,7 @@ class DPEM(ConjugateExponentialModel):
     def step_size(self, t: int) -> float:
         return 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         return float(np.sqrt(3.0))
 
     def to_posterior(self, average, noise_std, previous) -> dict[str, np.ndarray]:
@@ -81,11 +81,11 @@ class DPEM(ConjugateExponentialModel):
     def score(self, X) -> float:
         """Mean log density of records, in their own units."""
         joint = self._log_joint(self._scaled(np.asarray(X, dtype=np.float64)), self.posterior_)
-        return float(logsumexp(joint, axis=1).mean() - self.n_features_in_ * np.log(self.feature_norm))
+        return float(logsumexp(joint, axis=1).mean() - self.n_features_in_ * np.log(self.max_norm))
 
     def _scaled(self, X: np.ndarray) -> np.ndarray:
         norms = np.linalg.norm(X, axis=1, keepdims=True)
-        return X / np.maximum(norms, self.feature_norm)
+        return X / np.maximum(norms, self.max_norm)
 
     def _log_joint(self, rows: np.ndarray, posterior) -> np.ndarray:
         joint = np.empty((len(rows), self.n_components))

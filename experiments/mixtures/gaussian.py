@@ -63,7 +63,7 @@ def picture(path: Path) -> None:
     kind = rng.choice(3, 20_000, p=[0.5, 0.3, 0.2])
     X = np.array([[0.0, 0.4], [-0.4, -0.3], [0.5, -0.2]])[kind] + 0.08 * rng.normal(size=(20_000, 2))
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=60)
-    ax = BayesianGaussianMixture(3, feature_norm=1.0, privacy=plan).fit(X).plot_components(X=X[:3000])
+    ax = BayesianGaussianMixture(3, max_norm=1.0, privacy=plan).fit(X).plot_components(X=X[:3000])
     ax.figure.savefig(path, dpi=120)
     plt.close(ax.figure)
 
@@ -76,7 +76,7 @@ def coefficients(images: np.ndarray) -> np.ndarray:
 
 def fitted(kind, n_components: int, epsilon: float, n_steps: int, seed: int, records: np.ndarray):
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
-    return kind(n_components, feature_norm=NORM, privacy=plan, random_state=seed).fit(records)
+    return kind(n_components, max_norm=NORM, privacy=plan, random_state=seed).fit(records)
 
 
 def row(method: str, epsilon: float | None, scores: list[float]) -> dict:

@@ -67,7 +67,7 @@ def fits(train, test, categories, epsilon, n_classes, n_steps, n_seeds) -> tuple
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
         model = LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed).fit(train)
         scores.append(model.score(test))
-        errors.append(two_way_error(model.sample(len(train), random_state=seed), test))
+        errors.append(two_way_error(model.sample(len(train), random_state=seed)[0], test))
     return scores, errors
 
 

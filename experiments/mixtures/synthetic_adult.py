@@ -93,7 +93,7 @@ def ours(train: pd.DataFrame, categories: dict[str, int], n_classes: int, n_step
     start = time.perf_counter()
     plan = PrivacyPlan.from_epsilon(epsilon=EPSILON, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
     model = LatentClassAnalysis(n_classes, categories=categories, privacy=plan, random_state=seed).fit(train)
-    return model.sample(len(train), random_state=seed), time.perf_counter() - start
+    return model.sample(len(train), random_state=seed)[0], time.perf_counter() - start
 
 
 def peer(python: str, method: str, train: pd.DataFrame) -> tuple:

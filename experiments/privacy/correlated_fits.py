@@ -76,7 +76,7 @@ def tasks(quick: bool) -> Iterator[Task]:
     yield Task(
         "logistic regression: AUC",
         lambda plan, seed: BayesianLogisticRegression(
-            privacy=plan, feature_norm=1.0, random_state=seed
+            privacy=plan, max_norm=1.0, random_state=seed
         ),
         lambda model: model.fit(X[:cut], y[:cut]),
         lambda model: float(roc_auc_score(y[cut:], model.predict_proba(X[cut:])[:, 1])),

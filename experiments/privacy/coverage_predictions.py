@@ -45,7 +45,7 @@ def compare_predictions(folder: Path | None, quick: bool) -> None:
     for n_records in size.fitted:
         for epsilon in size.epsilons:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=20)
-            for clip in ("default", "max_norm()"):
+            for clip in ("default", "max_record_norm()"):
                 scores = [_scores(plan, clip, X, y, (n_records, size.scored), seed) for seed in range(size.fits)]
                 shown = " | ".join(f"{value:.3f}" for value in np.mean(scores, axis=0))
                 lines.append(f"| {n_records:,} | {epsilon:g} | {clip} | {shown} |")
@@ -57,9 +57,9 @@ def compare_predictions(folder: Path | None, quick: bool) -> None:
 def _scores(plan: PrivacyPlan, clip: str, X, y, sizes: tuple[int, int], seed: int) -> list[float]:
     n_fitted, n_scored = sizes
     fitted, held_out, labels, truth = train_test_split(X, y, train_size=n_fitted, test_size=n_scored, random_state=seed)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0)
     if clip != "default":
-        model.privacy = replace(plan, clip_norm=model.max_norm())
+        model.privacy = replace(plan, clip_norm=model.max_record_norm())
     model.fit(fitted, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)

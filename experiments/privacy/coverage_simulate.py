@@ -84,7 +84,7 @@ def logistic(
     y = y.astype(int)
     if misspecified:
         w = LogisticRegression(C=np.inf).fit(*table(N_MANY)).coef_[0]
-    arguments = {"feature_norm": 1.0, "prior": ALPHA, "covariance": covariance}
+    arguments = {"max_norm": 1.0, "prior": ALPHA, "covariance": covariance}
     model = BayesianLogisticRegression(privacy=plan, **arguments).fit(X, y)
     baseline = BayesianLogisticRegression(**arguments).fit(X, y).laplace_posterior(X, y) if with_baseline else None
     asked = _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds))
@@ -113,16 +113,16 @@ def proportions(
 
 
 def linear(
-    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, prior: str = "ridge"
+    n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_baseline: bool, penalty: str = "ridge"
 ) -> Simulated:
     """Five coefficients and an intercept from N(0, 1), targets with a deviation of ½; "ard": half of the coefficients are 0."""
     w, intercept = rng.normal(size=N_FEATURES), rng.normal()
-    w = w * (rng.random(N_FEATURES) < 0.5) if prior == "ard" else w
+    w = w * (rng.random(N_FEATURES) < 0.5) if penalty == "ard" else w
     X = rng.normal(size=(n_records, N_FEATURES))
     X /= np.maximum(1.0, np.linalg.norm(X, axis=1, keepdims=True))
     y = X @ w + intercept + 0.5 * rng.normal(size=n_records)
-    model = BayesianLinearRegression(prior, privacy=plan, feature_norm=1.0, target_range=(-6.0, 6.0)).fit(X, y)
-    baseline = BayesianLinearRegression(prior).fit(X, y).posterior_ if with_baseline else None
+    model = BayesianLinearRegression(penalty=penalty, privacy=plan, max_norm=1.0, target_range=(-6.0, 6.0)).fit(X, y)
+    baseline = BayesianLinearRegression(penalty=penalty).fit(X, y).posterior_ if with_baseline else None
     return Simulated(w, _asked(model, baseline, lambda bounds: tuple(side[:N_FEATURES] for side in bounds)))
 
 
@@ -130,7 +130,7 @@ def principal_components(n_records: int, plan: PrivacyPlan, rng: np.random.Gener
     """Loadings of lengths ½ and 0.3 in six columns, and the noise variance 0.02. Nothing is estimated where noise hides one."""
     loadings = np.array([[0.5], [0.3]]) * np.linalg.qr(rng.normal(size=(6, 6)))[0][:2]
     X = rng.normal(size=(n_records, 2)) @ loadings + np.sqrt(0.02) * rng.normal(size=(n_records, 6))
-    model = ProbabilisticPCA(2, privacy=plan, feature_norm=2.5).fit(X)
+    model = ProbabilisticPCA(2, privacy=plan, max_norm=2.5).fit(X)
     found = model.posterior_.mean[:2]
     loadings *= np.where((loadings * found).sum(axis=1, keepdims=True) < 0.0, -1.0, 1.0)
     truth = np.append(loadings.ravel(), 0.02)
@@ -152,7 +152,7 @@ def factors(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, with_ba
     scale = 0.2 / (np.square(truth[:2]).sum() + psi.sum())
     truth *= [[np.sqrt(scale)], [np.sqrt(scale)], [scale]]
     X = rng.normal(size=(n_records, 2)) @ truth[:2] + rng.normal(size=(n_records, 8)) * np.sqrt(truth[2])
-    model = FactorAnalysis(2, privacy=plan, feature_norm=1.6).fit(X)
+    model = FactorAnalysis(2, privacy=plan, max_norm=1.6).fit(X)
     if not hasattr(model, "noise_aware_posterior_"):
         nothing = np.zeros(0)
         return Simulated(nothing, dict.fromkeys(("naive", "noise-aware"), lambda level: (nothing, nothing)))
@@ -198,7 +198,7 @@ def belief_network(n_records: int, plan: PrivacyPlan, rng: np.random.Generator, 
     c, b = rng.normal(size=N_VISIBLE), rng.normal(size=N_HIDDEN)
     z = rng.random((n_records, N_HIDDEN)) < expit(b)
     X = rng.random((n_records, N_VISIBLE)) < expit(z @ weights.T + c)
-    arguments = {"prior": "normal", "random_state": int(rng.integers(2**31))}
+    arguments = {"penalty": "normal", "random_state": int(rng.integers(2**31))}
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, **arguments).fit(X)
     found = _as_found(weights, c, b, z, model.transform(X))
     if found is None:
@@ -284,7 +284,7 @@ MODELS = {
     ),
     "linear regression": Model(linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, fits=5.0),
     "linear regression, relevance": Model(
-        linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, 5.0, {"prior": "ard"}
+        linear, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}, 5.0, {"penalty": "ard"}
     ),
     "principal components": Model(
         principal_components, (1_000, 20_000), _EPSILONS[1:], {"sampling_rate": 1.0, "n_steps": 1}

@@ -15,11 +15,12 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 from tqdm.auto import tqdm
 
+from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import adult
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, PrivateSearch, plan_for
-from vips.datasets import load_wikipedia, make_lda_corpus
+from vips.datasets import make_lda_corpus
 from vips.preprocessing import TableEncoder
 
 DELTA, EPSILONS, N_SEEDS = 1e-5, (1.0, 4.0), 3
@@ -80,7 +81,7 @@ def people(quick: bool) -> Case:
     shapes = [(20, None), (5, None), (20, 0.1), (20, 2.0)]
     plans = [PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=t, clip_norm=clip) for t, clip in shapes]
     candidates = [{"prior": prior, "privacy": plan} for prior in ((1.0, 1.0), 100.0) for plan in plans]
-    model = BayesianLogisticRegression(feature_norm=encoder.feature_norm)
+    model = BayesianLogisticRegression(max_norm=encoder.max_norm)
     return Case("Adult", "log-loss", model, lambda epsilon: candidates[0], candidates, halves, loss_of_classes)
 
 

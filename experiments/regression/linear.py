@@ -79,7 +79,7 @@ def hours(n: int, seeds: int, quick: bool) -> Iterator[Table]:
     y, n_test = people.data[TARGET].to_numpy(dtype=float), QUICK_TEST if quick else N_TEST
     order = np.random.default_rng(0).permutation(len(y))
     test, train = order[:n_test], order[n_test:]
-    coef = BayesianLinearRegression(feature_norm=1.0, target_range=HOURS).fit(X[train], y[train]).coef_
+    coef = BayesianLinearRegression(max_norm=1.0, target_range=HOURS).fit(X[train], y[train]).coef_
     for seed in range(seeds):
         own = np.random.default_rng([seed, n]).permutation(train)[:n]
         yield Table(X[own], y[own], (X[test], y[test]), HOURS, coef)
@@ -89,7 +89,7 @@ def errors(table: Table, epsilon: float, seed: int) -> dict[str, tuple[float, fl
     """Root mean squared error of the coefficients, in deviations of theirs, and held-out R² of each method."""
     plan, rng = plan_for(epsilon, DELTA, 1.0, 1), np.random.default_rng(seed)
     fits = {
-        name: BayesianLinearRegression(privacy=privacy, feature_norm=1.0, target_range=table.target_range).fit(
+        name: BayesianLinearRegression(privacy=privacy, max_norm=1.0, target_range=table.target_range).fit(
             table.X, table.y
         )
         for name, privacy in (("ours", plan), ("plain", None))

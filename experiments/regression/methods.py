@@ -73,7 +73,7 @@ def ours(delta: float, n_steps: int = N_STEPS, name: str = "ours", splits: int |
 
     def fit(X, y, epsilon, seed):
         plan = plan_for(epsilon, delta, 1.0, n_steps)
-        return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **arguments).fit(X, y).decision_function
+        return BayesianLogisticRegression(privacy=plan, max_norm=1.0, **arguments).fit(X, y).decision_function
 
     return Method(name, fit, splits=splits, settings=f"{n_steps} full-batch steps, defaults")
 
@@ -82,7 +82,7 @@ def non_private(name: str = "non-private", splits: int | None = None, **argument
     """The same model without noise, at its defaults."""
 
     def fit(X, y, epsilon, seed):
-        return BayesianLogisticRegression(feature_norm=1.0, **arguments).fit(X, y).decision_function
+        return BayesianLogisticRegression(max_norm=1.0, **arguments).fit(X, y).decision_function
 
     return Method(name, fit, private=False, splits=splits)
 

@@ -75,7 +75,7 @@ def scores_of_split(table: str, X, y, s: int, sizes, epsilons, n_public: int, ki
 
 
 def new_model(plan=None) -> BayesianLogisticRegression:
-    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[0, 1])
+    return BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[0, 1])
 
 
 def labels_of(kind: str, X, y, rng: np.random.Generator) -> np.ndarray:

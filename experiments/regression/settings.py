@@ -16,11 +16,11 @@ from sklearn.metrics import roc_auc_score
 from tqdm import tqdm
 
 from experiments import stand_ins
+from experiments.datasets import load_adult, load_wikipedia
+from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import BayesianLogisticRegression, PrivacyPlan
-from vips.datasets import load_adult, load_wikipedia
-from vips.datasets._home import find_files
 from vips.models.regression import contract as regression
 from vips.models.regression import denoising as regression_view
 from vips.preprocessing import TableEncoder
@@ -82,7 +82,7 @@ def main(arguments: list[str]) -> None:
 
 def auc(train, validation, epsilon: float, model: dict) -> float:
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
-    fitted = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **model).fit(*train)
+    fitted = BayesianLogisticRegression(privacy=plan, max_norm=1.0, **model).fit(*train)
     return float(roc_auc_score(validation[1], fitted.decision_function(validation[0])))
 
 

@@ -53,7 +53,7 @@ def full(X, y, options) -> None:
     result = {"epsilon": FULL_EPSILON, "delta": DELTA, "n_steps": FULL_STEPS, "before_mib": peak_mib()}
     start = time.perf_counter()
     plan = plan_for(FULL_EPSILON, DELTA, 1.0, FULL_STEPS)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X[train], y[train])
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X[train], y[train])
     result |= {"seconds": time.perf_counter() - start, "peak_mib": peak_mib()}
     result["auc"] = auc(y[test], model.decision_function(X[test]))
     print(f"full covariance, d = {X.shape[1]}: {result}")

@@ -20,7 +20,7 @@ from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 
 EPSILONS, DELTA, N_SEEDS = (0.5, 1.0, 4.0), 1e-5, 5
-N_COLUMNS, FEATURE_NORM, N_TEST, GAPS = 6, 8.0, 2_000, 0.2
+N_COLUMNS, MAX_NORM, N_TEST, GAPS = 6, 8.0, 2_000, 0.2
 KINDS = {"whole": (20_000, 0.0), "few": (2_000, 0.0), "a fifth of the entries missing": (20_000, GAPS)}
 
 
@@ -48,7 +48,7 @@ def rows_of(name: str, n: int, gaps: float, n_seeds: int, quick: bool) -> list[d
     best = LinearDynamicalSystem(
         3, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=11 if quick else 101)
     ).fit(train)
-    best_score = best.score(test) / len(test.values)
+    best_score = best.score_samples(test).sum() / len(test.values)
     rows = [
         {"data": name, "method": "independent steps", "epsilon": None, "log likelihood": alone},
         {"data": name, "method": "EM", "epsilon": None, "log likelihood": best_score, "moves": distance(best, true)},
@@ -59,8 +59,8 @@ def rows_of(name: str, n: int, gaps: float, n_seeds: int, quick: bool) -> list[d
     ):
         for epsilon in epsilons:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
-            fits = [make(3, privacy=plan, feature_norm=FEATURE_NORM).fit(train) for _ in range(n_seeds)]
-            scores = [model.score(test) / len(test.values) for model in fits]
+            fits = [make(3, privacy=plan, max_norm=MAX_NORM).fit(train) for _ in range(n_seeds)]
+            scores = [model.score_samples(test).sum() / len(test.values) for model in fits]
             rows.append({
                 "data": name, "method": method, "epsilon": epsilon, "log likelihood": float(np.mean(scores)),
                 "each": [(each - alone) / (best_score - alone) for each in scores],
@@ -84,7 +84,7 @@ def drawn(true: Dynamics, n: int, gaps: float, rng: np.random.Generator) -> Sequ
     """Series of 20 to 60 steps, without a share ``gaps`` of the entries."""
     model = LinearDynamicalSystem(3)
     model.posterior_ = DynamicsPosterior(true)
-    found = model.sample_sequences(n, rng, lengths=rng.integers(20, 61, n))[0]
+    found = model.sample(n, rng, lengths=rng.integers(20, 61, n))[0]
     found.values[rng.random(found.values.shape) < gaps] = np.nan
     return found
 

@@ -17,7 +17,7 @@ from vips import FactorialHMM, PrivacyPlan
 from vips.data import Sequences
 
 CASES, EPSILONS, DELTA, N_SERIES, N_STEPS = ((2, 2), (3, 2), (3, 3)), (4.0, 1.0, 0.5), 1e-5, 20_000, 40
-LENGTH, COLUMNS, STAYS, NOISE, FEATURE_NORM, RESTARTS, N_FITS = 30, 5, 0.9, 0.5, 7.0, 4, 3
+LENGTH, COLUMNS, STAYS, NOISE, MAX_NORM, RESTARTS, N_FITS = 30, 5, 0.9, 0.5, 7.0, 4, 3
 
 
 def main(arguments: list[str]) -> None:
@@ -36,17 +36,17 @@ def main(arguments: list[str]) -> None:
             for seed in range(1 if options.quick else RESTARTS)
         ]
         steps = len(test.values)
-        bounds = [model.score(test) / steps for model in plain]
+        bounds = [model.score_samples(test).sum() / steps for model in plain]
         for epsilon in (None, *EPSILONS):
             models = plain
             if epsilon is not None:
                 plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
-                arguments = {"privacy": plan, "feature_norm": FEATURE_NORM, "typical_length": LENGTH}
+                arguments = {"privacy": plan, "max_norm": MAX_NORM, "typical_length": LENGTH}
                 models = [
                     FactorialHMM(n_chains, n_states, random_state=seed, **arguments).fit(train)
                     for seed in range(1 if options.quick else N_FITS)
                 ]
-            shares = [(model.score(test) / steps - alone) / (max(bounds) - alone) for model in models]
+            shares = [(model.score_samples(test).sum() / steps - alone) / (max(bounds) - alone) for model in models]
             rows.append({
                 "chains": n_chains, "states": n_states, "epsilon": epsilon, "alone": alone, "best": max(bounds),
                 "share": float(np.mean(shares)), "worst": min(shares),

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
             train = drawn(true, size, 0.0, rng)
             for method, losses in found.items():
                 model = LinearDynamicalSystem(3, inference=method, privacy=plan).fit(train)
-                losses.append((model.score(test) - best.score(test)) / steps)
+                losses.append((model.score_samples(test).sum() - best.score_samples(test).sum()) / steps)
         rows.append({"series": size} | {method: float(np.mean(losses)) for method, losses in found.items()})
     print(text := as_text(rows))
     if folder is not None:

@@ -15,7 +15,7 @@ from vips import LinearDynamicalSystem, PrivacyPlan, SwitchingLinearDynamicalSys
 from vips.models.dynamics.posterior import Dynamics
 from vips.models.dynamics.switching_posterior import SwitchingPosterior
 
-EPSILONS, DELTA, N_SERIES, N_STEPS, N_ITER, FEATURE_NORM = (4.0, 1.0, 0.5), 1e-5, 20_000, 30, 4, 8.0
+EPSILONS, DELTA, N_SERIES, N_STEPS, N_ITER, MAX_NORM = (4.0, 1.0, 0.5), 1e-5, 20_000, 30, 4, 8.0
 
 
 def main(arguments: list[str]) -> None:
@@ -23,19 +23,19 @@ def main(arguments: list[str]) -> None:
     folder = folder_of("switching", options)
     rng, n = np.random.default_rng(0), 250 if options.quick else N_SERIES
     true = the_system(rng)
-    train, test = (true.sample_sequences(size, rng, lengths=rng.integers(25, 40, size)) for size in (n, 200))
+    train, test = (true.sample(size, rng, lengths=rng.integers(25, 40, size)) for size in (n, 200))
     one = LinearDynamicalSystem(2, privacy=PrivacyPlan.non_private(sampling_rate=1.0, n_steps=5)).fit(train[0])
     steps = len(test[0].values)
-    alone, best = one.score(test[0]) / steps, true.score(test[0]) / steps
+    alone, best = one.score_samples(test[0]).sum() / steps, true.score_samples(test[0]).sum() / steps
     rows = [{"method": "true parameters", "epsilon": None, "bound": best, "regimes": found(true, test)}]
     for epsilon in (None, *EPSILONS):
         plan = PrivacyPlan.non_private(sampling_rate=1.0, n_steps=N_STEPS)
         if epsilon is not None:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=N_STEPS)
         model = SwitchingLinearDynamicalSystem(
-            2, 2, n_iter=N_ITER, privacy=plan, feature_norm=FEATURE_NORM, random_state=0
+            2, 2, max_iter=N_ITER, privacy=plan, max_norm=MAX_NORM, random_state=0
         ).fit(train[0])
-        bound = model.score(test[0]) / steps
+        bound = model.score_samples(test[0]).sum() / steps
         rows.append({
             "method": "fit", "epsilon": epsilon, "bound": bound, "share": (bound - alone) / (best - alone),
             "regimes": found(model, test),

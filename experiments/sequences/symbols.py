@@ -12,12 +12,12 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import normalized_mutual_info_score
 
+from experiments.datasets import load_masc
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import found_or
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
-from vips.datasets import load_masc
 
 EPSILONS, DELTA, N_SEEDS, N_STEPS = (0.5, 1.0, 4.0), 1e-5, 3, 60
 N_PATHS, N_STATES, N_EVENTS = 50_000, 8, 40
@@ -81,7 +81,7 @@ def rows_of(name, train: Sequences, test: Sequences, settings: dict, measure, qu
         scores, measures = [], []
         for seed in range(1 if epsilon is None else n_seeds):
             model = CategoricalHMM(**settings, privacy=plan, random_state=seed).fit(train)
-            scores.append(model.score(test) / len(test.values))
+            scores.append(model.score_samples(test).sum() / len(test.values))
             measures.append(measure(model))
         best = float(np.mean(scores)) if epsilon is None else best
         rows.append({

@@ -45,7 +45,7 @@ def of_kind(n_states: int, n_columns: int, n: int, n_seeds: int, n_steps: int) -
         for epsilon in EPSILONS:
             plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
             # a public bound: the generator's means are about 2 √d from the origin
-            model = GaussianHMM(n_states, feature_norm=6.0 * np.sqrt(n_columns), privacy=plan).fit(train)
+            model = GaussianHMM(n_states, max_norm=6.0 * np.sqrt(n_columns), privacy=plan).fit(train)
             share = (per_step(model, test) - alone) / (best - alone)
             found[epsilon].append((share * (best - alone), share, distance(model, moves, means)))
     rows = []
@@ -64,7 +64,7 @@ def every(n_steps: int) -> PrivacyPlan:
 
 
 def per_step(model: GaussianHMM, test: Sequences) -> float:
-    return model.score(test) / len(test.values)
+    return model.score_samples(test).sum() / len(test.values)
 
 
 def distance(model: GaussianHMM, moves: np.ndarray, means: np.ndarray) -> float:

@@ -9,11 +9,12 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.utils import Bunch
 from tqdm import tqdm
 
+from experiments.datasets import load_docstrings
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json
 from experiments.scoring import unigram_perplexity
 from vips import LatentDirichletAllocation, PrivacyPlan, plan_for
-from vips.datasets import load_docstrings, make_lda_corpus
+from vips.datasets import make_lda_corpus
 
 N_TOPICS, N_TEST = 8, 500
 EPSILONS, SHOWN, DELTA = (0.5, 1.0, 2.0, 4.0, 8.0), 4.0, 1e-5

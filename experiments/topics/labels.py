@@ -10,10 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from tqdm.auto import tqdm
 
+from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, plan_for
-from vips.datasets import load_wikipedia, make_lda_corpus
+from vips.datasets import make_lda_corpus
 
 DELTA, LEAST_CORRELATION, LABELS = 1e-5, 0.4, ("real", "doubtful", "noise")
 TRUE_TOPICS, SIZES, EPSILONS, N_FITTED = (15, 40, 0), (10_000, 30_000, 100_000), (0.5, 1.0, 2.0, 4.0), 30_000

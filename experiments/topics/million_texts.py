@@ -21,12 +21,12 @@ from pathlib import Path
 import numpy as np
 
 from experiments.dask_cluster import local_cluster
+from experiments.datasets import load_docstrings
 from experiments.memory import run_alone, run_here
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.data import ParquetTexts
-from vips.datasets import load_docstrings
 from vips.preprocessing import PrivateCountVectorizer
 
 EPSILON, DELTA, N_WORDS, PER_GROUP = 1.0, 1e-7, 60, 10_000

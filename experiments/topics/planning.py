@@ -9,10 +9,11 @@ from __future__ import annotations
 import numpy as np
 from tqdm.auto import tqdm
 
+from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, PrivacyPlan, plan_for
-from vips.datasets import load_wikipedia, make_lda_corpus
+from vips.datasets import make_lda_corpus
 
 DELTA, EPSILONS, SIZES, N_SEEDS, N_TEST = (
     1e-5,

@@ -12,10 +12,11 @@ from time import perf_counter
 
 import numpy as np
 
+from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import LatentDirichletAllocation, PrivateTopics
-from vips.datasets import load_wikipedia, make_lda_corpus
+from vips.datasets import make_lda_corpus
 from vips.models.topics.completion import split_words
 
 EPSILON, DELTA, N_TRAIN, N_TEST = 2.44, 1e-5, 116_000, 2_000

@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 from tqdm.auto import tqdm
 
+from experiments.datasets import load_docstrings, load_wikipedia
+from experiments.datasets.home import find_files
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from vips import PrivacyPlan
-from vips.datasets import load_docstrings, load_wikipedia, make_lda_corpus
-from vips.datasets._home import find_files
+from vips.datasets import make_lda_corpus
 from vips.preprocessing import PrivateCountVectorizer, _set_union
 from vips.preprocessing._set_union import FIRST_SHARE, MOST_WORDS, noisy_union
 

@@ -49,7 +49,7 @@ def plain():
 
 
 def _fitted(plan, **settings):
-    return BayesianLogisticRegression(privacy=plan, feature_norm=1.0, **settings).fit(*labelled())
+    return BayesianLogisticRegression(privacy=plan, max_norm=1.0, **settings).fit(*labelled())
 
 
 @cached

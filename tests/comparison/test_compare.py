@@ -40,7 +40,7 @@ def labelled(n=1500, seed=0):
 
 
 def logistic(privacy=PLAN, **more):
-    return BayesianLogisticRegression(privacy=privacy, feature_norm=1.0, **more).fit(*labelled())
+    return BayesianLogisticRegression(privacy=privacy, max_norm=1.0, **more).fit(*labelled())
 
 
 @pytest.fixture(scope="module")
@@ -50,19 +50,19 @@ def models():
     documents = make_lda_corpus(n_documents=400, n_topics=3, n_words=40, document_length=40, random_state=0).counts
     digits = load_digits_binary().data[:300]
     classes = {
-        "logistic": (BayesianLogisticRegression(feature_norm=1.0), (X, y)),
-        "three classes": (BayesianLogisticRegression(feature_norm=1.0, classes=[0, 1, 2]), (X, y + (X[:, 3] > 0.2))),
-        "diagonal": (BayesianLogisticRegression(feature_norm=1.0, covariance="diagonal"), (X, y)),
-        "binomial": (BayesianBinomialRegression(2, feature_norm=1.0), (X, 2 * y)),
+        "logistic": (BayesianLogisticRegression(max_norm=1.0), (X, y)),
+        "three classes": (BayesianLogisticRegression(max_norm=1.0, classes=[0, 1, 2]), (X, y + (X[:, 3] > 0.2))),
+        "diagonal": (BayesianLogisticRegression(max_norm=1.0, covariance="diagonal"), (X, y)),
+        "binomial": (BayesianBinomialRegression(n_trials=2, max_norm=1.0), (X, 2 * y)),
         "linear": (
-            BayesianLinearRegression(feature_norm=1.0, target_range=(-4.0, 4.0)),
+            BayesianLinearRegression(max_norm=1.0, target_range=(-4.0, 4.0)),
             (X, X @ [4.0, -4.0, 2.0, 0.0] + y),
         ),
-        "principal components": (ProbabilisticPCA(1, feature_norm=1.0), (X,)),
-        "factors": (FactorAnalysis(1, feature_norm=1.0), (X,)),
+        "principal components": (ProbabilisticPCA(1, max_norm=1.0), (X,)),
+        "factors": (FactorAnalysis(1, max_norm=1.0), (X,)),
         "lda": (LatentDirichletAllocation(3, vocabulary=40, random_state=0), (documents,)),
         "sbn": (SigmoidBeliefNetwork(4, random_state=0), (digits,)),
-        "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", prior="normal", random_state=0), (digits,)),
+        "sbn, full": (SigmoidBeliefNetwork(3, covariance="full", penalty="normal", random_state=0), (digits,)),
         "proportions": (DirichletMultinomial(), (np.eye(4)[y + 2 * (X[:, 3] > 0.0)],)),
     }
     return {
@@ -280,7 +280,7 @@ def test_movers_are_named_and_sorted():
     X, y = labelled()
     table = pd.DataFrame(X, columns=["age", "height", "weight", "shoe size"])
     private, baseline = (
-        BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(table, pd.Series(y)) for plan in (PLAN, None)
+        BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(table, pd.Series(y)) for plan in (PLAN, None)
     )
     comparison = compare(private, baseline)
     for by in ("standardized", "absolute"):
@@ -338,8 +338,8 @@ SHARE = "share of {} in the shift of parameters"
 
 def arms(plan, clip_norm):
     X, y = labelled(2000)
-    private = BayesianLogisticRegression(privacy=replace(plan, clip_norm=clip_norm), feature_norm=1.0).fit(X, y)
-    baseline = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    private = BayesianLogisticRegression(privacy=replace(plan, clip_norm=clip_norm), max_norm=1.0).fit(X, y)
+    baseline = BayesianLogisticRegression(max_norm=1.0).fit(X, y)
     return compare(private, baseline, X=X, y=y, may_use_private_data=True)
 
 

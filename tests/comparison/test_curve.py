@@ -7,9 +7,8 @@ import pytest
 
 from vips import BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, privacy_utility_curve
 from vips.comparison.curve import NO_GUARANTEE
-from vips.comparison.report.engine import render
 from vips.comparison.report.numbers import utility_view
-from vips.comparison.report.page import _MEANS
+from vips.comparison.report.page import _MEANS, render
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
 
@@ -23,7 +22,7 @@ def data():
 
 
 def model(**arguments):
-    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **arguments)
+    return BayesianLogisticRegression(privacy=PLAN, max_norm=1.0, **arguments)
 
 
 def test_scores_rise_with_epsilon_and_are_labelled(data):

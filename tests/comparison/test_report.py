@@ -17,7 +17,7 @@ from vips import PrivacyLedger, compare
 from vips._pages import text
 from vips.comparison.curve import NO_GUARANTEE
 from vips.comparison.report.densities import curve
-from vips.comparison.report.engine import render
+from vips.comparison.report.page import render
 from vips.comparison.report.posteriors import topics_view
 from vips.expfam import DiagonalGaussian, Dirichlet, Gamma
 from vips.expfam.divergences import marginals
@@ -173,7 +173,7 @@ def test_a_ledger_a_resumed_fit_and_other_relations_are_told(tmp_path):
         relation="replace_one",
     )
     plan = replace(cases.PLAN, relation="replace_one", noise_multiplier=20.0)
-    model = vips.BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y, ledger=ledger)
+    model = vips.BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y, ledger=ledger)
     page = Page(written(compare(model, cases.logistic(None)), tmp_path)).text
     assert "data set <i>salaries , run" in page
     assert "10 steps charged" in page
@@ -293,7 +293,7 @@ def test_a_clip_that_can_bias_is_told_before_everything_else(pages, tmp_path):
     comparison, says = cases.regression(), "Clipping can bias the parameters of the private fit"
     assert comparison.clip_biases == (True, False)
     assert pages["regression"].index(says) < pages["regression"].index("<main")
-    plan = replace(cases.PLAN, clip_norm=cases.logistic(cases.PLAN).max_norm())
+    plan = replace(cases.PLAN, clip_norm=cases.logistic(cases.PLAN).max_record_norm())
     for unbiased in (cases.logistic(plan, influence="clipped"), cases.logistic(cases.PLAN)):
         assert not unbiased.clip_biases()
         assert "Clipping can bias" not in written(compare(unbiased, cases.logistic(None)), tmp_path)

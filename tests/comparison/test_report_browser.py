@@ -340,7 +340,7 @@ def _check_size_and_speed(visit, path):
 
 @pytest.mark.slow
 def test_fifty_topics_of_wikipedia_open_at_once(visit, tmp_path):
-    from vips.datasets import load_wikipedia
+    from experiments.datasets import load_wikipedia
 
     try:
         corpus = load_wikipedia(20_000)
@@ -362,7 +362,7 @@ def test_fifty_topics_of_wikipedia_open_at_once(visit, tmp_path):
 def test_a_classifier_of_adult_opens_at_once(visit, tmp_path):
     import pandas as pd
 
-    from vips.datasets import load_adult
+    from experiments.datasets import load_adult
     from vips.preprocessing import TableEncoder
 
     try:
@@ -374,7 +374,7 @@ def test_a_classifier_of_adult_opens_at_once(visit, tmp_path):
     X = pd.DataFrame(X, columns=encoder.get_feature_names_out())
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling_rate=1.0, n_steps=20)
     models = (
-        BayesianLogisticRegression(privacy=privacy, feature_norm=1.0).fit(X[:40_000], adult.target[:40_000])
+        BayesianLogisticRegression(privacy=privacy, max_norm=1.0).fit(X[:40_000], adult.target[:40_000])
         for privacy in (plan, None)
     )
     comparison = compare(*models, X[40_000:], adult.target[40_000:])

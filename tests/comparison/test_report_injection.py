@@ -19,7 +19,8 @@ from vips._pages.engine import own_markup
 from vips.comparison import Row
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement
-from vips.comparison.report import charts, engine
+from vips.comparison.report import charts
+from vips.comparison.report import page as report_page
 
 PACKAGE = Path(vips.__file__).parent
 HARMLESS = "=harmless="
@@ -128,7 +129,7 @@ def test_all_fields_are_found():
 
 
 def test_control_characters_are_shown_as_escapes():
-    template = engine.templates().from_string("{{ text }}|{{ own }}")
+    template = report_page.templates().from_string("{{ text }}|{{ own }}")
     shown = template.render(text="a\x1b[2J\x00\u202e<b>\nend", own=own_markup("<i>"))
     assert shown == "a\\x1b[2J\\x00\\u202e&lt;b&gt;\nend|<i>"
 

@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 from vips._compute import blas, rowwise, threads
 from vips._compute import blas_threads as _blas_threads
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import rowwise_product, rowwise_squares, strict_product
 
 
@@ -107,7 +107,7 @@ def test_other_threads_go_on(routine):
     arguments = {"gram": (rows,), "rowwise_squares": (np.eye(1500), rows)}.get(routine, (rows, rows[:1500]))
     home = rowwise if hasattr(rowwise, routine) else blas
     worker, ticks = threading.Thread(target=getattr(home, routine), args=arguments), 0
-    with at_most_threads(1):
+    with one_blas_thread():
         worker.start()
         while worker.is_alive():
             time.sleep(0.001)
@@ -133,14 +133,11 @@ def two_threads():
         yield
 
 
-def test_the_fewest_threads_that_anybody_asks_for(two_threads):
-    first, second = at_most_threads(2), at_most_threads(1)
-    first.__enter__()
-    second.__enter__()
-    assert blas_threads() == {1}
-    first.__exit__(None, None, None)  # the first to ask leaves first, as can happen with threads
-    assert blas_threads() == {1}
-    second.__exit__(None, None, None)
+def test_a_block_inside_a_block_changes_nothing(two_threads):
+    with one_blas_thread():
+        with one_blas_thread():
+            assert blas_threads() == {1}
+        assert blas_threads() == {1}
     assert blas_threads() == {2}
 
 
@@ -149,19 +146,19 @@ def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
     blas.product(np.ones((300, 2)), np.ones((2, 3)))
 
     def inside():
-        with at_most_threads(1):
+        with one_blas_thread():
             return blas_threads()
 
     assert in_another_thread(inside) == {1}
     asked, left = threading.Event(), threading.Event()
 
     def stay():
-        with at_most_threads(1):
+        with one_blas_thread():
             asked.set()
             left.wait(120.0)
 
     with ThreadPoolExecutor(1) as pool:
-        with at_most_threads(1):
+        with one_blas_thread():
             other = pool.submit(stay)
             assert asked.wait(120.0)
         assert blas_threads() == {1}
@@ -176,17 +173,31 @@ def test_any_thread_may_ask_and_the_last_to_leave_restores(two_threads):
     assert in_another_thread(limited_by_its_user) == {1}
 
 
-def test_an_interrupt_on_leaving_does_not_keep_the_limit(two_threads, monkeypatch):
-    with monkeypatch.context() as patch:
+@pytest.mark.parametrize("on_leaving", [False, True])
+@pytest.mark.parametrize("part", ["_set", "_apply"])
+def test_an_interrupt_does_not_keep_the_limit(two_threads, monkeypatch, part, on_leaving):
+    interrupts, do = ["Ctrl-C"], getattr(_blas_threads, part)
 
-        def interrupt(limit, default):
-            raise KeyboardInterrupt
+    def interrupted(*arguments):
+        if interrupts and on_leaving != bool(_blas_threads._asking):
+            raise KeyboardInterrupt(interrupts.pop())
+        do(*arguments)
 
-        with pytest.raises(KeyboardInterrupt), at_most_threads(1):
-            patch.setattr(_blas_threads._limits, "pop", interrupt)
+    monkeypatch.setattr(_blas_threads, part, interrupted)
+    with pytest.raises(KeyboardInterrupt), one_blas_thread():
+        assert blas_threads() == {1}
+    assert not interrupts
+    assert blas_threads() == {2}
+
+
+def test_a_block_that_nobody_ends_is_ended_with_its_last_reference(two_threads):
+    """As where a Ctrl-C arrives in the ``with`` statement itself."""
+    block = one_blas_thread()
+    block.__enter__()
+    assert blas_threads() == {1}
+    del block
     gc.collect()
-    with at_most_threads(2):
-        assert blas_threads() == {2}
+    assert blas_threads() == {2}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -195,12 +206,12 @@ def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
     asked, left = threading.Event(), threading.Event()
 
     def stay():
-        with at_most_threads(1):
+        with one_blas_thread():
             asked.set()
             left.wait(120.0)
 
     def in_child(results):
-        with at_most_threads(2):
+        with one_blas_thread():
             pass
         results.put(blas_threads())
 
@@ -214,7 +225,7 @@ def test_a_forked_process_keeps_to_what_its_thread_asked_for(two_threads):
         assert results.get(timeout=120) == {2}  # not what another thread of its parent asked for
         left.set()
     child.join(30)
-    with at_most_threads(1):
+    with one_blas_thread():
         child = context.Process(target=in_child, args=(results,))
         child.start()
         assert results.get(timeout=120) == {1}
@@ -236,7 +247,7 @@ def test_no_fork_while_another_thread_sets_the_number_of_threads(two_threads, mo
 
     def ask():
         while not ended.is_set():
-            with at_most_threads(1):
+            with one_blas_thread():
                 pass
 
     monkeypatch.setattr(_blas_threads, "_set", slowly)

@@ -20,7 +20,7 @@ X, Y = RNG.normal(size=(60, 3)), RNG.integers(0, 2, 60).astype(float)
 
 
 def regression(**settings):
-    return BayesianLogisticRegression(**({"privacy": PLAN, "feature_norm": 3.0, "random_state": 0} | settings))
+    return BayesianLogisticRegression(**({"privacy": PLAN, "max_norm": 3.0, "random_state": 0} | settings))
 
 
 def test_dask_arrays_are_taken_as_they_are():

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 from sklearn import config_context
 from sklearn.model_selection import GroupKFold, cross_val_score, cross_validate
+from sklearn.pipeline import make_pipeline
 
 from tests.laws.cases import CASES, REPRESENTATIVES, BetaBernoulli, SecondMoments, arguments
 from tests.mutants import check_notices
@@ -33,7 +34,7 @@ from vips.data import InMemoryData, NpySource
 from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
-from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
 
@@ -674,8 +675,8 @@ def test_pipelines_hand_groups_to_the_model():
         np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float),
         pd.Series(np.arange(20) // 3, name="patient_id"),
     )
-    pipeline = make_public_pipeline(PublicScaler((0, 1)), BetaBernoulli(privacy=PLAN)).fit(X, groups=ids)
-    assert pipeline.privacy_.unit == "all rows of one patient_id"
+    pipeline = make_pipeline(TableEncoder([(0, 1)] * 4), BetaBernoulli(privacy=PLAN)).fit(X, betabernoulli__groups=ids)
+    assert pipeline[-1].privacy_.unit == "all rows of one patient_id"
 
 
 def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
@@ -683,7 +684,7 @@ def test_cross_validation_hands_groups_to_fit_or_the_fit_refuses():
     rng = np.random.default_rng(0)
     X, y, ids = rng.normal(size=(60, 3)), rng.integers(0, 2, 60), pd.Series(np.arange(60) // 4, name="patient_id")
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, max_rows_per_group=4)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0)
     with pytest.raises(ValueError, match="ids as `groups`"):
         cross_val_score(model, X, y, groups=ids, cv=GroupKFold(3), error_score="raise")
     with config_context(enable_metadata_routing=True):
@@ -700,13 +701,13 @@ def test_a_clip_that_may_bind_for_persons_is_warned_of():
 
     def warned(**settings):
         plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=3, **settings)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=3.0, influence="clipped").fit(X, y, groups=ids)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, influence="clipped").fit(X, y, groups=ids)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             assert model.noise_aware_posterior_ is not None
         return [str(each.message) for each in caught if each.category is PrivacyWarning]
 
-    largest = BayesianLogisticRegression(feature_norm=3.0).fit(X, y).max_norm()
+    largest = BayesianLogisticRegression(max_norm=3.0).fit(X, y).max_record_norm()
     assert "any number of rows" in warned(clip_norm=largest)[0]
     assert f"clip_norm=r * {largest:.3g}" in warned(clip_norm=largest, max_rows_per_group=4)[0]
     assert not warned(clip_norm=4 * largest, max_rows_per_group=4)

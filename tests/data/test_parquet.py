@@ -31,7 +31,7 @@ def write_table(path, rows=slice(None), **changes):
 
 
 def regression(**settings):
-    return BayesianLogisticRegression(**({"privacy": PLAN, "feature_norm": 4.0, "random_state": 0} | settings))
+    return BayesianLogisticRegression(**({"privacy": PLAN, "max_norm": 4.0, "random_state": 0} | settings))
 
 
 def topics(**settings):

@@ -294,7 +294,7 @@ def test_shards_that_change_stop_the_fit(tmp_path):
     with pytest.raises(SourceError, match="has 2 columns, the data source has 1"):
         SequenceShards(tmp_path / "pairs", n_features=1)
     with pytest.raises(TypeError, match="takes rows of a table"):
-        BayesianGaussianMixture(2, feature_norm=1.0, privacy=plan()).fit(other)
+        BayesianGaussianMixture(2, max_norm=1.0, privacy=plan()).fit(other)
 
 
 def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
@@ -307,7 +307,6 @@ def test_memory_is_bounded_by_a_chunk_of_steps(tmp_path):
     person = regroup(source, by=ids, to=tmp_path / "person", n_partitions=1)
     model = CategoricalHMM(3, n_symbols=6, privacy=plan(n_steps=1), random_state=0)
     model.chunk_size = 5_000
-    model.fit(source)  # load now what is loaded only once
     for data in (source, person):
         assert peak_of(lambda data=data: model.fit(data)) < on_disk / 3 + NOISE
 
@@ -328,7 +327,7 @@ def test_an_error_of_what_dask_computes_is_not_quoted(tmp_path):
     """It may quote a record."""
     source = DaskSequences([dask.delayed(quoting)(np.full((2, 2), 9.0))], 2)
     fits = [
-        lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), feature_norm=3.0).fit(source),
+        lambda: GaussianHMM(2, privacy=plan(n_steps=1, sampling_rate=1.0), max_norm=3.0).fit(source),
         lambda: regroup(source, by=np.zeros(1, int), to=tmp_path / "by"),
     ]
     for fit in fits:

@@ -12,7 +12,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.preprocessing import Normalizer
 
 from vips import (
     BayesianLogisticRegression,
@@ -21,7 +20,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.preprocessing import TableEncoder
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
 DAYS = ["2020-01-01", "0900-02-03", None]
@@ -53,8 +52,7 @@ def model():
 
 FITS = {
     "model": lambda X: model().fit(X),
-    "scaler": lambda X: PublicScaler((0, 10_000)).fit(X),
-    "pipeline": lambda X: make_public_pipeline(Normalizer(), model()).fit(X),
+    "encoder": lambda X: TableEncoder([(0, 10_000)] * X.shape[1]).fit(X),
 }
 
 
@@ -110,7 +108,7 @@ def test_of_a_frame_that_is_not_computed():
 
 
 def logistic(**settings):
-    return BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0, **settings)
+    return BayesianLogisticRegression(privacy=PLAN, max_norm=1.0, **settings)
 
 
 @pytest.mark.parametrize(
@@ -137,12 +135,12 @@ def test_labels_of_minus_one_and_one_are_declared():
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (2000, 2))
     y = np.where(X[:, 0] > 0, 1, -1)
     model = logistic().fit(X, y)
-    assert "classes: 0, 1 (none were declared)" in model.privacy_.declared_public
+    assert 'classes: 0 and 1 (the last one is "yes"; none were declared)' in model.privacy_.declared_public
     with pytest.raises(ValueError, match=r"e\.g\. classes=\[-1, 1\], and fit again"):
         model.score(X, y)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=10)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[-1, 1]).fit(X, y)
-    assert "classes: -1, 1" in model.privacy_.declared_public
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[-1, 1]).fit(X, y)
+    assert 'classes: -1 and 1 (the last one is "yes")' in model.privacy_.declared_public
     assert model.score(X, pa.array(y)) > 0.9
     assert BayesianLogisticRegression().fit(X, y).score(X, y) > 0.9
 

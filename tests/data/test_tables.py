@@ -9,9 +9,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from sklearn.compose import ColumnTransformer
-from sklearn.pipeline import FeatureUnion, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, Normalizer
+from sklearn.pipeline import make_pipeline
 
 from vips import (
     BayesianLogisticRegression,
@@ -26,11 +24,8 @@ from vips.data._groups import group_numbers
 from vips.data._tables import from_arrow, with_numpy_numbers
 from vips.preprocessing import (
     PrivateTableEncoder,
-    PublicOneHotEncoder,
-    PublicScaler,
     TableEncoder,
     make_private_pipeline,
-    make_public_pipeline,
 )
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, reproducible_noise=True)
@@ -89,9 +84,9 @@ TABLES = {
 }
 MODELS = {
     "topics": lambda plan: LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0),
-    "logistic": lambda plan: BayesianLogisticRegression(feature_norm=2.0, privacy=plan, random_state=0),
+    "logistic": lambda plan: BayesianLogisticRegression(max_norm=2.0, privacy=plan, random_state=0),
     "counts": lambda plan: BayesianNegativeBinomialRegression(
-        5.0, max_count=5, feature_norm=2.0, privacy=plan, random_state=0
+        5.0, max_count=5, max_norm=2.0, privacy=plan, random_state=0
     ),
     "proportions": lambda plan: DirichletMultinomial(privacy=plan, random_state=0),
     "network": lambda plan: SigmoidBeliefNetwork(2, privacy=plan, random_state=0),
@@ -184,7 +179,8 @@ def test_arrow_columns_keep_their_types():
         "string[pyarrow]", "string_view[pyarrow]", "dictionary<values=string, indices=int32, ordered=0>[pyarrow]",
         "int64[pyarrow]",
     ]  # fmt: skip
-    encoder = PublicOneHotEncoder({name: ["x", "y"] for name in ("text", "view", "category")} | {"whole": [1, 2]})
+    columns = {name: ["x", "y"] for name in ("text", "view", "category")} | {"whole": [1, 2]}
+    encoder = TableEncoder(columns, unit_norm=False)
     np.testing.assert_array_equal(encoder.fit_transform(Exported(table)), [[1, 0] * 4, [0] * 8])
 
 
@@ -196,27 +192,13 @@ PEOPLE = pd.DataFrame(
     }
 )
 AS_FLOATS = PEOPLE.astype({"age": float, "smoker": object, "wealth": float})
-SMOKER = PublicOneHotEncoder({"smoker": ["no", "yes"]})
-NESTED = ColumnTransformer(
-    [
-        ("age", make_pipeline(FunctionTransformer(np.sqrt), PublicScaler((0, 10))), ["age"]),
-        ("smoker", FeatureUnion([("one", SMOKER), ("same", SMOKER)]), ["smoker"]),
-        ("wealth", "passthrough", ["wealth"]),
-    ]
-)
-STEPS = {
-    "encoder": TableEncoder({"age": (0, 100), "smoker": ["no", "yes"], "wealth": (0, 1)}),
-    "nested": NESTED,
-    "frame": ColumnTransformer([("wealth", Normalizer(), ["wealth"])], remainder="drop"),
-}
 
 
 @pytest.mark.parametrize("table", [PEOPLE, Exported(pa.Table.from_pandas(PEOPLE))], ids=["nullable", "Arrow"])
-@pytest.mark.parametrize("step", STEPS)
-def test_private_pipelines_take_nullable_and_arrow_tables(step, table):
+def test_declared_columns_are_read_from_nullable_and_arrow_tables(table):
+    encoder = TableEncoder({"age": (0, 100), "smoker": ["no", "yes"], "wealth": (0, 1)})
     found, expected = (
-        make_public_pipeline(STEPS[step], MODELS["logistic"](PLAN)).fit(each, pa.array(LABELS))
-        for each in (table, AS_FLOATS)
+        make_pipeline(encoder, MODELS["logistic"](PLAN)).fit(each, pa.array(LABELS)) for each in (table, AS_FLOATS)
     )
     np.testing.assert_allclose(found[-1].coef_, expected[-1].coef_)
     complete = PEOPLE.dropna().reset_index(drop=True)
@@ -237,7 +219,7 @@ def test_private_encoders_take_arrow_tables():
 
 
 def test_plain_pipelines_and_scores_take_arrow_tables():
-    pipeline = make_public_pipeline(PublicScaler((0, 1)), MODELS["logistic"](None))
+    pipeline = make_pipeline(TableEncoder([(0, 1)] * BITS.shape[1]), MODELS["logistic"](None))
     pipeline.fit(Exported(arrow()), pa.array(LABELS))
     assert pipeline.score(Exported(arrow()), pa.array(LABELS)) == pipeline.score(BITS.astype(float), LABELS)
 
@@ -280,7 +262,7 @@ def test_frames_of_polars_themselves():
     encoder = TableEncoder({"age": (18, 90), "town": ["A", "B"], "x": (-5, 5)})
     np.testing.assert_array_equal(encoder.fit(frame).transform(frame), encoder.transform(pd.DataFrame(columns)))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=2)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=90.0)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=90.0)
     model.fit(frame.select("age", "x"), y, groups=polars.Series("person", ids))
     assert model.privacy_.unit == "all rows of one person"
     assert list(model.feature_names_in_) == ["age", "x"]

@@ -36,7 +36,7 @@ each_odd = pytest.mark.parametrize("odd", ODD.values(), ids=ODD)
 @pytest.mark.parametrize("others", [[], [np.zeros(0)] * 3, [np.array([0, 1, 1])] * 2], ids=["alone", "empty", "whole"])
 @pytest.mark.parametrize("make", [*OF_VECTORS, CategoricalHMM], ids=lambda make: make.__name__)
 def test_one_sequence_decides_no_width_of_a_private_fit(make, others, odd):
-    settings = {"n_symbols": 2} if make is CategoricalHMM else {"n_features": 1, "feature_norm": 1.0}
+    settings = {"n_symbols": 2} if make is CategoricalHMM else {"n_features": 1, "max_norm": 1.0}
     model = make(n_components=1, privacy=PLAN, **settings).fit([*others, odd])
     assert model.n_features_in_ == 1
     assert model.n_features_in_ == make(n_components=1, privacy=PLAN, **settings).fit(others).n_features_in_
@@ -44,7 +44,7 @@ def test_one_sequence_decides_no_width_of_a_private_fit(make, others, odd):
 
 @pytest.mark.parametrize("make", OF_VECTORS, ids=lambda make: make.__name__)
 def test_a_private_fit_to_a_list_needs_a_declared_width(make):
-    model = make(n_components=1, privacy=PLAN, feature_norm=1.0)
+    model = make(n_components=1, privacy=PLAN, max_norm=1.0)
     for sequences in ([], [np.zeros(0)], [np.ones((3, 2))], [np.ones((3, 2)), np.ones(3)]):
         with pytest.raises(ValueError, match=rf"{make.__name__}\(..., n_features=1\)"):
             model.fit(sequences)
@@ -62,9 +62,9 @@ def test_errors_about_settings_depend_on_no_sequence(odd):
     whole = [np.ones((4, 2))] * 2
     for sequences in (whole, [*whole, odd], [odd]):
         with pytest.raises(ValueError, match="means_prior"):
-            GaussianHMM(2, n_features=2, means_prior=np.zeros(3), feature_norm=1.0, privacy=PLAN).fit(sequences)
+            GaussianHMM(2, n_features=2, means_prior=np.zeros(3), max_norm=1.0, privacy=PLAN).fit(sequences)
         with pytest.raises(ValueError, match="n_lags"):
-            LinearDynamicalSystem(4, n_features=2, n_lags=1, feature_norm=1.0, privacy=PLAN).fit(sequences)
+            LinearDynamicalSystem(4, n_features=2, n_lags=1, max_norm=1.0, privacy=PLAN).fit(sequences)
 
 
 @each_odd

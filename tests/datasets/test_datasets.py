@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
-from vips.datasets import corpus_from_texts, load_docstrings, load_wikipedia, make_lda_corpus
-from vips.datasets._home import data_home
+from vips.datasets import load_digits_binary, make_lda_corpus, make_sparse_binary
 
 
 def test_generated_corpus_follows_its_model():
@@ -19,45 +20,55 @@ def test_generated_corpus_follows_its_model():
     assert make_lda_corpus(0, n_words=5).counts.shape == (0, 5)
 
 
-def test_corpus_from_texts():
-    corpus = corpus_from_texts(["The cat saw THE dog's cat.", "", "naïve 3 cat2cat"], ["cat", "dog", "naïve"])
-    np.testing.assert_array_equal(corpus.counts.toarray(), [[2, 1, 0], [0, 0, 0], [2, 0, 1]])
-    with pytest.raises(ValueError, match="twice"):
-        corpus_from_texts(["a"], ["a", "a"])
-    with pytest.raises(TypeError, match="one text"):
-        corpus_from_texts("a text", ["a"])
+def test_digits():
+    digits = load_digits_binary()
+    assert digits.data.shape == (1797, 64)
+    assert digits.data.dtype == bool
+    assert set(digits.target) == set(range(10))
+    assert 0.3 < digits.data.mean() < 0.4
 
 
 @pytest.mark.slow
-def test_docstrings_are_a_real_corpus_with_a_foreign_vocabulary():
-    corpus = load_docstrings(packages=("sklearn",))
-    assert corpus.counts.shape == (len(corpus.names), len(corpus.vocabulary))
-    assert len(corpus.names) > 300
-    assert len(corpus.vocabulary) > 1000
-    assert (corpus.counts.sum(axis=1) >= 10).all()
-    assert "regression" in corpus.vocabulary
-    assert "hyperparameter" not in corpus.vocabulary  # the library's own words are not learnt
-    fitted = next(i for i, name in enumerate(corpus.names) if name.endswith("LatentDirichletAllocation"))
-    assert corpus.counts[[fitted]][:, [corpus.vocabulary.index("topic")]].sum() > 5
-    with pytest.raises(ValueError, match="not installed"):
-        load_docstrings(packages=("no_such_package",))
+def test_sparse_binary_data_have_the_stated_shape_and_rate():
+    made = make_sparse_binary(random_state=0)
+    X, y = made.data, made.target
+    assert X.shape == (12586, 4146)
+    assert set(np.unique(X.data)) == {1}
+    assert 36 < X.sum(axis=1).mean() < 44
+    frequency = X.mean(axis=0)
+    assert (frequency > 0.1).sum() < 100
+    assert np.median(frequency) < 0.005
+    assert abs(y.mean() - 0.14) < 4 * np.sqrt(0.14 * 0.86 / len(y))
+    together = (X[:, np.argsort(-frequency)[:1000]].astype(float)).toarray()
+    correlation = np.corrcoef(together.T)[np.triu_indices(1000, 1)]
+    assert np.quantile(correlation, 0.999) > 0.1  # independent features: 3.1 / sqrt(12586) = 0.03
+
+    train, test = slice(0, 9000), slice(9000, None)
+    auc = [
+        roc_auc_score(
+            y[test],
+            LogisticRegression(C=0.03, solver="liblinear")
+            .fit(X[train].astype(float), labels)
+            .decision_function(X[test].astype(float)),
+        )
+        for labels in (y[train], np.random.default_rng(0).permutation(y[train]))
+    ]
+    assert 0.8 < auc[0] < 0.85
+    assert auc[1] < 0.6
 
 
-def test_missing_data_say_where_they_were_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("VIPS_DATA_HOME", str(tmp_path))
-    assert data_home() == tmp_path
-    with pytest.raises(FileNotFoundError, match=r"wiki_counts_00.npz[\s\S]*VIPS_DATA_HOME") as error:
-        load_wikipedia(100)
-    assert str(tmp_path) in str(error.value)
-
-
-def test_wikipedia():
-    try:
-        corpus = load_wikipedia(100)
-    except FileNotFoundError as missing:
-        pytest.skip(str(missing).splitlines()[0])
-    assert corpus.counts.shape == (100, 7702)
-    assert len(corpus.vocabulary) == 7702
-    assert corpus.counts.sum(axis=1).min() >= 50
-    with pytest.raises(ValueError, match="n_documents"):
-        load_wikipedia(0)
+def test_sparse_binary_labels_follow_the_known_coefficients():
+    made = make_sparse_binary(20_000, 50, 0.3, n_active=5.0, random_state=1)
+    chance = 1.0 / (1.0 + np.exp(-(made.data @ made.coef + made.intercept)))
+    assert chance.mean() == pytest.approx(0.3, abs=1e-9)
+    z = (made.target - chance) / np.sqrt(chance * (1.0 - chance))
+    weighted = made.data.T @ z / np.sqrt(made.data.sum(axis=0))
+    assert np.abs(weighted).max() < 4.5  # calibrated for every feature
+    again = make_sparse_binary(20_000, 50, 0.3, n_active=5.0, random_state=1)
+    assert (again.data != made.data).nnz == 0
+    np.testing.assert_array_equal(again.target, made.target)
+    assert make_sparse_binary(0, 30, n_active=3.0).data.shape == (0, 30)
+    with pytest.raises(ValueError, match="positive_rate"):
+        make_sparse_binary(positive_rate=1.0)
+    with pytest.raises(ValueError, match="n_active"):
+        make_sparse_binary(n_features=10)

@@ -126,7 +126,7 @@ def test_every_source_gives_every_executor_the_same_posterior(executor, tmp_path
     collection = DaskSource(da.from_array(X, chunks=(15, 3)), da.from_array(y, chunks=15))
 
     def fit(source, executor):
-        model = BayesianLogisticRegression(privacy=PLAN, feature_norm=3.0, random_state=0)
+        model = BayesianLogisticRegression(privacy=PLAN, max_norm=3.0, random_state=0)
         return model.fit(source, executor=executor).posterior_.mean
 
     expected = fit(in_parts(X, y), None)
@@ -170,7 +170,7 @@ def test_persons_on_disk_are_the_same_for_every_executor(noise, executor, tmp_pa
     for i, rows in enumerate((X, sp.csr_array(X))):
         source = regroup(rows, y, by=ids, to=tmp_path / str(i), n_partitions=5)
         fits = [
-            BayesianLogisticRegression(privacy=plan, feature_norm=3.0, random_state=0).fit(source, executor=each)
+            BayesianLogisticRegression(privacy=plan, max_norm=3.0, random_state=0).fit(source, executor=each)
             for each in (None, executor)
         ]
         np.testing.assert_array_equal(fits[1].posterior_.mean, fits[0].posterior_.mean)
@@ -184,7 +184,7 @@ def test_more_partitions_than_a_node_of_the_tree_holds(client):
     )
     assert data.n_partitions == 43
     fits = [
-        BayesianLogisticRegression(privacy=PLAN, feature_norm=9.0, random_state=0).fit(data, executor=executor)
+        BayesianLogisticRegression(privacy=PLAN, max_norm=9.0, random_state=0).fit(data, executor=executor)
         for executor in (None, "threads", client)
     ]
     for other in fits[1:]:

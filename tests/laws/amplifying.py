@@ -53,7 +53,7 @@ class NearestCentre(ConjugateExponentialModel):
     def to_posterior(self, average, noise_std, previous):
         return {"centres": average["count"]}
 
-    def max_norm(self):
+    def max_record_norm(self):
         return 1.0
 
 
@@ -103,7 +103,7 @@ def topics(dtype):
 
 def regression(width, **settings):
     def make():
-        model = BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, **settings)
+        model = BayesianLogisticRegression(privacy=PLAN, max_norm=2.0, **settings)
         rng = np.random.default_rng(0)
         records = Records(rng.normal(size=(LARGEST, width)), rng.integers(0, 2, LARGEST).astype(float))
         case = Case("", lambda **_: model, lambda n, rng: records, {}, np.zeros(width), 0.3)
@@ -116,7 +116,7 @@ def clouds(kind, width, **settings):
     """Thin components, nearly at the same place, whose coordinates magnify the rounding of a record."""
 
     def make():
-        model = BayesianGaussianMixture(5, covariance_type=kind, feature_norm=9.0, privacy=PLAN, **settings)
+        model = BayesianGaussianMixture(5, covariance_type=kind, max_norm=9.0, privacy=PLAN, **settings)
         model.n_features_in_ = width
         rng = np.random.default_rng(0)
         first = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)

@@ -60,7 +60,7 @@ class BetaBernoulli(ConjugateExponentialModel):
         heads = np.maximum(average["heads"], 0.0)
         return {"a": 1.0 + heads, "b": 1.0 + np.maximum(average["count"] - heads, 0.0)}
 
-    def max_norm(self):
+    def max_record_norm(self):
         return float(np.sqrt(self.n_features_in_ + 4.0))
 
 
@@ -247,7 +247,7 @@ def _regression_case(name, model, largest_label=1, sparse=False, width=N_FEATURE
     extreme = np.append(np.linspace(-1e4, 1e4, width), largest_label)
     return Case(
         name,
-        lambda **arguments: model(**{"feature_norm": 1.5} | settings | arguments),
+        lambda **arguments: model(**{"max_norm": 1.5} | settings | arguments),
         _labelled(largest_label, sparse, width),
         _hostile_labelled(float(largest_label), width),
         extreme,
@@ -260,7 +260,7 @@ def _linear_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
         lambda **arguments: BayesianLinearRegression(
-            **({"feature_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
+            **({"max_norm": 1.5, "target_range": (-1.0, 2.0)} | settings | arguments)
         ),
         _labelled(2, sparse, width),
         _hostile_labelled(1.0, width),
@@ -283,7 +283,7 @@ def _network_case(name, make_records=_coins, width=N_FEATURES, **settings):
 def _mixture_case(name, sparse=False, width=N_FEATURES, **settings):
     return Case(
         name,
-        lambda **arguments: BayesianGaussianMixture(3, **({"feature_norm": 1.5} | settings | arguments)),
+        lambda **arguments: BayesianGaussianMixture(3, **({"max_norm": 1.5} | settings | arguments)),
         (lambda n, rng: sp.csr_array(_vectors(n, rng, width))) if sparse else partial(_vectors, width=width),
         _hostile(width),
         np.full(width, 1e4),
@@ -303,7 +303,7 @@ def _chain_case(name, n_symbols, **settings):
     )
 
 
-def _gaussian_chain_case(name, kind, model=GaussianHMM, **settings):
+def _gaussian_chain_case(name, model=GaussianHMM, **settings):
     """Sequences of vectors; a hostile record is one step that is hostile, or a hostile sequence."""
     steps = {each: np.atleast_2d(value) for each, value in _hostile(3).items()}
     hostile = steps | {
@@ -315,7 +315,7 @@ def _gaussian_chain_case(name, kind, model=GaussianHMM, **settings):
     }
     return Case(
         name,
-        lambda **arguments: model(2, kind, **({"feature_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
+        lambda **arguments: model(2, **({"max_norm": 1.5, "max_length": MAX_LENGTH} | settings | arguments)),
         _sequences_of_vectors,
         hostile,
         np.resize([1e4, -1e4], (MAX_LENGTH, 3)),
@@ -410,7 +410,7 @@ CASES = [
     _linear_case("linear sparse, no intercept", sparse=True, fit_intercept=False),
     Case(
         "principal components",
-        lambda **arguments: ProbabilisticPCA(2, **({"feature_norm": 1.5} | arguments)),
+        lambda **arguments: ProbabilisticPCA(2, **({"max_norm": 1.5} | arguments)),
         _vectors,
         _hostile(N_FEATURES),
         np.full(N_FEATURES, 1e4),
@@ -418,7 +418,7 @@ CASES = [
     ),
     Case(
         "factors",
-        lambda **arguments: FactorAnalysis(2, **({"feature_norm": 1.5, "max_iter": 5} | arguments)),
+        lambda **arguments: FactorAnalysis(2, **({"max_norm": 1.5, "max_iter": 5} | arguments)),
         lambda n, rng: sp.csr_array(_vectors(n, rng)),
         _hostile(N_FEATURES),
         np.full(N_FEATURES, 1e4),
@@ -431,7 +431,7 @@ CASES = [
     _mixture_case("mixture spherical, Dirichlet", covariance_type="spherical", dof=3.0, **_DIRICHLET),
     Case(
         "proportions",
-        lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),
+        lambda **arguments: DirichletMultinomial(prior=0.5, max_total=3.0, **arguments),
         lambda n, rng: rng.poisson(1.0, (n, N_FEATURES)).astype(float),
         _hostile(N_FEATURES),
         np.full(N_FEATURES, 1e4),
@@ -456,13 +456,13 @@ CASES = [
     ),
     _chain_case("chain", 130),  # too many symbols for pairs, from which every fit of a few would compute its start
     _chain_case("chain of few symbols, float32", 4, dtype=np.float32),
-    _gaussian_chain_case("gaussian chain", "full"),
-    _gaussian_chain_case("gaussian chain, diagonal, float32", "diag", dtype=np.float32),
-    _gaussian_chain_case("factorial chain", 2, model=FactorialHMM, n_iter=2),
+    _gaussian_chain_case("gaussian chain"),
+    _gaussian_chain_case("gaussian chain, diagonal, float32", covariance_type="diag", dtype=np.float32),
+    _gaussian_chain_case("factorial chain", model=FactorialHMM, max_iter=2),
     Case(
         "switching",
         lambda **arguments: SwitchingLinearDynamicalSystem(
-            2, max_length=MAX_LENGTH, **({"feature_norm": 3.0, "n_iter": 2} | arguments)
+            2, max_length=MAX_LENGTH, **({"max_norm": 3.0, "max_iter": 2} | arguments)
         ),
         _series,
         _hostile_series(),
@@ -472,7 +472,7 @@ CASES = [
     ),
     Case(
         "dynamics",
-        lambda **arguments: LinearDynamicalSystem(2, max_length=MAX_LENGTH, **({"feature_norm": 3.0} | arguments)),
+        lambda **arguments: LinearDynamicalSystem(2, max_length=MAX_LENGTH, **({"max_norm": 3.0} | arguments)),
         _series,
         _hostile_series(),
         np.full((MAX_LENGTH, 2), 1e4),
@@ -480,7 +480,7 @@ CASES = [
         has_missing=True,
     ),
     _network_case("network"),
-    _network_case("network sparse, normal prior", _sparse_coins, prior="normal", n_sweeps=2),
+    _network_case("network sparse, normal prior", _sparse_coins, penalty="normal", max_iter=2),
     _network_case("network full", covariance="full"),
     _network_case("network of grey values", _vectors, binarize=0.0),
     # more hidden units than are updated at once
@@ -502,7 +502,7 @@ WIDE_CASES = [
     ),
     Case(
         "wide proportions",
-        lambda **arguments: DirichletMultinomial(0.5, largest_total=3.0, **arguments),
+        lambda **arguments: DirichletMultinomial(prior=0.5, max_total=3.0, **arguments),
         lambda n, rng: rng.poisson(1.0, (n, WIDE)).astype(float),
         _hostile(WIDE),
         np.full(WIDE, 1e4),
@@ -510,7 +510,7 @@ WIDE_CASES = [
     ),
     Case(
         "wide factors",
-        lambda **arguments: FactorAnalysis(2, **({"feature_norm": 1.5, "max_iter": 5} | arguments)),
+        lambda **arguments: FactorAnalysis(2, **({"max_norm": 1.5, "max_iter": 5} | arguments)),
         partial(_vectors, width=WIDE),
         _hostile(WIDE),
         np.full(WIDE, 1e4),

@@ -44,7 +44,7 @@ class AtRegimes(SwitchingLinearDynamicalSystem):
 
 BY_NAME["regimes"] = replace(
     BY_NAME["switching"],
-    make_model=lambda **arguments: AtRegimes(2, n_iter=2, max_length=50, feature_norm=3.0, **arguments),
+    make_model=lambda **arguments: AtRegimes(2, max_iter=2, max_length=50, max_norm=3.0, **arguments),
     clip_norm=0.05,
 )
 ALONE, EXACT = checks.records_do_not_see_each_other, checks.hardened_sums_are_exact
@@ -61,7 +61,7 @@ def long_counts_as_short(case):
     """Steps beyond ``max_length`` count nothing, and longer steps as those of the largest norm."""
     model, *_ = checks.prepared(case, 2)
     steps = np.random.default_rng(0).normal(size=(model.max_length, case.extreme.shape[1]))
-    steps *= model.feature_norm / np.linalg.norm(steps, axis=1, keepdims=True)
+    steps *= model.max_norm / np.linalg.norm(steps, axis=1, keepdims=True)
     found, *others = (share_of(case, values) for values in (steps, 7.0 * steps, np.vstack([steps, steps])))
     for other in others:
         for name, value in found.items():
@@ -144,17 +144,17 @@ def lags_are_one_less(original, rows, offsets, first, last, second, lagged):
     lagged[first:last] = np.concatenate([second[first:last, None], lagged[first:last, :-1]], axis=1)
 
 
-def states_across_sequences(original, records, posterior, n_iter):
-    whole = original(Sequences(records.values, np.array([0, len(records.values)])), posterior, n_iter)
-    return replace(whole, pairs=original(records, posterior, n_iter).pairs)
+def states_across_sequences(original, records, posterior, max_iter):
+    whole = original(Sequences(records.values, np.array([0, len(records.values)])), posterior, max_iter)
+    return replace(whole, pairs=original(records, posterior, max_iter).pairs)
 
 
 def chains_across_sequences(original, offsets, *others):
     return original(np.array([0, len(others[-1])]), *others)[0], *original(offsets, *others)[1:]
 
 
-def rounds_by_the_longest(original, records, posterior, n_iter):
-    return original(records, posterior, n_iter + int(records.lengths.max(initial=0)) // 4)
+def rounds_by_the_longest(original, records, posterior, max_iter):
+    return original(records, posterior, max_iter + int(records.lengths.max(initial=0)) // 4)
 
 
 def lengths_are_read(original, self, X, y):
@@ -163,14 +163,14 @@ def lengths_are_read(original, self, X, y):
     return source
 
 
-def infinite_steps_raise(original, records, feature_norm):
+def infinite_steps_raise(original, records, max_norm):
     if np.isinf(records.values).any():
         raise ValueError("a step is not finite")
-    return original(records, feature_norm)
+    return original(records, max_norm)
 
 
-def gaps_are_zeros(original, records, feature_norm):
-    return Sequences(np.nan_to_num(original(records, feature_norm).values), records.offsets)
+def gaps_are_zeros(original, records, max_norm):
+    return Sequences(np.nan_to_num(original(records, max_norm).values), records.offsets)
 
 
 def as_it_is(original, first, *others):

@@ -59,8 +59,8 @@ def hidden_units_kept_between_steps(patch):
     """As in the published code: a record starts where the record at its place in the last batch ended."""
     original, kept = sbn_contract.infer, {}
 
-    def mutant(y, posterior, n_sweeps, observed=None, alone=False):
-        units = original(y, posterior, n_sweeps, observed, alone)
+    def mutant(y, posterior, max_iter, observed=None, alone=False):
+        units = original(y, posterior, max_iter, observed, alone)
         last = kept.get("mean", units.mean)
         kept["mean"] = units.mean.copy()
         n = min(len(last), len(units.mean))

@@ -28,8 +28,8 @@ def precision_not_in_the_norm(patch):
 def intercept_not_in_the_norm(patch):
     original = regression_statistics.design_rows
 
-    def mutant(X, feature_norm, intercept, n_stored=None):
-        rows, lengths = original(X, feature_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept, n_stored=None):
+        rows, lengths = original(X, max_norm, intercept, n_stored)
         return rows, np.sqrt(np.maximum(lengths**2 - intercept**2, 0.0))
 
     patch.setattr(regression, "design_rows", mutant)
@@ -52,8 +52,8 @@ def one_record_sets_the_scale(patch):
     """Features divided by the largest norm, as in the paper."""
     original = regression.design_rows
 
-    def mutant(X, feature_norm, intercept, n_stored=None):
-        rows, lengths = original(X, feature_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept, n_stored=None):
+        rows, lengths = original(X, max_norm, intercept, n_stored)
         largest = max(np.max(lengths, initial=0.0), 1e-9)
         return rows / largest, lengths / largest
 
@@ -63,8 +63,8 @@ def one_record_sets_the_scale(patch):
 def centred_at_the_chunk(patch):
     original = regression.design_rows
 
-    def mutant(X, feature_norm, intercept, n_stored=None):
-        rows, lengths = original(X, feature_norm, intercept, n_stored)
+    def mutant(X, max_norm, intercept, n_stored=None):
+        rows, lengths = original(X, max_norm, intercept, n_stored)
         return rows - rows.mean(axis=0), lengths
 
     patch.setattr(regression, "design_rows", mutant)
@@ -234,7 +234,7 @@ def test_columns_that_do_not_exist_make_a_record_defective():
     torn = sp.csr_array((np.ones(4), np.array([0, 1, 2, 2], dtype=np.int32), [0, 1, 2, 3, 4]), shape=(4, 3))
     torn.indices[3] = 1_000_000
     fits = [
-        BayesianLogisticRegression(privacy=plan, feature_norm=1.0, fit_intercept=False).fit(rows, labels)
+        BayesianLogisticRegression(privacy=plan, max_norm=1.0, fit_intercept=False).fit(rows, labels)
         for rows, labels in ((X, [1.0, 0.0, 1.0]), (torn, [1.0, 0.0, 1.0, 1.0]))
         for labels in [np.array(labels)]
     ]

@@ -51,7 +51,7 @@ def words_of_classifier(X, ids, plan, y=None):
 
 
 def words_of_texts(X, ids, plan):
-    vectorizer = PrivateCountVectorizer(privacy=plan, threshold_delta=1e-3, most_words=MOST_CATEGORIES)
+    vectorizer = PrivateCountVectorizer(privacy=plan, threshold_delta=1e-3, max_words=MOST_CATEGORIES)
     return vectorizer.fit(X["word"], groups=ids).vocabulary
 
 

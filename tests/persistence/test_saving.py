@@ -314,7 +314,7 @@ def test_small_files_take_no_memory_and_no_time(tmp_path):
 )
 def test_noisy_totals_that_no_fit_makes_are_refused(tmp_path, value, noise_std):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    model = vips.DirichletMultinomial(privacy=plan, largest_total=3.0).fit(np.ones((20, 3)))
+    model = vips.DirichletMultinomial(privacy=plan, max_total=3.0).fit(np.ones((20, 3)))
     next(iter(model.noisy_totals_.average.values())).fill(value)
     model.save(tmp_path / "model.vips")
     header, arrays = read_archive(tmp_path / "model.vips", "model")

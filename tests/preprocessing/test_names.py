@@ -3,12 +3,14 @@
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.pipeline import make_pipeline
 
 import vips
 from vips import BayesianGaussianMixture, BayesianLogisticRegression, PrivacyPlan, ProbabilisticPCA
-from vips.preprocessing import PrivateTableEncoder, PublicScaler, make_private_pipeline, make_public_pipeline
+from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline
 
 TABLE = pd.DataFrame(np.random.default_rng(0).uniform(0.0, 9.0, (300, 2)), columns=["age", "length of stay"])
+ENCODER = TableEncoder({"age": (0.0, 9.0), "length of stay": (0.0, 9.0)})
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4)
 MODELS = {
     "mixture": lambda **settings: BayesianGaussianMixture(2, **settings),
@@ -22,9 +24,8 @@ def names_in(table):
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_tables_have_names_after_public_steps(make):
-    scaler = PublicScaler([(0.0, 9.0), (0.0, 9.0)])
-    pipeline = make_public_pipeline(scaler, make(privacy=PLAN, feature_norm=1.5)).fit(TABLE)
-    assert names_in(pipeline[-1].summary()) == names_in(pipeline.summary()) == list(TABLE)
+    pipeline = make_pipeline(ENCODER, make(privacy=PLAN, max_norm=1.5)).set_output(transform="pandas").fit(TABLE)
+    assert names_in(pipeline[-1].summary()) == list(TABLE)
     model = pipeline[-1].fit(np.zeros((20, 3)))  # other columns, without names
     assert model.column_names() == ["x0", "x1", "x2"]
 
@@ -38,7 +39,6 @@ def test_tables_have_names_after_a_private_encoder(make, tmp_path):
 
 
 def test_a_regression_in_a_pipeline_has_units_and_names():
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.5)
-    scaler = PublicScaler([(0.0, 9.0), (0.0, 9.0)])
-    pipeline = make_public_pipeline(scaler, model).fit(TABLE, (TABLE["age"] > 4).astype(int))
-    assert names_in(pipeline[-1].summary()) == names_in(pipeline.summary()) == list(TABLE)
+    model = BayesianLogisticRegression(privacy=PLAN, max_norm=1.5)
+    pipeline = make_pipeline(ENCODER, model).fit(TABLE, (TABLE["age"] > 4).astype(int))
+    assert names_in(pipeline[-1].summary(features=pipeline[0])) == list(TABLE)

@@ -87,10 +87,10 @@ def test_a_model_with_words_of_its_own_keeps_them():
 def test_letters_can_be_classified_and_compared():
     rng = np.random.default_rng(0)
     y = np.array(["storm" in letter for letter in LETTERS]) ^ (rng.random(len(LETTERS)) < 0.1)
-    model = BayesianLogisticRegression(feature_norm=2.0)
+    model = BayesianLogisticRegression(max_norm=2.0)
     private = pipeline(model=model).fit(LETTERS, y)
     assert private.score(LETTERS, y) > 0.8
-    baseline = BayesianLogisticRegression(feature_norm=2.0).fit(private[:-1].transform(LETTERS), y)
+    baseline = BayesianLogisticRegression(max_norm=2.0).fit(private[:-1].transform(LETTERS), y)
     assert "storm" in {mover.name for mover in compare(private, baseline, LETTERS, y).movers(20)}
 
 
@@ -105,7 +105,7 @@ def test_without_a_word_the_fit_stops_and_says_what_to_do(tmp_path):
     ("words", "documents", "says"),
     [
         (PrivateCountVectorizer(threshold_delta=1e-7), LETTERS, "leave `privacy`"),
-        (PrivateCountVectorizer(most_words=0), LETTERS, "most_words"),
+        (PrivateCountVectorizer(max_words=0), LETTERS, "max_words"),
         (PrivateCountVectorizer(), "a letter", r"write \[text\]"),
         (PrivateCountVectorizer(), np.eye(3), "2 dimensions"),
     ],
@@ -122,7 +122,7 @@ def test_errors_come_before_anything_is_charged(words, documents, says, tmp_path
     [
         (("words",), ["sea", "sea"]), (("words",), [1]), (("words",), "sea"), (("n_records",), 3.0),
         (("class",), "Other"), (("report", "plan"), None),
-        (("report", "threshold_delta"), 0.0), (("parameters", "most_words"), -1), (("report", "ledger"), "x"),
+        (("report", "threshold_delta"), 0.0), (("parameters", "max_words"), -1), (("report", "ledger"), "x"),
     ],
 )  # fmt: skip
 def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from scipy.stats import binomtest, norm
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 
+import vips
 from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.preprocessing import PrivateTableEncoder, TableEncoder, _private_table
 from vips.preprocessing._grids import DAYS, NUMBERS, bounds_from_counts
@@ -148,7 +150,7 @@ def check_what_is_learnt_is_a_function_of_noisy_counts():
         for scale in (1.0, 1e6):
             X = pd.DataFrame({"amount": scale * np.arange(50.0), "day": pd.Timestamp("2020-01-01")})
             fitted = encoder(kinds).fit(X)
-            learnt.append((fitted.columns_, fitted.indicators_, fitted.feature_norm, str(fitted.privacy_)))
+            learnt.append((fitted.columns_, fitted.indicators_, fitted.max_norm, str(fitted.privacy_)))
     assert learnt[0] == learnt[1], "what is learnt depends on more than noisy counts"
 
 
@@ -283,7 +285,7 @@ def test_no_value_raises_or_becomes_nan_and_every_row_is_encoded_alone():
     features = fitted.transform(X)
     assert features.shape == (len(X), fitted.n_features_out) == (len(X), len(fitted.get_feature_names_out()))
     assert np.isfinite(features).all()
-    assert (np.linalg.norm(features, axis=1) <= fitted.feature_norm * (1.0 + 1e-12)).all()
+    assert (np.linalg.norm(features, axis=1) <= fitted.max_norm * (1.0 + 1e-12)).all()
     for i in (0, 5, 15):
         np.testing.assert_array_equal(fitted.transform(X.iloc[[i]])[0], features[i])
     sparse = encoder(sparse_output=True).fit(table())
@@ -372,3 +374,26 @@ def test_missing_values_under_declared_bounds_get_an_indicator_that_is_learnt(mo
     expected = np.column_stack([whole[["weight", "age", "full"]], X["weight"].isna()])
     coef = rng.normal(size=features.shape[1])
     np.testing.assert_allclose(features @ coef, expected @ (matrix @ coef) + shift @ coef)
+
+
+def test_saved_encoders_come_back_whole(tmp_path):
+    table = pd.DataFrame({"age": np.linspace(20.0, 90.0, 4000), "town": ["A", "B"] * 2000})
+    plan = PrivacyPlan(noise_multiplier=2.0, sampling="full", n_steps=1)
+    declared = TableEncoder({"town": ["A", "B"], "age": (0, 100)}, sparse_output=True)
+    for number, encoder in enumerate((
+        PrivateTableEncoder(privacy=plan, threshold_delta=1e-6),
+        PrivateTableEncoder({"age": (0, 100), "town": "category"}, privacy=plan, threshold_delta=1e-6),
+        declared,
+        TableEncoder([(0, 100), ["A"]]),
+    )):  # fmt: skip
+        path = tmp_path / f"{number}.vips"
+        with pytest.raises(NotFittedError):
+            encoder.save(path)
+        encoder.fit(table).save(path)
+        loaded = vips.load(path)
+        assert type(loaded) is type(encoder)
+        ours, theirs = encoder.transform(table), loaded.transform(table)
+        assert type(ours) is type(theirs)
+        np.testing.assert_array_equal(*(each.toarray() if encoder.sparse_output else each for each in (ours, theirs)))
+        assert loaded.get_feature_names_out().tolist() == encoder.get_feature_names_out().tolist()
+        assert str(getattr(loaded, "privacy_", "")) == str(getattr(encoder, "privacy_", ""))

@@ -90,7 +90,7 @@ def test_a_record_moves_the_totals_by_at_most_one_clip():
 def test_shares_are_one_over_root_n_whatever_the_counts():
     totals = totals_of(["a1 b2 c3 c3", "a1"] + [""] * 3)
     assert totals == pytest.approx({"a1": 1.0 + 3**-0.5, "b2": 3**-0.5, "c3": 3**-0.5})
-    many = totals_of([" ".join(f"w{i}" for i in range(50))], most_words=10)
+    many = totals_of([" ".join(f"w{i}" for i in range(50))], max_words=10)
     assert sorted(many.values()) == pytest.approx([10**-0.5] * 10)
 
 
@@ -168,7 +168,7 @@ def check_rare_words_are_released_as_seldom_as_stated(n_fits=500):
     for n_words in (1, most):
         document = [" ".join(f"w{i}" for i in range(n_words))]
         released = sum(
-            bool(vectorizer(threshold_delta=delta, most_words=most).fit(document).vocabulary_) for _ in range(n_fits)
+            bool(vectorizer(threshold_delta=delta, max_words=most).fit(document).vocabulary_) for _ in range(n_fits)
         )
         seen = binomtest(released, n_fits, delta, alternative="greater")
         assert seen.pvalue > 1e-5, f"{n_words} words are released in {released} of {n_fits} fits"
@@ -354,7 +354,7 @@ def test_noise_alone_gives_an_empty_vocabulary_that_works():
         ({"plan": PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1)}, COMMON, "one release"),
         ({"threshold_delta": None}, COMMON, "threshold_delta"),
         ({"threshold_delta": 0.5}, COMMON, "threshold_delta"),
-        ({"most_words": 0}, COMMON, "most_words"),
+        ({"max_words": 0}, COMMON, "max_words"),
         ({"max_features": 0.5}, COMMON, "max_features"),
         ({"ngram_range": (2, 1)}, COMMON, "ngram_range"),
         ({"stop_words": "klingon"}, COMMON, "stop_words"),

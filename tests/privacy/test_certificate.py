@@ -11,7 +11,6 @@ from tests.comparison.test_report import Page
 from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
-from vips.preprocessing import PublicScaler, make_public_pipeline
 from vips.privacy.accounting import joint_epsilon
 from vips.privacy.meaning import success
 
@@ -190,23 +189,17 @@ def test_plans_without_a_common_accountant_add_up():
 # -- models, and the file --------------------------------------------------------------------------------------------
 
 
-def test_models_and_pipelines_have_certificates(tmp_path):
+def test_models_have_certificates(tmp_path):
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (60, 2))
-    pipeline = make_public_pipeline(
-        PublicScaler({"x0": (-1, 1), "x1": (-1, 1)}), BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
-    )
-    import pandas as pd
-
     models = [
         LatentDirichletAllocation(2, vocabulary=3, privacy=PLAN).fit(np.eye(3)),
-        pipeline.fit(pd.DataFrame(X, columns=["x0", "x1"]), X[:, 0] > 0),
+        BayesianLogisticRegression(privacy=PLAN, max_norm=1.0).fit(X, X[:, 0] > 0),
     ]
     for model in models:
         page = written(model.privacy_, tmp_path)
         assert "Privacy certificate" in page.headings
         assert len(page.all("script")) == 1
         assert "http://" not in page.text
-    assert "in this pipeline each row alone" in page.text
 
 
 def test_an_older_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path, monkeypatch):

@@ -79,7 +79,7 @@ def test_other_models_and_noises_say_so_too(settings, known_noise):
     plan = PrivacyPlan(**({"noise_multiplier": 2.0, "sampling": "full", "n_steps": 3} | settings))
     nothing = np.full((500, 6), np.nan)
     fits = [DirichletMultinomial(privacy=plan).fit(nothing)]
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, classes=[0, 1])
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, classes=[0, 1])
     for X, y in ((nothing, np.zeros(500)), (np.zeros((0, 6)), np.zeros(0))):
         fits.append(model.fit(X, y))
         assert fits[-1].privacy_.only_noise

@@ -25,7 +25,7 @@ def test_matrices_and_masked_arrays_are_taken_as_plain_arrays(kind):
     X = np.array([[0.0, 1.0], [1.0, 1.0], [np.nan, 1.0]])
     assert type(check_data(kind(X))._X) is np.ndarray
     SigmoidBeliefNetwork(2, privacy=plan).fit(kind(X))
-    BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(kind(X), np.array([0, 1, 1]))
+    BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(kind(X), np.array([0, 1, 1]))
 
 
 def test_norms_do_not_depend_on_the_order_in_memory_of_a_table():

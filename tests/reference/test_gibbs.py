@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_expit
 
-from vips.expfam import PolyaGamma
+from vips.expfam import Gamma, PolyaGamma
 from vips.reference import effective_sample_size, gibbs_logistic
 
 N_SAMPLES = 6000
@@ -64,7 +64,7 @@ def test_one_coefficient_with_gamma_prior_of_its_precision(n_trials, n_samples):
     log_prior = 0.5 * log_alpha - 0.5 * alpha * w[:, None] ** 2 + shape * log_alpha - rate * alpha  # of (w, log α)
     log_weights = log_likelihood(w[:, None] * X[:, 0], y, n_trials)[:, None] + log_prior
     (mean, std), (log_mean, log_std) = grid_moments(log_weights, w, log_alpha)
-    draws = gibbs_logistic(X, y, n_trials=n_trials, prior=(shape, rate), n_samples=n_samples, random_state=3)
+    draws = gibbs_logistic(X, y, n_trials=n_trials, prior=Gamma(shape, rate), n_samples=n_samples, random_state=3)
     assert_agrees(draws.coef[:, 0], mean, std)
     assert_agrees(np.log(draws.alpha), log_mean, log_std)
 
@@ -100,7 +100,7 @@ def test_without_records_the_posterior_is_the_prior_and_alpha_ignores_the_interc
     draws = gibbs_logistic(
         np.empty((0, 2)),
         np.empty(0),
-        prior=(6.0, 3.0),
+        prior=Gamma(6.0, 3.0),
         fit_intercept=True,
         intercept_std=5.0,
         n_samples=20_000,

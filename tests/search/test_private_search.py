@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 from sklearn.base import clone, is_classifier
 from sklearn.exceptions import NotFittedError
-from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import make_pipeline
 
 from tests.own_model import GaussianMean
 from tests.search.cases import PRIORS, VOTES, votes
@@ -29,14 +29,14 @@ from vips import (
     load,
 )
 from vips.data import InMemoryData, Sequences
-from vips.preprocessing import PublicScaler, make_public_pipeline
+from vips.preprocessing import TableEncoder
 from vips.privacy.selection import TrialCount
 
 RNG = np.random.default_rng(1)
 X = RNG.uniform(-0.5, 0.5, (2000, 3))
 Y = (RNG.random(2000) < 1.0 / (1.0 + np.exp(-X @ [6.0, -6.0, 0.0]))).astype(int)
 WORDS = np.where(Y > 0, "yes", "no").astype(object)
-LOGISTIC = BayesianLogisticRegression(feature_norm=1.0)
+LOGISTIC = BayesianLogisticRegression(max_norm=1.0)
 BUDGET = {"epsilon": 2.0, "delta": 1e-6}
 
 
@@ -78,14 +78,6 @@ CASES = {
         {"privacy": [PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=n) for n in (1, 4)]},
         Sequences.from_list(list((X > 0).astype(int))), None, {},
     ),
-    "pipeline": (
-        make_public_pipeline(PublicScaler(bounds=(-0.5, 0.5)), clone(LOGISTIC).set_params(feature_norm=2.0)),
-        {"bayesianlogisticregression__prior": [1.0, 100.0]}, X, Y, {},
-    ),
-    "texts": (
-        make_public_pipeline(CountVectorizer(vocabulary=["sea", "rye"]), LatentDirichletAllocation(vocabulary=["sea", "rye"])),
-        {"latentdirichletallocation__n_components": [1, 2]}, ["rye and rye", "a sea", "sea and rye"] * 200, None, {},
-    ),
     "own model": (
         GaussianMean(), {"radius": [1.0, 3.0]}, X, None,
         {"score": lambda model, X, y: -float(((X - model.posterior_.mean) ** 2).sum()), "score_range": (-1.0, 0.0)},
@@ -115,7 +107,7 @@ def test_every_model_can_be_searched(name):
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("logistic", np.asarray), ("logistic", list), ("pipeline", pd.Series), ("topics", np.asarray), ("plans", list)],
+    [("logistic", np.asarray), ("logistic", list), ("network", pd.Series), ("topics", np.asarray), ("plans", list)],
 )
 def test_persons(name, kind):
     estimator, candidates, table, labels, settings = CASES[name]
@@ -271,7 +263,7 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
         ({"score": lambda model, X, y: 0.0}, ValueError, "`score_range=\\(low, high\\)`"),
         ({"score_range": (1.0, 0.0)}, ValueError, "score_range"),
         ({"score_range": (0.0, np.inf)}, ValueError, "score_range"),
-        ({"estimator": PrivateTopics(epsilon=1.0, delta=1e-6), "candidates": {"n_steps": [1]}}, TypeError, "release it first"),
+        ({"estimator": PrivateTopics(epsilon=1.0, delta=1e-6), "candidates": {"n_steps": [1]}}, TypeError, "Encode the"),
         ({"estimator": DirichletMultinomial}, TypeError, "must be a vips model"),
     ],
 )  # fmt: skip
@@ -307,11 +299,14 @@ def test_public_facts_raise_before_any_charge(table, keywords, error, says, ledg
     assert not ledger.runs()
 
 
-def test_candidates_of_two_units_are_refused():
-    pipeline = make_public_pipeline(PublicScaler(bounds=(0.0, 1.0)), LOGISTIC)
-    candidates = {"bayesianlogisticregression": [LOGISTIC, LatentDirichletAllocation(vocabulary=3)]}
-    with pytest.raises(ValueError, match="one unit"):
-        PrivateSearch(pipeline, candidates, **BUDGET).fit(X, Y)
+def test_pipelines_are_refused_and_their_encoded_rows_are_searched():
+    encoder = TableEncoder([(-0.5, 0.5)] * X.shape[1])
+    with pytest.raises(TypeError, match="Encode the records first"):
+        PrivateSearch(make_pipeline(encoder, LOGISTIC), {"bayesianlogisticregression__prior": [1.0]}, **BUDGET).fit(
+            X, Y
+        )
+    search = PrivateSearch(LOGISTIC, {"prior": [1.0, 100.0]}, **BUDGET).fit(encoder.fit_transform(X), Y)
+    assert search.predict(encoder.transform(X)).shape == Y.shape
 
 
 def test_a_seed_for_the_search_does_not_exist():

@@ -33,18 +33,18 @@ RNG = np.random.default_rng(0)
 BITS = (RNG.random((60, 4)) < 0.5).astype(float)
 TOPICS = LatentDirichletAllocation(2, vocabulary=4, privacy=PLAN, random_state=0)
 CASES = {
-    "logistic": (BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0), BITS, BITS[:, 0]),
+    "logistic": (BayesianLogisticRegression(privacy=PLAN, max_norm=2.0), BITS, BITS[:, 0]),
     "words": (
-        BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, classes=["no", "yes"]),
+        BayesianLogisticRegression(privacy=PLAN, max_norm=2.0, classes=["no", "yes"]),
         BITS,
         np.where(BITS[:, 0] > 0, "yes", "no").astype(object),
     ),
     "three classes": (
-        BayesianLogisticRegression(privacy=PLAN, feature_norm=2.0, classes=[0, 1, 2]), BITS, RNG.integers(0, 3, 60)
+        BayesianLogisticRegression(privacy=PLAN, max_norm=2.0, classes=[0, 1, 2]), BITS, RNG.integers(0, 3, 60)
     ),
-    "binomial": (BayesianBinomialRegression(5, privacy=PLAN, feature_norm=2.0), BITS, RNG.integers(0, 6, 60)),
+    "binomial": (BayesianBinomialRegression(n_trials=5, privacy=PLAN, max_norm=2.0), BITS, RNG.integers(0, 6, 60)),
     "counts": (
-        BayesianNegativeBinomialRegression(privacy=PLAN, feature_norm=2.0, max_count=9), BITS, RNG.integers(0, 9, 60)
+        BayesianNegativeBinomialRegression(privacy=PLAN, max_norm=2.0, max_count=9), BITS, RNG.integers(0, 9, 60)
     ),
     "topics": (TOPICS, RNG.poisson(2.0, (60, 4)), None),
     "sparse topics": (TOPICS, sp.csr_array(RNG.poisson(2.0, (60, 4))), None),

@@ -246,16 +246,6 @@ def test_a_search_that_was_sent_from_a_block_belongs_to_its_ledger(tmp_path):
         assert pickle.loads(pickle.dumps(came)).privacy_.ledger == came.privacy_.ledger
 
 
-def test_trials_of_a_pipeline_are_paid_for_by_the_search(tmp_path):
-    from vips.preprocessing import PublicScaler, make_public_pipeline
-
-    ledger = open_ledger(tmp_path)
-    with ledger:
-        pipeline = make_public_pipeline(PublicScaler(bounds=(0.0, 1.0)), DirichletMultinomial())
-        votes(estimator=pipeline, candidates={"dirichletmultinomial__prior": [1.0, 2.0]}).fit(VOTES)
-    assert len(ledger.runs()) == 1
-
-
 def test_a_grid_search_beside_it_pays_for_every_fit(tmp_path):
     ledger = open_ledger(tmp_path, epsilon=100.0)
 

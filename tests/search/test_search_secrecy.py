@@ -244,7 +244,7 @@ def test_warnings_of_trials_are_not_heard(recwarn):
     X = np.random.default_rng(0).uniform(-1e300, 1e300, (60, 2))
     from vips import PrivateSearch
 
-    PrivateSearch(BayesianLogisticRegression(feature_norm=1.0), {"prior": [1.0, 2.0]}, epsilon=1.0, delta=1e-6).fit(
+    PrivateSearch(BayesianLogisticRegression(max_norm=1.0), {"prior": [1.0, 2.0]}, epsilon=1.0, delta=1e-6).fit(
         X, np.arange(60) % 2
     )
     assert not recwarn.list

@@ -53,7 +53,7 @@ def test_hardened_streams_are_whole_numbers(mechanism, decay, monkeypatch):
 
 def test_hardened_streams_of_symmetric_blocks_are_symmetric():
     stream = plan(noise="discrete", decay=0.9)
-    model = BayesianLinearRegression(privacy=stream, feature_norm=1.0, target_range=(-2.0, 2.0))
+    model = BayesianLinearRegression(privacy=stream, max_norm=1.0, target_range=(-2.0, 2.0))
     for part in OF_FIVE:
         model.partial_fit(ROWS[part], TARGETS[part])
         second = model.noisy_totals_.average["second"]

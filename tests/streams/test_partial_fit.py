@@ -182,7 +182,7 @@ def test_canaries_come_near_the_claim_and_do_not_exceed_it(mechanism, participat
 def test_a_person_is_in_so_many_batches_and_no_more():
     """Fifty ids are in every batch; totals, with next to no noise, count them once, or twice."""
     for most in (1, 2):
-        model = DirichletMultinomial(privacy=plan(4, 1e4, participation=most), largest_total=1.0)
+        model = DirichletMultinomial(privacy=plan(4, 1e4, participation=most), max_total=1.0)
         totals = []
         for k in range(4):
             ids = pd.Series([f"p{i}" for i in range(50)] + ([f"new{k}"] * 3), name="person")
@@ -196,7 +196,7 @@ def test_a_person_is_in_so_many_batches_and_no_more():
 
 def test_one_id_of_text_makes_no_other_persons():
     """On the second day it turns the column of ids into one of text: 300 persons who were there the day before stay out."""
-    model = DirichletMultinomial(privacy=plan(2, 1e4, participation=1), largest_total=1.0)
+    model = DirichletMultinomial(privacy=plan(2, 1e4, participation=1), max_total=1.0)
     for ids in (pd.Series(np.arange(300), name="person"), pd.Series([*map(str, range(300)), "X7"], name="person")):
         model.partial_fit(np.eye(3)[np.zeros(len(ids), int)], groups=ids)
     np.testing.assert_allclose(model.noisy_totals_.average["counts"].sum(), 301.0, atol=0.5)
@@ -285,7 +285,7 @@ def test_what_cannot_go_on_is_refused(tmp_path):
     with pytest.raises(AttributeError, match="partial_fit"):
         DirichletMultinomial(privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1)).partial_fit(COUNTS)
     with pytest.raises(TypeError, match="add up"):
-        vips.BayesianLogisticRegression(privacy=plan(4), feature_norm=1.0).partial_fit(ROWS, TARGETS > 0)
+        vips.BayesianLogisticRegression(privacy=plan(4), max_norm=1.0).partial_fit(ROWS, TARGETS > 0)
     for arguments in ({"n_batches": 0}, {"epsilon": 0.0}, {"participation": 0}, {"decay": 1.5}, {"mechanism": "magic"}):
         with pytest.raises(ValueError, match=next(iter(arguments))):
             plan(**arguments)
@@ -311,7 +311,7 @@ def test_plans_whose_fit_ends_at_its_limits_have_noise(n_batches, decay, partici
     lambda: (DirichletMultinomial(privacy=plan()), COUNTS, None),
     lambda: (LatentDirichletAllocation(2, vocabulary=3, privacy=plan(decay=0.9), random_state=0), COUNTS, None),
     lambda: (LatentClassAnalysis(2, categories=[2] * 6, privacy=plan(), random_state=0), ANSWERS, None),
-    lambda: (BayesianLinearRegression(privacy=plan(), feature_norm=1.0, target_range=(-2.0, 2.0)), ROWS, TARGETS),
+    lambda: (BayesianLinearRegression(privacy=plan(), max_norm=1.0, target_range=(-2.0, 2.0)), ROWS, TARGETS),
 ])  # fmt: skip
 def test_a_model_of_a_stream_can_be_saved_and_goes_on(make, tmp_path):
     """Nothing secret is in its file, and the stream goes on where its own secret is."""

@@ -19,6 +19,7 @@ from tests import ROOT
 from tests.mutants import check_notices
 from vips import DirichletMultinomial, LedgerError, PrivacyLedger, StreamError, StreamPlan
 from vips import _files as files_module
+from vips.persistence.archive import read_archive
 from vips.streams import secret as secret_module
 from vips.streams import stream as stream_module
 
@@ -265,7 +266,7 @@ def test_nothing_is_released_under_a_charge_that_was_given_back(ledger, tmp_path
 
 def forged(path, noise_multiplier):
     """The secret with less noise, all numbers of which fit together."""
-    header, arrays = secret_module.read_archive(f"{path}.secret", "stream secret")
+    header, arrays = read_archive(f"{path}.secret", "stream secret")
     header = {part: header[part] for part in ("stream", "t", "public")}
     found = header["public"]["found"]
     share = noise_multiplier / found["noise_multiplier"]
@@ -294,7 +295,7 @@ def test_a_forged_lattice_that_is_coarse_is_not_believed(tmp_path):
     path = tmp_path / "s.vips"
     plan = StreamPlan(epsilon=1.0, delta=1e-6, n_batches=8, noise="discrete")
     DirichletMultinomial(privacy=plan).partial_fit(COUNTS, checkpoint=path)
-    header, arrays = secret_module.read_archive(f"{path}.secret", "stream secret")
+    header, arrays = read_archive(f"{path}.secret", "stream secret")
     header = {part: header[part] for part in ("stream", "t", "public")}
     unit, steps = header["public"]["found"]["lattice"]
     header["public"]["found"]["lattice"] = [unit * steps / 2, 2]

@@ -17,6 +17,7 @@ import vips.streams.secret as secret_module
 import vips.streams.stream as stream_module
 from tests.streams.test_partial_fit import COUNTS, plan
 from vips import DirichletMultinomial, StreamError
+from vips.persistence.archive import read_archive
 
 
 def test_no_model_pickle_or_checkpoint_holds_the_state_of_the_noise(tmp_path):
@@ -135,7 +136,7 @@ def test_forged_secrets_release_nothing(name, noise, tmp_path):
     path = tmp_path / "s.vips"
     stream = plan(noise=noise)
     DirichletMultinomial(privacy=stream).partial_fit(COUNTS[:10], checkpoint=path)
-    header, arrays = secret_module.read_archive(f"{path}.secret", "stream secret")
+    header, arrays = read_archive(f"{path}.secret", "stream secret")
     arrays, header = forged(dict(arrays), {part: header[part] for part in ("stream", "t", "public")}, FORGERIES[name])
     secret_module.write_archive(f"{path}.secret", "stream secret", header, arrays, mode=0o600)
     before, model = (tmp_path / "s.vips.secret").read_bytes(), DirichletMultinomial(privacy=stream)

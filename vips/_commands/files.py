@@ -66,7 +66,7 @@ def read_table(path: str | Path, texts: Iterable[str | None] = ()):
 
 def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str | None] = ()):
     """As :func:`read_table`, where every cell of a column that ``declared`` names is read by itself; see :func:`as_columns`."""
-    kinds = {name: what for name, _, what in (each.partition("=") for each in declared)}
+    kinds = {name: what for name, _, what in (declaration.partition("=") for declaration in declared)}
     named = [name for name, what in kinds.items() if what not in ("date", "drop")]
     frame = read_table(path, (*named, *texts))
     for name in named:
@@ -77,7 +77,7 @@ def read_features(path: str | Path, declared: Sequence[str], texts: Iterable[str
 
 
 def as_numbers(cells: Iterable[object]) -> np.ndarray:
-    """Each cell as a number, NaN where it is none."""
+    """Parse each cell as a float; NaN if it is not a number."""
     return np.fromiter(map(_number, cells), np.float64)
 
 
@@ -97,10 +97,10 @@ def as_labels(cells, labels: Mapping[str, object]):
     """
     texts, numbers = cells.astype(str).to_numpy(object), as_numbers(cells)
     named = any(isinstance(label, str) for label in labels.values())
-    found = texts.copy() if named else np.full(len(texts), np.nan)
+    values = texts.copy() if named else np.full(len(texts), np.nan)
     for name, label in labels.items():
-        found[(texts == name) | (numbers == _number(name))] = label
-    return _pandas().Series(found, index=cells.index, name=cells.name)
+        values[(texts == name) | (numbers == _number(name))] = label
+    return _pandas().Series(values, index=cells.index, name=cells.name)
 
 
 def _number(cell: object) -> float:
@@ -136,22 +136,24 @@ def read_texts(path: str | Path, text: str | None = None, unit: str | None = Non
     pandas, path = _pandas(), Path(path)
     if not path.is_dir():
         if text is None:
-            raise ValueError(f"{str(path)!r} is no folder of .txt files. Of a table, --text names the column of texts.")
+            raise ValueError(
+                f"{str(path)!r} is not a folder of .txt files. For a table, --text names the column of texts."
+            )
         frame = read_table(path, (text, unit))
         cells, groups = column_of(frame, text, "--text"), column_of(frame, unit, "--unit")
-        return [each if isinstance(each, str) else "" for each in cells], groups, frame.drop(columns=[text])
+        return [cell if isinstance(cell, str) else "" for cell in cells], groups, frame.drop(columns=[text])
     if unit not in (None, "folder"):
         raise ValueError(
             "A folder has no columns: write --unit folder, and keep the texts of each person in a folder of their own."
         )
-    paths = sorted(each for each in path.glob("*.txt" if unit is None else "*/**/*.txt") if each.is_file())
+    paths = sorted(file for file in path.glob("*.txt" if unit is None else "*/**/*.txt") if file.is_file())
     if not paths:
         what = "no .txt file. For texts in folders, one for each person, write --unit folder"
         raise ValueError(f"The folder {str(path)!r} has {what if unit is None else 'no folder with a .txt file'}.")
-    names = [each.relative_to(path) for each in paths]
-    groups = None if unit is None else pandas.Series([each.parts[0] for each in names], name=unit)
-    texts = [each.read_text(encoding="utf-8", errors="replace") for each in paths]
-    return texts, groups, pandas.DataFrame({"text": [each.as_posix() for each in names]})
+    names = [file.relative_to(path) for file in paths]
+    groups = None if unit is None else pandas.Series([name.parts[0] for name in names], name=unit)
+    texts = [file.read_text(encoding="utf-8", errors="replace") for file in paths]
+    return texts, groups, pandas.DataFrame({"text": [name.as_posix() for name in names]})
 
 
 def column_of(frame, name: str | None, option: str):
@@ -186,36 +188,36 @@ def as_columns(frame, declared: Sequence[str]) -> dict:
     ValueError
         If a declaration cannot be read, or names no column.
     """
-    pandas, found = _pandas(), {}
+    pandas, columns = _pandas(), {}
     for name in frame.columns:
         kind, types = frame[name].dtype, pandas.api.types
         if types.is_datetime64_any_dtype(kind):
-            found[name] = "date"
+            columns[name] = "date"
         else:
             is_number = types.is_numeric_dtype(kind) and not types.is_bool_dtype(kind)
-            found[name] = "number" if is_number else "category"
-    for each in declared:
-        name, equals, what = each.partition("=")
-        if not equals or not what or name not in found:
+            columns[name] = "number" if is_number else "category"
+    for declaration in declared:
+        name, equals, what = declaration.partition("=")
+        if not equals or not what or name not in columns:
             raise ValueError(
-                f"--column {each!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or NAME=drop, "
-                "with a column of the table, which the first line of a CSV file names."
+                f"--column {declaration!r}: write NAME=number, NAME=date, NAME=category, NAME=LOW:HIGH, NAME=A,B,C or "
+                "NAME=drop, with a column of the table, which the first line of a CSV file names."
             )
         if what == "drop":
-            del found[name]
+            del columns[name]
         else:
-            found[name] = what if what in _KINDS else _declared(each, what)
-    return found
+            columns[name] = what if what in _KINDS else _declared(declaration, what)
+    return columns
 
 
-def _declared(each: str, what: str) -> tuple[float, float] | list[str]:
+def _declared(declaration: str, what: str) -> tuple[float, float] | list[str]:
     low, colon, high = what.partition(":")
     if not colon:
         return what.split(",")
     try:
         return float(low), float(high)
     except ValueError:
-        raise ValueError(f"--column {each!r}: the bounds must be numbers, as in age=0:110.") from None
+        raise ValueError(f"--column {declaration!r}: the bounds must be numbers, as in age=0:110.") from None
 
 
 def _pandas():

@@ -167,23 +167,23 @@ def _predict(options: argparse.Namespace) -> None:
     needs = checked_needs(needs, model, options.model)
     if needs["model"] == "topics":
         unit = needs["unit"] if Path(options.data).is_dir() else None  # predictions need no ids
-        texts, _, found = read_texts(options.data, needs["text"], unit)
+        texts, _, predictions = read_texts(options.data, needs["text"], unit)
         shares = np.asarray(model.transform(texts))
-        found = found.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
+        predictions = predictions.assign(**{f"topic {k}": share for k, share in enumerate(shares.T)})
     elif needs["model"] == "pathways":
         names = needs["unit"], needs["event"], needs["order"]
         frame = read_table(options.data, names)
         pathways, rows = _sequences(frame, *names, needs["catalogue"])
-        found = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
-        found["state"] = model.predict(pathways)
+        predictions = frame.iloc[rows][[needs["unit"], needs["order"], needs["event"]]].copy()
+        predictions["state"] = model.predict(pathways)
     else:
         frame = read_features(options.data, needs["declared"])
         missing = [name for name in needs["columns"] if name not in frame.columns]
         if missing:
             raise ValueError(f"The table has no column {missing[0]!r}, which the model was fitted with.")
-        found = frame.copy()
-        found[f"P({needs['classes'][1]})"] = model.predict_proba(frame[needs["columns"]])[:, 1]
-    write_table(found, options.out)
+        predictions = frame.copy()
+        predictions[f"P({needs['classes'][1]})"] = model.predict_proba(frame[needs["columns"]])[:, 1]
+    write_table(predictions, options.out)
     print(f"written: {options.out}")
 
 

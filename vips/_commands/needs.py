@@ -29,7 +29,7 @@ def checked_needs(needs: object, model: object, path: str) -> dict:
     kind = needs.get("model") if isinstance(needs, dict) else None
     settings = _SETTINGS.get(kind) if isinstance(kind, str) else None
     if settings is None or set(needs) != {"model", *settings} or not hasattr(model, _METHODS[kind]):
-        raise ValueError(f"{path} was not written by `fit --save` of this version: it names another kind of model.")
+        raise ValueError(f"{path} was not written by `fit --save`: it names another kind of model.")
     for name, expected in settings.items():
         value = needs[name]
         is_right = isinstance(value, expected) or (kind == "topics" and value is None)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import numpy as np
 from scipy.linalg.lapack import dpotri, dtrtri
 
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.threads import run_ranges
 
 __all__ = [
@@ -112,10 +112,10 @@ def share_rows(compute: Callable[[slice], None], n_rows: int, size: int, work_of
 
 def _share(compute: Callable[[int, int], None], cumulative_work: np.ndarray) -> None:
     def compute_alone(first: int, last: int) -> None:
-        with at_most_threads(1):
+        with one_blas_thread():
             compute(first, last)
 
-    with at_most_threads(1):
+    with one_blas_thread():
         run_ranges(compute_alone, cumulative_work, parts_per_thread=4, least_work=_LEAST_WORK)
 
 
@@ -165,7 +165,7 @@ def _threads_for(matrix: np.ndarray) -> Iterator[None]:
     if len(matrix) > _SMALL:
         yield
     else:
-        with at_most_threads(1):
+        with one_blas_thread():
             yield
 
 

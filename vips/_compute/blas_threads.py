@@ -1,109 +1,77 @@
-"""How many threads BLAS uses: those of NumPy and SciPy, whose wheels bring one each.
+"""BLAS with one thread: those of NumPy and SciPy, whose wheels bring one each.
 
-``threadpoolctl`` sets these numbers. Its own limits do not suffice where two fits overlap in two threads: the first to end
-would give threads back to the BLAS of the other, and the last to end would leave the process with one thread for ever.
+``threadpoolctl`` sets the number of threads. Its own limits do not suffice where two fits overlap in two threads: the first to
+end would give threads back to the BLAS of the other, and the last to end would leave the process with one thread for ever.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["at_most_threads"]
+__all__ = ["one_blas_thread"]
 
-
-class _Limit:
-    """What one thread asks for, inside ``at_most_threads``."""
-
-    def __init__(self, n: int) -> None:
-        self.n, self.thread = n, threading.get_ident()
-
-
-class _OfThread(threading.local):
-    """The strictest limit of a thread: a weak reference, or None."""
-
-    strictest = None
-
-    def has(self, n: int) -> bool:
-        """Whether the thread has a limit of ``n`` or fewer already."""
-        limit = self.strictest and self.strictest()
-        return limit is not None and limit.n <= n and limit in _limits
+# The lock may be taken again by its holder: the collector of garbage may end a block at any time.
+_lock, _asking, _before = threading.RLock(), set(), []
 
 
 @contextmanager
-def at_most_threads(n: int) -> Iterator[None]:
-    """Limit BLAS to ``n`` threads in the block. With one thread, BLAS also lets the process fork while it computes.
+def one_blas_thread() -> Iterator[None]:
+    """BLAS has one thread in the block. It then also lets the process fork while it computes.
 
-    (Not quite: for some nanoseconds of each product OpenBLAS holds a lock, for which the child of just then waits forever.)
+    Caveat: a child forked while OpenBLAS holds its lock, for nanoseconds of each product, deadlocks.
 
-    Most libraries have one number for the whole process: the smallest limit of any thread counts, and the last thread to leave
-    restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes sets it.
-    A block inside a stricter one of the same thread changes nothing.
+    Most libraries have one number for the whole process: they have one thread while any thread is in such a block, and the last
+    to leave restores the number of before. With MKL and OpenMP each thread has a number of its own: every thread that computes
+    sets it. A block inside another one of the same thread changes nothing.
     """
-    if _own.has(n):
+    thread, of_this_thread = threading.get_ident(), []
+    if thread in _asking:
         yield
         return
-    limit, of_this_thread, outer = _Limit(n), [], _own.strictest
     try:
-        with _lock:
-            _limits[limit] = n
-            _apply()
-        _own.strictest = weakref.ref(limit)
+        _ask(thread)
         for library in _libraries(of_threads=True):
             of_this_thread.append((library, library.num_threads))
-            library.set_num_threads(min(library.num_threads, n))
+            library.set_num_threads(1)
         yield
     finally:
-        _own.strictest = outer
-        for library, before in of_this_thread:
-            library.set_num_threads(before)
-        with _lock:
-            _limits.pop(limit, None)
-            _apply()
+        try:
+            _leave(thread, of_this_thread)
+        finally:
+            _leave(thread, of_this_thread)  # again, if a Ctrl-C has ended the first
 
 
-# Weak, so that an interrupted thread does not hold its limit. The finaliser may run under the lock, hence RLock.
-_lock, _limits = threading.RLock(), weakref.WeakKeyDictionary()
-_own = _OfThread()
-_applied, _before = None, []  # the limit that the libraries have, and their numbers before
+def _ask(thread: int) -> None:
+    with _lock:
+        _asking.add(thread)
+        _apply()
 
 
-def _forget_other_threads() -> None:
-    """A forked process has one thread. The limits of the others end at its next call of ``at_most_threads``."""
-    global _lock
-    _lock = threading.RLock()
-    for limit in list(_limits):
-        if limit.thread != threading.get_ident():
-            del _limits[limit]
-
-
-if hasattr(os, "register_at_fork"):
-    # Nobody may be setting the number of threads during a fork: the child would wait forever for a lock inside of OpenBLAS.
-    os.register_at_fork(
-        before=lambda: _lock.acquire(),
-        after_in_parent=lambda: _lock.release(),
-        after_in_child=_forget_other_threads,
-    )
+def _leave(thread: int, of_this_thread: list[tuple]) -> None:
+    for library, before in of_this_thread:
+        library.set_num_threads(before)
+    with _lock:
+        _asking.discard(thread)
+        _apply()
 
 
 def _apply() -> None:
-    """Give the smallest limit to the libraries with one number, unless they have it."""
-    global _applied, _before
-    while (smallest := min(list(_limits.values()), default=None)) != _applied:
-        if _applied is None:
-            _before = [library.num_threads for library in _libraries(of_threads=False)]
-        _applied = 0  # no limit at all: after an interruption here, the next call applies its limit to every library
-        for library, before in zip(_libraries(of_threads=False), _before, strict=True):
-            wanted = before if smallest is None else min(before, smallest)
-            if library.num_threads != wanted:
-                _set(library, wanted)
-        _applied = smallest
+    """Give one thread to the libraries with one number while anybody asks, else the numbers of before."""
+    global _before
+    if _asking and not _before:
+        _before = [library.num_threads for library in _libraries(of_threads=False)]
+    for library, before in zip(_libraries(of_threads=False), _before, strict=False):
+        wanted = 1 if _asking else before
+        if library.num_threads != wanted:
+            _set(library, wanted)
+    if not _asking:
+        _before = []
 
 
 def _set(library, n: int) -> None:
@@ -124,3 +92,19 @@ def _libraries(of_threads: bool) -> list:
         for library in ThreadpoolController().select(user_api="blas").lib_controllers
         if of_threads == (library.internal_api == "mkl" or getattr(library, "threading_layer", "") == "openmp")
     ]
+
+
+def _forget_other_threads() -> None:
+    """A forked process has one thread. What the others asked for ends at its next block."""
+    global _lock
+    _lock = threading.RLock()
+    _asking.intersection_update({threading.get_ident()})
+
+
+if hasattr(os, "register_at_fork"):
+    # Nobody may be setting the number of threads during a fork: the child would wait forever for a lock inside of OpenBLAS.
+    os.register_at_fork(
+        before=lambda: _lock.acquire(),
+        after_in_parent=lambda: _lock.release(),
+        after_in_child=_forget_other_threads,
+    )

@@ -15,11 +15,20 @@ from functools import lru_cache
 import numpy as np
 
 from vips._compute.blas import for_blas, share_rows
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.lanes import WIDTH
 from vips._compute.rowwise_kernels import TILE, multiply_double, multiply_single
 
-__all__ = ["PIECE", "row_dots", "row_norms", "rowwise_product", "rowwise_squares", "strict_product", "zero_filled"]
+__all__ = [
+    "PIECE",
+    "row_dots",
+    "row_norms",
+    "rowwise_product",
+    "rowwise_squares",
+    "scaled_rows",
+    "strict_product",
+    "zero_filled",
+]
 
 PIECE = 240  # rows of each call of BLAS: a multiple of the 8 or 12 rows that OpenBLAS kernels take at a time
 _COLUMNS, _PANEL = 4096, 64  # of a call of einsum, of a product with a triangle
@@ -52,6 +61,18 @@ def row_norms(array: np.ndarray) -> np.ndarray:
         relative = rows / safe[:, None]
         norms[careful] = np.where(np.isfinite(largest), safe * np.sqrt(row_dots(relative, relative)), np.nan)
     return norms
+
+
+def scaled_rows(X: np.ndarray, max_norm: float) -> np.ndarray:
+    """Rows longer than ``max_norm`` are scaled down to it; each depends on its record alone."""
+    norms = row_norms(X)
+    long = np.flatnonzero(~(norms <= max_norm))
+    if not len(long):
+        return X
+    X = X.copy()
+    with np.errstate(invalid="ignore"):
+        X[long] *= (max_norm / norms[long])[:, None]
+    return X
 
 
 def row_dots(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -93,17 +114,17 @@ def strict_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     kernel = multiply_single if a.dtype == np.float32 else multiply_double
     panels = np.zeros((-(-m // width), k, width), a.dtype)
     for i, panel in enumerate(panels):
-        own = b[:, i * width : (i + 1) * width]
-        panel[:, : own.shape[1]] = own
+        columns = b[:, i * width : (i + 1) * width]
+        panel[:, : columns.shape[1]] = columns
     out = np.empty((n, len(panels) * width), a.dtype)
 
     def multiply(rows: slice) -> None:
-        own, stop = a[rows], (rows.stop - rows.start) // TILE * TILE
-        kernel(own[:stop], panels, out[rows][:stop])
-        if stop < len(own):
+        piece, stop = a[rows], (rows.stop - rows.start) // TILE * TILE
+        kernel(piece[:stop], panels, out[rows][:stop])
+        if stop < len(piece):
             images = np.empty((TILE, out.shape[1]), a.dtype)
-            kernel(zero_filled(own[stop:], TILE), panels, images)
-            out[rows][stop:] = images[: len(own) - stop]
+            kernel(zero_filled(piece[stop:], TILE), panels, images)
+            out[rows][stop:] = images[: len(piece) - stop]
 
     share_rows(multiply, n, PIECE, k * m)
     return out[:, :m] if m == out.shape[1] else np.ascontiguousarray(out[:, :m])
@@ -171,16 +192,16 @@ def _is_rowwise(compute: Compute, k: int, m: int, dtype: np.dtype, in_order_of_c
     rng = np.random.default_rng(0)
     rows, other = rng.standard_normal((PIECE, k)).astype(dtype), rng.standard_normal((k, m)).astype(dtype)
     other = other if in_order_of_c else np.asfortranarray(other)
-    found, memory = _alone(compute, rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
+    product, memory = _alone(compute, rows, other), np.empty(rows.size + max(_SHIFTS), dtype)
     shifts = _SHIFTS if PIECE * k * m < _MUCH_WORK else _SHIFTS[:1]
     for shift in shifts:
         moved = memory[shift : shift + rows.size].reshape(rows.shape)
         moved[:] = np.roll(rows, shift, axis=0)
-        if not np.array_equal(np.roll(found, shift, axis=0), _alone(compute, moved, other)):
+        if not np.array_equal(np.roll(product, shift, axis=0), _alone(compute, moved, other)):
             return False
     return True
 
 
 def _alone(compute: Compute, rows: np.ndarray, other: np.ndarray) -> np.ndarray:
-    with at_most_threads(1):
+    with one_blas_thread():
         return compute(rows, other)

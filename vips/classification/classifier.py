@@ -160,7 +160,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         validate_data(self, X, skip_check_array=True)  # number and names of columns
         budget = self._budget(stated)
         norm, plan = (None, None) if budget is None else (1.0, budget.fit)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=norm, classes=self.classes)
+        model = BayesianLogisticRegression(privacy=plan, max_norm=norm, classes=self.classes)
         ledger = self._ledger(ledger)
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)
@@ -219,7 +219,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
 
     def _release(self, X, place, stated, budget, persons, of_persons: bool, release) -> None:
         """Tables and class counts."""
-        n_categories = sum(each == "category" for each in stated.values())
+        n_categories = sum(cells == "category" for cells in stated.values())
         most = MOST_CATEGORIES if of_persons else None
         std, cut, add_noise = 0.0, 0.0, np.asarray
         if budget is not None:
@@ -235,8 +235,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         rows = np.zeros(len(place), dtype=np.int64)
         self.class_counts_ = add_noise(class_counts(rows, 1, place, n_classes, persons))[:, 0]
         self.tables_ = {
-            name: release_table(X, name, each, place, n_classes, persons, add_noise, std, cut, most, len(stated))
-            for name, each in stated.items()
+            name: release_table(X, name, cells, place, n_classes, persons, add_noise, std, cut, most, len(stated))
+            for name, cells in stated.items()
         }
 
     # -- from released numbers ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ class ColumnCells:
         if self.kind == "category":
             places = {category: i for i, category in enumerate(self.categories)}
             other, missing = len(places), len(places) + 1
-            cells = (missing if each is None else places.get(each, other) for each in as_categories(values))
+            cells = (missing if category is None else places.get(category, other) for category in as_categories(values))
             return np.fromiter(cells, np.int64, len(values))
         numbers = as_numbers(values, self.kind)
         places = np.clip(np.searchsorted(self.edges, numbers, side="right") - 1, 0, self.n_cells - 1)
@@ -77,8 +77,8 @@ class ColumnCells:
         half = 0.5 * edges[-1] - 0.5 * edges[0]
         weights = shares / max(shares.sum(), 1e-300)
         ranks = np.cumsum(weights) - 0.5 * weights
-        found = np.array([middles / half, 2.0 * ranks])
-        return np.clip(found - (found @ weights)[:, None], -2.0, 2.0)
+        positions = np.array([middles / half, 2.0 * ranks])
+        return np.clip(positions - (positions @ weights)[:, None], -2.0, 2.0)
 
 
 def bounded(low: float, high: float, kind: str = "number") -> ColumnCells:
@@ -94,7 +94,7 @@ def bounded(low: float, high: float, kind: str = "number") -> ColumnCells:
 def listed(categories: Sequence) -> ColumnCells:
     """Cells of public categories."""
     known = as_categories(list(categories))
-    return ColumnCells("category", (), tuple(dict.fromkeys(each for each in known if each is not None)))
+    return ColumnCells("category", (), tuple(dict.fromkeys(category for category in known if category is not None)))
 
 
 def as_frame(X):
@@ -144,7 +144,7 @@ def columns_stated(columns: Mapping | Sequence | None, X) -> dict[object, Column
     columns_of(X, stated)
     if not stated:
         raise ValueError(f"0 feature(s) (shape={X.shape}) while a minimum of 1 is required.")
-    return {name: _cells(name, each, column(X, name).dtype) for name, each in stated.items()}
+    return {name: _cells(name, declaration, column(X, name).dtype) for name, declaration in stated.items()}
 
 
 def _cells(name, stated, dtype) -> ColumnCells | str:

@@ -26,19 +26,19 @@ def centred_log_odds(table: ClassTable, k: int, class_counts: np.ndarray, std: f
     std : float
         Standard deviation of the noise in a count.
     """
-    own, rest = table.counts[k], np.delete(table.counts, k, axis=0).sum(axis=0)
+    of_class, of_others = table.counts[k], np.delete(table.counts, k, axis=0).sum(axis=0)
     stds = (std, std * math.sqrt(len(class_counts) - 1))
     total = total_log_odds(class_counts[k], float(np.delete(class_counts, k).sum()), std)
     n_records = max(1.0, float(class_counts.sum()))
-    found, share = np.zeros(len(own)), shares(table)
+    log_odds, share = np.zeros(len(of_class)), shares(table)
     if table.cells.kind == "category":
-        parts = [(np.isfinite(own), None)]
+        parts = [(np.isfinite(of_class), None)]
     else:  # the last cell is that of missing values
         parts = [(slice(0, -1), table.cells.positions(share[:-1])), (slice(-1, None), None)]
     for part, positions in parts:
-        found[part] = posterior_log_odds(own[part], rest[part], stds, total, n_records, positions)
-    centred = np.clip(found - (found * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
-    return np.where(np.isfinite(own), centred, 0.0)
+        log_odds[part] = posterior_log_odds(of_class[part], of_others[part], stds, total, n_records, positions)
+    centred = np.clip(log_odds - (log_odds * share).sum(), -MOST_LOG_ODDS, MOST_LOG_ODDS)
+    return np.where(np.isfinite(of_class), centred, 0.0)
 
 
 def shares(table: ClassTable) -> np.ndarray:

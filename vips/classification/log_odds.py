@@ -36,15 +36,15 @@ _BLOCK = 1024  # cells at a time: memory does not grow with their number
 _SIZES = 12  # exponential laws, of means between 1 and all records
 
 
-def total_log_odds(own: float, rest: float, std: float) -> float:
+def total_log_odds(of_class: float, of_others: float, std: float) -> float:
     """Log odds of a class over all records, from noisy counts: towards even odds where these are noise."""
-    own, rest = max(own, 0.0) + std + 0.5, max(rest, 0.0) + std + 0.5
-    return float(np.log(own) - np.log(rest))
+    of_class, of_others = max(of_class, 0.0) + std + 0.5, max(of_others, 0.0) + std + 0.5
+    return float(np.log(of_class) - np.log(of_others))
 
 
 def posterior_log_odds(
-    own: np.ndarray,
-    rest: np.ndarray,
+    of_class: np.ndarray,
+    of_others: np.ndarray,
     std: tuple[float, float],
     total: float,
     n_records: float,
@@ -54,7 +54,7 @@ def posterior_log_odds(
 
     Parameters
     ----------
-    own, rest : ndarray of shape (n_cells,)
+    of_class, of_others : ndarray of shape (n_cells,)
         Noisy counts of the class and of all others.
     std : (float, float)
         Standard deviations of their noise.
@@ -70,9 +70,9 @@ def posterior_log_odds(
     ndarray of shape (n_cells,)
         Within ±6.
     """
-    blocks = [slice(first, first + _BLOCK) for first in range(0, len(own), _BLOCK)]
-    rest_of_errors = (std, total, n_records)
-    likelihood = np.concatenate([_log_likelihood(own[c], rest[c], *rest_of_errors, _STATES) for c in blocks])
+    blocks = [slice(first, first + _BLOCK) for first in range(0, len(of_class), _BLOCK)]
+    settings = (std, total, n_records)
+    likelihood = np.concatenate([_log_likelihood(of_class[c], of_others[c], *settings, _STATES) for c in blocks])
     if positions is None:
         priors = _chains(False)[0][:, None]
         in_cells = np.concatenate([_log_sum(likelihood[c] + priors, 2) for c in blocks], axis=1)
@@ -85,7 +85,7 @@ def posterior_log_odds(
     means = []
     for c in blocks:
         known = _log_sum(evidence[:, None, None] + others(c), 0)[0]  # about δ without the counts of the cell itself
-        posterior = _log_likelihood(own[c], rest[c], *rest_of_errors, _FINE) + _interpolated(known)
+        posterior = _log_likelihood(of_class[c], of_others[c], *settings, _FINE) + _interpolated(known)
         posterior = np.exp(posterior - posterior.max(axis=1, keepdims=True))
         means.append(posterior @ _FINE / posterior.sum(axis=1))
     return np.concatenate(means)
@@ -100,15 +100,16 @@ def _interpolated(logs: np.ndarray) -> np.ndarray:
     return np.logaddexp(logs[:, below] + shares[0], logs[:, below + 1] + shares[1])
 
 
-def _log_likelihood(own, rest, std, total: float, n_records: float, states: np.ndarray) -> np.ndarray:
+def _log_likelihood(of_class, of_others, std, total: float, n_records: float, states: np.ndarray) -> np.ndarray:
     """log p(counts | δ) at each state δ, T integrated out, shape (n_cells, n_states); up to a constant in each cell.
 
     In units of the errors, counts are a point m and the cell's mean is T u(δ): the exponential law of T with mean 1/λ leaves
     a Gaussian integral over T ≥ 0.
     """
-    deviations = [np.sqrt(each**2 + np.maximum(counts, 1.0)) for counts, each in zip((own, rest), std, strict=True)]
+    pairs = zip((of_class, of_others), std, strict=True)
+    deviations = [np.sqrt(noise_std**2 + np.maximum(counts, 1.0)) for counts, noise_std in pairs]
     p = expit(total + states)
-    m = [(counts / deviation)[:, None] for counts, deviation in zip((own, rest), deviations, strict=True)]
+    m = [(counts / deviation)[:, None] for counts, deviation in zip((of_class, of_others), deviations, strict=True)]
     u = [share / deviation[:, None] for share, deviation in zip((p, 1.0 - p), deviations, strict=True)]
     length = np.sqrt(u[0] ** 2 + u[1] ** 2)
     along = (m[0] * u[0] + m[1] * u[1]) / length
@@ -182,7 +183,7 @@ def _log_product(logs: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 @lru_cache
 def _chains(is_ordered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of every τ and every kind of chain: the log of its stationary law, the probability of a jump, and its other steps."""
+    """For every τ and every kind of chain: the log of its stationary law, the probability of a jump, and its other steps."""
     priors, jumps, steps = [], [], []
     for tau in _TAUS:
         log_prior = -0.5 * (_STATES / tau) ** 2

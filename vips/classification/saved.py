@@ -25,14 +25,9 @@ _MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
 def save_classifier(classifier, path: str | os.PathLike) -> None:
     """Write a fitted classifier."""
     header, arrays = contents(classifier.model_)
-    parameters = classifier.get_params(deep=False)
-    if isinstance(parameters["columns"], Mapping):
-        parameters["columns"] = {"items": encode(list(parameters["columns"].items()))}
-    else:
-        parameters["columns"] = encode(parameters["columns"])
     tables = classifier.tables_
     header = {
-        "parameters": {name: value if name == "columns" else encode(value) for name, value in parameters.items()},
+        "parameters": {name: encode(value) for name, value in classifier.get_params(deep=False).items()},
         "tables": [[encode(name), encode([*vars(table.cells).values()])] for name, table in tables.items()],
         "n_features_in": classifier.n_features_in_,
         "names_in": encode(list(getattr(classifier, "feature_names_in_", []))),
@@ -46,10 +41,7 @@ def save_classifier(classifier, path: str | os.PathLike) -> None:
 
 def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
     """The classifier, of class ``kind``, of a file's header and arrays; ``known`` classes of models, by name."""
-    columns = header["parameters"].pop("columns")
-    columns = dict(decode(columns["items"])) if isinstance(columns, dict) and "items" in columns else decode(columns)
-    parameters = {name: decode(value) for name, value in header["parameters"].items()}
-    classifier = kind(columns, **parameters)
+    classifier = kind(**{name: decode(value) for name, value in header["parameters"].items()})
     classifier._check_parameters()
     counts = {name: arrays.pop(name) for name in list(arrays) if name.startswith(_COUNTS) or name == "class_counts"}
     classifier.class_counts_ = counts.pop("class_counts")
@@ -71,7 +63,7 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
     if len(classifier.classes_) != classifier.n_classes_:
         raise ValueError("its tables and its regression have different numbers of classes")
     classifier._weigh()
-    width = sum(len(each) for each in classifier.log_odds_.values())
+    width = sum(len(columns) for columns in classifier.log_odds_.values())
     if width != classifier.model_.n_features_in_:
         raise ValueError("its tables and its regression have different numbers of features")
     classifier._statement = _statement(classifier, header["report"])

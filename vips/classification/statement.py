@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
+from vips._printable import shortened
 from vips.classification.columns import ColumnCells
 from vips.preprocessing._budget import Budget
-from vips.preprocessing._declared import shortened
 from vips.preprocessing._encoder_report import EncoderReport
 from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.privacy import PrivacyPlan, PrivacyReport
@@ -41,7 +41,7 @@ def statement_of_tables(
     )
     if "category" in stated.values():
         released = (*released, "their frequent categories")
-    declared = tuple(f"{name}: {_in_words(each)}" for name, each in stated.items() if isinstance(each, ColumnCells))
+    declared = tuple(f"{name}: {_in_words(cells)}" for name, cells in stated.items() if isinstance(cells, ColumnCells))
     return EncoderReport(budget.encoder, budget.threshold_delta or 0.0, unit, released, declared, entry)
 
 
@@ -53,5 +53,5 @@ def statement_of_regression(report: PrivacyReport, entry: dict | None) -> Privac
 
 def _in_words(cells: ColumnCells) -> str:
     if cells.kind == "category":
-        return f"categories {shortened([str(each) for each in cells.categories])}"
+        return f"categories {shortened([str(category) for category in cells.categories])}"
     return f"[{cells.edges[0]:g}, {cells.edges[-1]:g}]"

@@ -95,7 +95,7 @@ def _learnt_categories(values, place, n_classes, persons, add_noise, cut, most) 
     noisy = add_noise(counts[:, drawn])
     stands_out = noisy.sum(axis=0) / np.sqrt(n_classes) > cut
     rows = {categories[drawn[i] - 1]: noisy[:, i] for i in range(1, len(drawn)) if stands_out[i]}
-    rows = {each: row for each, row in rows.items() if not isinstance(each, str) or is_text(each)}
-    released = tuple(sorted(rows, key=lambda each: (isinstance(each, str), each)))
-    counts = np.array([*(rows[each] for each in released), np.full(n_classes, np.nan), noisy[:, 0]]).T
+    rows = {category: row for category, row in rows.items() if not isinstance(category, str) or is_text(category)}
+    released = tuple(sorted(rows, key=lambda category: (isinstance(category, str), category)))
+    counts = np.array([*(rows[category] for category in released), np.full(n_classes, np.nan), noisy[:, 0]]).T
     return ClassTable(ColumnCells("category", (), released), counts)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from sklearn.base import clone
 
-from vips.comparison.matching import match, parts_of
+from vips.comparison.movement import match, parts_of
 from vips.expfam import Dirichlet
 from vips.privacy import PrivacyPlan
 
@@ -65,20 +65,20 @@ class Shares:
         return cls(*(_rms(d) for d in (clipping, noise, baseline - plain)), share, 1.0 - share)
 
 
-def plans_of_arms(plan: PrivacyPlan, max_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
+def plans_of_arms(plan: PrivacyPlan, max_record_norm: float) -> tuple[PrivacyPlan, PrivacyPlan]:
     """Plans of the plain and the clipped arm.
 
     Parameters
     ----------
     plan : PrivacyPlan
         Plan of the private fit, with its clip norm filled in.
-    max_norm : float
+    max_record_norm : float
         Largest norm of a record, or inf.
     """
     seeded = replace(
         plan, noise_multiplier=_NO_NOISE, noise="gaussian", reproducible_noise=True, report_delta=None, sent_from=None
     )
-    largest = max(max_norm if np.isfinite(max_norm) else _NO_CLIP, plan.clip_norm)
+    largest = max(max_record_norm if np.isfinite(max_record_norm) else _NO_CLIP, plan.clip_norm)
     return replace(seeded, clip_norm=largest), seeded
 
 
@@ -86,7 +86,7 @@ def fit_arms(private, X, y=None) -> Arms:
     """Fit the plain and the clipped arm to the training data. Neither is private, whatever ε its report states."""
     seed = {"random_state": 0} if getattr(private, "random_state", None) is None else {}
     fitted = []
-    for plan in plans_of_arms(private.privacy_.plan, private.max_norm()):
+    for plan in plans_of_arms(private.privacy_.plan, private.max_record_norm()):
         arm = clone(private).set_params(privacy=plan, **seed)
         vars(arm).pop("_sent_from", None)  # the ledger that paid for the private fit; no ledger pays for an arm
         fitted.append(arm.fit(X, y) if private.needs_labels else arm.fit(X))

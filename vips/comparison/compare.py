@@ -10,8 +10,7 @@ from vips._random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
 from vips.comparison.comparison import Comparison, Divergences
-from vips.comparison.matching import match, parts_of
-from vips.comparison.movement import Movement
+from vips.comparison.movement import Movement, match, parts_of
 from vips.comparison.pipelines import common_steps, named, opened
 from vips.comparison.rows import (
     Sources,
@@ -92,8 +91,8 @@ def compare(
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 3))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-4.0 * X[:, 0]))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    >>> private = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X[:15_000], y[:15_000])
-    >>> baseline = BayesianLogisticRegression(feature_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> private = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X[:15_000], y[:15_000])
+    >>> baseline = BayesianLogisticRegression(max_norm=1.0).fit(X[:15_000], y[:15_000])
     >>> comparison = compare(private, baseline, X[15_000:], y[15_000:])
     >>> abs(comparison["log-loss (lower is better)"].value) < 0.05
     True
@@ -102,7 +101,7 @@ def compare(
     """
     private, baseline = opened(private), opened(baseline)
     steps = common_steps(private, baseline)
-    given = {id(model_of(each)): each for each in (private, baseline)}
+    given = {id(model_of(arm)): arm for arm in (private, baseline)}
     private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)
     check_private_data(private, X, y, may_use_private_data)
@@ -127,7 +126,7 @@ def compare(
     if aware:
         aware_divergences = {f"{ours.name}{AWARE}": _divergences(ours, theirs) for ours, theirs in aware}
         rows += posterior_rows(aware, aware_divergences, aware_movements, sources, AWARE)
-        divergences |= {name: found for name, found in aware_divergences.items() if found is not None}
+        divergences |= {name: values for name, values in aware_divergences.items() if values is not None}
     rows += finding_rows(private, baseline, sources) + signal_rows(private, baseline, sources)
     if X_test is not None:
         scores = score_rows(private, baseline, X_test, y_test, bool(aware), sources, (n_bootstrap, level, rng))

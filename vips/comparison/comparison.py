@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import ndtri
 
 from vips._alignment import Alignment
 from vips._files import text_or_file
 from vips._html import html_table
-from vips._printable import printable
+from vips._printable import PLAIN_TEXT, printable
 from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement, Mover, largest
@@ -246,9 +248,7 @@ class Comparison:
         ImportError
             Without matplotlib.
         """
-        from vips.comparison.plot import plot_movers
-
-        return plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
+        return _plot_movers(self.movers(n), self.level, f"{self.private} against {self.baseline}", ax)
 
     def to_html(
         self,
@@ -326,3 +326,24 @@ class Comparison:
 
     def __repr__(self) -> str:
         return printable(f"<Comparison of {self.model}: {self.private} against {self.baseline}, {len(self.rows)} rows>")
+
+
+def _plot_movers(movers: Sequence[Mover], level: float, title: str, ax=None):
+    """Differences of posterior means, sorted, with intervals ± z √(σ² + σ'²); the figure."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("plot() needs matplotlib: pip install 'vips[plot]'. `movers()` does not.") from error
+    movers = sorted(movers, key=lambda mover: mover.difference)
+    if ax is None:
+        ax = Figure(figsize=(7.0, 1.2 + 0.25 * len(movers)), layout="constrained").subplots()
+    half_widths = ndtri(0.5 + 0.5 * level) * np.hypot([m.private_std for m in movers], [m.baseline_std for m in movers])
+    places = np.arange(len(movers))
+    ax.errorbar(
+        [m.difference for m in movers], places, xerr=half_widths, fmt="o", markersize=4, linewidth=1, color="#20639b"
+    )
+    ax.axvline(0.0, color="0.7", linewidth=1, zorder=0)
+    ax.set_yticks(places, [printable(m.name) for m in movers], **PLAIN_TEXT)
+    ax.set_xlabel(f"posterior mean, private minus baseline; {100.0 * level:g} % interval")
+    ax.set_title(f"{title}\ncomputed from {movers[0].source}", fontsize="medium", **PLAIN_TEXT)
+    return ax.figure

@@ -189,10 +189,10 @@ def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | Non
     fitted.fit(X) if y is None else fitted.fit(X, y)
     test, labels = tested
     if score is not None:
-        found = score(fitted, test, labels)
+        value = score(fitted, test, labels)
     else:
-        found = fitted.score(test) if labels is None else fitted.score(test, labels)
-    return float(found), fitted.privacy_
+        value = fitted.score(test) if labels is None else fitted.score(test, labels)
+    return float(value), fitted.privacy_
 
 
 def _spread(scores: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""How far the mean of each parameter moved, and the divergence of each marginal."""
+"""How far the mean of each parameter moved, and the divergence of each marginal, after latent components are matched."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import cached_property
 
 import numpy as np
 
+from vips._alignment import Alignment, align
 from vips._printable import printable
 from vips._validation import check_integer
 from vips.expfam import Dirichlet
 from vips.expfam.divergences import FAMILIES, Family, family_of, kl, marginals, wasserstein
 from vips.parts import Part
 
-__all__ = ["Movement", "Mover", "largest"]
+__all__ = ["Movement", "Mover", "largest", "match", "parts_of"]
 
 
 @dataclass(frozen=True)
@@ -156,3 +157,24 @@ def _taken(distribution: Family, chosen: np.ndarray) -> Family:
         array = getattr(distribution, name)
         parameters.append(array.reshape(-1, *array.shape[array.ndim - n_axes :])[chosen])
     return family_of(distribution)(*parameters)
+
+
+def match(model, posterior, other) -> Alignment | None:
+    """Match the latent components of ``other`` to those of ``posterior``; None if the model has no such components."""
+    ours, theirs = model.components(posterior), model.components(other)
+    return None if ours is None or theirs is None else align(ours[0], theirs[0], ours[1])
+
+
+def parts_of(model, posterior, order: np.ndarray | None = None) -> list[Part]:
+    """The distributions of a posterior, with latent components in the given order, which labels follow.
+
+    Raises
+    ------
+    TypeError
+        If the distributions of the posterior are unknown.
+    """
+    return model.posterior_parts(posterior if _is_identity(order) else model.in_order(posterior, order))
+
+
+def _is_identity(order: np.ndarray | None) -> bool:
+    return order is None or np.array_equal(order, np.arange(len(order)))

@@ -10,6 +10,8 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
+from vips.preprocessing import PrivatePipeline, TableEncoder
+
 __all__ = ["common_steps", "named", "opened"]
 
 # Attributes of a step that do not decide what it does to a row.
@@ -22,14 +24,17 @@ def opened(fitted):
     Raises
     ------
     TypeError
-        For a pipeline of scikit-learn, whose steps may have learnt from the records without saying so.
+        For a pipeline of scikit-learn with a step that may have learnt from the records without saying so.
     """
     fitted = getattr(fitted, "pipeline_", fitted)
-    if isinstance(fitted, Pipeline) and not hasattr(type(fitted), "privacy_"):
-        raise TypeError(
-            "A pipeline of scikit-learn does not say what its steps learnt from the records. Compare pipelines of vips "
-            "(make_public_pipeline, make_private_pipeline), or the models themselves with rows that are transformed."
-        )
+    if isinstance(fitted, Pipeline) and not isinstance(fitted, PrivatePipeline):
+        others = [type(step).__name__ for step in _steps(fitted) if not isinstance(step, TableEncoder)]
+        if others:
+            raise TypeError(
+                f"A pipeline of scikit-learn does not say what {', '.join(others)} learnt from the records. Compare pipelines "
+                "whose steps before the model are a TableEncoder, private pipelines, or the models themselves with rows that "
+                "are transformed."
+            )
     return fitted
 
 
@@ -43,7 +48,7 @@ def common_steps(private, baseline) -> Pipeline | None:
     ValueError
         If two pipelines make other columns of the same rows, so that the coefficients of their models mean different things.
     """
-    pipelines = [each for each in (private, baseline) if isinstance(each, Pipeline)]
+    pipelines = [model for model in (private, baseline) if isinstance(model, Pipeline)]
     for pipeline in pipelines:
         check_is_fitted(pipeline)
     if len(pipelines) == 2 and not _are_alike(*pipelines):

@@ -11,8 +11,7 @@ from vips.comparison.arms import Arms, Shares, shares_of_parameters, shares_of_p
 from vips.comparison.bootstrap import bootstrap
 from vips.comparison.comparison import Row
 from vips.comparison.movement import Movement
-from vips.comparison.sources import PRIVATE, X_TEST, combined, source_of
-from vips.comparison.text import AWARE
+from vips.comparison.text import AWARE, PRIVATE, X_TEST, combined, source_of
 
 __all__ = [
     "Sources",

@@ -7,15 +7,42 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vips._printable import printable
-from vips.comparison.sources import PRIVATE, X_TEST
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison, Row
 
-__all__ = ["AWARE", "HEADS", "notes", "paragraph", "table", "table_cells"]
+__all__ = [
+    "AWARE",
+    "HEADS",
+    "PRIVATE",
+    "RELEASED",
+    "X_TEST",
+    "combined",
+    "notes",
+    "paragraph",
+    "source_of",
+    "table",
+    "table_cells",
+]
+
+# Sources of numbers: the data from which they were computed.
+RELEASED = "released"
+X_TEST = "X_test: not protected"
+PRIVATE = "private data"
 
 AWARE = ", noise-aware"  # at the end of quantities of a noise-aware posterior
 HEADS = "", "private", "baseline", "value", "computed from"
+
+
+def source_of(model) -> str:
+    """Source of a fitted model's numbers: private data, unless the fit has a guarantee."""
+    return RELEASED if model.privacy_.has_guarantee else PRIVATE
+
+
+def combined(*sources: str) -> str:
+    """Source of a number that is computed from several sources: all those that are not "released"."""
+    parts = {part for source in sources for part in source.split("; ")}
+    return "; ".join(source for source in (PRIVATE, X_TEST) if source in parts) or RELEASED
 
 
 def paragraph(comparison: Comparison) -> str:

@@ -53,16 +53,15 @@ def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
     offsets : ndarray of int64, shape (n_rows + 1,)
     """
     parts = [_parts(column) for column in columns]
-    lengths = [np.concatenate([np.zeros(0, np.int64), *(part[1] for part in each)]) for each in parts]
+    lengths = [np.concatenate([np.zeros(0, np.int64), *(part[1] for part in pieces)]) for pieces in parts]
     width = [check_lists(column.type, "the column") for column in columns]
-    steps = [
-        np.concatenate([np.zeros((0, n)), *(part[0] for part in each)]) for each, n in zip(parts, width, strict=True)
-    ]
-    if len({len(each) for each in lengths}) != 1:
+    sized = zip(parts, width, strict=True)
+    steps = [np.concatenate([np.zeros((0, n)), *(part[0] for part in pieces)]) for pieces, n in sized]
+    if len({len(counts) for counts in lengths}) != 1:
         raise ValueError("The columns of sequences have different numbers of rows.")
-    agree = np.all([each == lengths[0] for each in lengths], axis=0)
+    agree = np.all([counts == lengths[0] for counts in lengths], axis=0)
     if not agree.all():
-        steps = [some[np.repeat(agree, each)] for some, each in zip(steps, lengths, strict=True)]
+        steps = [values[np.repeat(agree, counts)] for values, counts in zip(steps, lengths, strict=True)]
     offsets = np.concatenate([[0], np.cumsum(np.where(agree, lengths[0], 0))])
     return steps[0] if len(steps) == 1 else np.concatenate(steps, axis=1), offsets
 

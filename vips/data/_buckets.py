@@ -78,7 +78,7 @@ class Buckets:
         by_bucket = np.argsort(buckets, kind="stable")
         cuts = np.searchsorted(buckets[by_bucket], np.arange(self._n_buckets + 1, dtype=np.uint64))
         columns = {"persons": persons, "y": y, "order": order}
-        rows = {key: each[by_bucket] for key, each in columns.items() if each is not None}
+        rows = {key: values[by_bucket] for key, values in columns.items() if values is not None}
         entries, X, ends = {}, X[by_bucket], None
         if sp.issparse(X):
             indices = X.indices
@@ -93,7 +93,7 @@ class Buckets:
         else:
             rows["X"] = X
         rows, entries = (
-            {key: self._alike(name, key, array) for key, array in each.items()} for each in (rows, entries)
+            {key: self._alike(name, key, array) for key, array in arrays.items()} for arrays in (rows, entries)
         )
         if set(rows) | set(entries) != set(self.kinds):
             raise SourceError(

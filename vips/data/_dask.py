@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from vips._no_warnings import without_warnings
-from vips._unquoted import class_and_place
+from vips._printable import class_and_place
 from vips.data._cell_values import as_numbers
 from vips.data._checks import open_checked
 from vips.data._records import OpenPartition
@@ -139,7 +139,7 @@ def rows_as_declared(rows, dtype):
 
 def column_as_declared(values, dtype, are_ids: bool):
     """The same of a computed series that orders rows; or of ids, each of which is read by itself: any objects will do."""
-    kind, given = (getattr(each, "kind", "O") for each in (dtype, getattr(values, "dtype", None)))
+    kind, given = (getattr(element_type, "kind", "O") for element_type in (dtype, getattr(values, "dtype", None)))
     if not hasattr(values, "astype") or kind == given:
         return values
     if kind == "O" or (are_ids and given in "mM"):

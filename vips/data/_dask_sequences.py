@@ -25,7 +25,7 @@ class DaskSequences(SequenceSource):
     Parameters
     ----------
     parts : list of delayed objects, or Dask bag
-        Each part computes to ``Sequences``, or to a list of arrays; the items of a bag are arrays. Of a data frame with a row
+        Each part computes to ``Sequences``, or to a list of arrays; the items of a bag are arrays. From a data frame with a row
         for each step, whose parts hold whole persons: ``[delayed(Sequences.from_frame)(part, by="patient", columns="event") for
         part in frame.to_delayed()]``.
     n_features : int

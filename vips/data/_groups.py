@@ -161,12 +161,12 @@ def check_ids(groups: object) -> None:
     if getattr(groups, "ndim", 1) != 1:
         raise ValueError(f"`groups` must have one id for each row of X, shape (n_rows,), got {groups.ndim} dimensions.")
     dtype = getattr(groups, "dtype", None)
-    for each in (dtype, getattr(getattr(dtype, "categories", None), "dtype", None)):
-        is_other = str(each).startswith(("period", "interval", "datetime", "timedelta", "date"))
-        is_rounded = getattr(each, "kind", "O") == "f" and not any(word in str(each) for word in _EXACT_FLOATS)
-        if getattr(each, "kind", "O") in "mMcV" or is_other or is_rounded:
+    for kind in (dtype, getattr(getattr(dtype, "categories", None), "dtype", None)):
+        is_other = str(kind).startswith(("period", "interval", "datetime", "timedelta", "date"))
+        is_rounded = getattr(kind, "kind", "O") == "f" and not any(word in str(kind) for word in _EXACT_FLOATS)
+        if getattr(kind, "kind", "O") in "mMcV" or is_other or is_rounded:
             raise TypeError(
-                f"Ids must be whole numbers, strings or bytes, but these have dtype {each}: convert them to int64 or strings."
+                f"Ids must be whole numbers, strings or bytes, but these have dtype {kind}: convert them to int64 or strings."
             )
 
 
@@ -227,11 +227,11 @@ def _is_view(name: str):
 
 
 def _numbers_of_ids(ids: Iterator[bytes | None], n_rows: int) -> tuple[Iterable[bytes], np.ndarray]:
-    found: dict[bytes, int] = {}
+    number_of_key: dict[bytes, int] = {}
     numbers = np.fromiter(
-        (-1 if each is None else found.setdefault(each, len(found)) for each in ids), np.int64, n_rows
+        (-1 if key is None else number_of_key.setdefault(key, len(number_of_key)) for key in ids), np.int64, n_rows
     )
-    return found, numbers
+    return number_of_key, numbers
 
 
 def _numbers_of_values(values: np.ndarray) -> tuple[Iterable[bytes], np.ndarray]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
-from vips._compute.races import tried_again
 from vips.data._arrays import PARTITION_SIZE
 from vips.data._checks import check_dtype, open_checked
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition
 from vips.exceptions import SourceError
 
-__all__ = ["NpySource", "mapped"]
+__all__ = ["NpySource", "mapped", "tried_again"]
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_ATTEMPTS = 50
 
 
 class NpySource(DataSource):
@@ -93,6 +99,25 @@ class NpyPartition(Partition):
         rows = slice(self.start, self.stop)
         y = None if self.y is None else mapped(self.y)[rows]
         return open_checked(self.name, mapped(self.X)[rows], y, self.n_features)
+
+
+def tried_again(read: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A function that opens and reads files of NumPy, called again after a ``SystemError``.
+
+    NumPy parses the header of an array with ``ast.literal_eval``. In Python 3.11 a parse fails with ``SystemError: AST
+    constructor recursion depth mismatch`` when another thread parses at the same time (CPython issue 106905).
+    """
+
+    @functools.wraps(read)
+    def attempts(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return read(*args, **kwargs)
+            except SystemError:
+                continue
+        return read(*args, **kwargs)
+
+    return attempts
 
 
 @tried_again

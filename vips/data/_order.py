@@ -97,8 +97,8 @@ def _of_dates(values: np.ndarray) -> np.ndarray:
     if per_second is None:
         keys = np.stack([counts * (float(step) * _SECONDS_PER_UNIT[unit]), np.zeros(len(counts))], axis=-1)
     else:
-        seconds, rest = np.divmod(counts, per_second)
-        keys = np.stack([seconds * float(step), rest * float(step) / per_second], axis=-1)
+        seconds, remainder = np.divmod(counts, per_second)
+        keys = np.stack([seconds * float(step), remainder * float(step) / per_second], axis=-1)
     return _without(keys, np.isnat(values))
 
 

@@ -85,11 +85,11 @@ class OpenPartition:
             return
         sizes = self._sizes(records)
         for first, last in ranges_of_size(sizes, chunk_size):
-            some = records[first:last]
+            chosen = records[first:last]
             if self.starts is None:
-                yield self._select(some)
+                yield self._select(chosen)
             else:
-                yield self._select_runs(some, are_read=sizes[first:last].sum() <= chunk_size)
+                yield self._select_runs(chosen, are_read=sizes[first:last].sum() <= chunk_size)
 
     def _sizes(self, records: np.ndarray) -> np.ndarray:
         """Rows of each record; of sequences, steps."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from vips._files import private_file, sync_folder, whole_folder
+from vips._printable import class_and_place
 from vips._secret_bits import secret_bytes
-from vips._unquoted import class_and_place
 from vips._validation import check_integer
 from vips.data._buckets import Buckets, write_grouped
 from vips.data._checks import check_data
@@ -165,7 +165,7 @@ def _name(by) -> str | None:
 
 
 def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
-    """Put every row of somebody into its bucket."""
+    """Write every row that has an id to its bucket; drop the rest."""
     key, kinds = secret_bytes(32), set()
     for name, opened, (ids, *orders) in _rows_and_keys(source, keys):
         n_rows, order = opened.X.shape[0], None
@@ -173,8 +173,8 @@ def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
             raise SourceError(f"{name}: X and `by` have different numbers of rows.")
         try:
             distinct, numbers = ids_and_numbers(ids, n_rows)
-            for each in orders:
-                order, kind = sortable(each, n_rows)
+            for column in orders:
+                order, kind = sortable(column, n_rows)
                 kinds |= {kind} - {None}
         except (TypeError, ValueError) as error:
             raise SourceError(f"{name}: {error}") from None
@@ -196,7 +196,7 @@ def _fill(buckets: Buckets, source: DataSource, keys: list) -> None:
 
 def _hashes(ids: Iterable[bytes], key: bytes) -> np.ndarray:
     """Keyed hashes of 128 bits, shape (n_ids, 2). Two of n ids have one hash with probability below n²/2¹²⁹."""
-    digests = b"".join(hashlib.blake2b(each, digest_size=16, key=key).digest() for each in ids)
+    digests = b"".join(hashlib.blake2b(encoded, digest_size=16, key=key).digest() for encoded in ids)
     return np.frombuffer(digests, np.uint64).reshape(-1, 2)
 
 
@@ -205,14 +205,14 @@ def _rows_and_keys(source: DataSource, keys: list) -> Iterator[tuple[str, OpenPa
     open_one, n_rows = _opener(source, keys), 0
     for i, partition in enumerate(source.partitions):
         try:
-            opened, found = open_one(i, partition, n_rows)
+            opened, ids_and_order = open_one(i, partition, n_rows)
         except SourceError:
             raise
         except Exception as error:
             problem = class_and_place(error)
         else:
             n_rows += opened.X.shape[0]
-            yield partition.name, opened, found
+            yield partition.name, opened, ids_and_order
             continue
         # outside of `except`, so that the original error, which may quote a record, is not attached
         raise SourceError(f"{partition.name} cannot be read: {problem}.")
@@ -224,13 +224,13 @@ def _rows_and_keys(source: DataSource, keys: list) -> Iterator[tuple[str, OpenPa
 def _opener(source: DataSource, keys: list) -> Callable:
     """A function of (number of a partition, the partition, number of rows before it): its rows, and their ids and order."""
     chunks = [list(key.to_delayed()) if is_dask(key) else None for key in keys]
-    for name, some in zip(("by", "order"), chunks, strict=False):
-        if some is not None and (not isinstance(source, DaskSource) or len(some) != source.n_partitions):
+    for name, delayed in zip(("by", "order"), chunks, strict=False):
+        if delayed is not None and (not isinstance(source, DaskSource) or len(delayed) != source.n_partitions):
             raise ValueError(f"`{name}` is a Dask collection: pass X as one, too, in the same chunks of rows.")
 
     def open_one(i: int, partition: Partition, before: int) -> tuple[OpenPartition, list]:
-        if any(some is not None for some in chunks):  # together, so that they are of the same rows
-            opened, computed = partition.open_with([None if some is None else some[i] for some in chunks])
+        if any(parts is not None for parts in chunks):  # together, so that they are of the same rows
+            opened, computed = partition.open_with([None if parts is None else parts[i] for parts in chunks])
             computed = [
                 column_as_declared(values, getattr(key, "dtype", None), are_ids=j == 0)
                 for j, (key, values) in enumerate(zip(keys, computed, strict=True))
@@ -239,8 +239,8 @@ def _opener(source: DataSource, keys: list) -> Callable:
             opened, computed = partition.open(), [None] * len(keys)
         rows = slice(before, before + opened.X.shape[0])
         return opened, [
-            _of_partition(source, i, key, rows) if each is None else each
-            for key, each in zip(keys, computed, strict=True)
+            _of_partition(source, i, key, rows) if values is None else values
+            for key, values in zip(keys, computed, strict=True)
         ]
 
     return open_one

@@ -108,8 +108,8 @@ class ShardRange(Partition):
         )
 
 
-def opened(name: str, values: FileStamp, offsets: FileStamp, some: slice, n_features: int) -> UnreadSequences:
-    """Sequences of a pair of files, whose offsets are in order; only ``some`` of the offsets are read.
+def opened(name: str, values: FileStamp, offsets: FileStamp, span: slice, n_features: int) -> UnreadSequences:
+    """Sequences of a pair of files, whose offsets are in order; only those of ``span`` are read.
 
     Raises
     ------
@@ -117,8 +117,8 @@ def opened(name: str, values: FileStamp, offsets: FileStamp, some: slice, n_feat
         If the files do not fit together: nothing is read beyond them.
     """
     table, all_ends = _table(values, n_features), _offsets(offsets)
-    ends = np.array(all_ends[some], np.int64)
-    fit = len(ends) == some.stop - some.start and ends[0] >= 0 and ends[-1] <= len(table) and (np.diff(ends) >= 0).all()
+    ends = np.array(all_ends[span], np.int64)
+    fit = len(ends) == span.stop - span.start and ends[0] >= 0 and ends[-1] <= len(table) and (np.diff(ends) >= 0).all()
     if not fit or all_ends[0] != 0 or all_ends[-1] != len(table):
         raise SourceError(
             f"{name}: the offsets do not divide the steps; they must ascend from 0 to the number of steps."

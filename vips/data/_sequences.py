@@ -87,7 +87,7 @@ class Sequences:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the values."""
+        """dtype of the values."""
         return self.values.dtype
 
     @property
@@ -102,13 +102,13 @@ class Sequences:
         """Arrays of shape (length, n_features)."""
         return (self.values[a:b] for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True))
 
-    def __getitem__(self, some: slice | np.ndarray | Sequence[int]) -> Sequences:
+    def __getitem__(self, index: slice | np.ndarray | Sequence[int]) -> Sequences:
         """Some of the sequences, as NumPy indexes rows. A slice is a view."""
-        if isinstance(some, slice) and some.step in (None, 1):
-            first, last, _ = some.indices(len(self))
+        if isinstance(index, slice) and index.step in (None, 1):
+            first, last, _ = index.indices(len(self))
             offsets = self.offsets[first : max(first, last) + 1]
             return sequences_of(self.values[offsets[0] : offsets[-1]], offsets - offsets[0])
-        chosen = np.arange(len(self))[some]
+        chosen = np.arange(len(self))[index]
         if chosen.ndim != 1:
             raise TypeError("Choose sequences by a slice or an array; `list(sequences)` gives their arrays.")
         lengths = self.lengths[chosen]
@@ -160,19 +160,19 @@ class Sequences:
         as frequent, or if no other array has columns: pass ``n_features`` before a private fit.
         """
         arrays = list(map(_array, sequences))
-        tables = [each[:, None] if each.ndim == 1 else each for each in arrays]
-        usable = [each.ndim == 2 and each.dtype.kind in "biuf" for each in tables]
+        tables = [array[:, None] if array.ndim == 1 else array for array in arrays]
+        usable = [table.ndim == 2 and table.dtype.kind in "biuf" for table in tables]
         width = n_features
         if width is None:
-            shapes = [each.shape for each, is_usable in zip(arrays, usable, strict=True) if is_usable]
+            shapes = [array.shape for array, is_usable in zip(arrays, usable, strict=True) if is_usable]
             widths = Counter(shape[1] if len(shape) == 2 else 1 for shape in shapes if shape != (0,))
-            width = max(widths, key=lambda each: (widths[each], -each), default=1)
+            width = max(widths, key=lambda candidate: (widths[candidate], -candidate), default=1)
         empty, missing = np.empty((0, width)), np.full((1, width), np.nan)
         tables = [
-            (each if each.shape[1] == width else missing if len(each) else empty) if is_usable else missing
-            for each, is_usable in zip(tables, usable, strict=True)
+            (table if table.shape[1] == width else missing if len(table) else empty) if is_usable else missing
+            for table, is_usable in zip(tables, usable, strict=True)
         ]
-        offsets = np.concatenate([[0], np.cumsum([len(each) for each in tables], dtype=np.int64)])
+        offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables], dtype=np.int64)])
         with np.errstate(all="ignore"):
             return cls(np.concatenate([empty, *tables], dtype=np.float64), offsets)
 
@@ -247,7 +247,7 @@ def in_order(when) -> np.ndarray:
 
 
 def _rank(value: object) -> tuple[int, float, Fraction, str]:
-    """Of a value of any type, so that any two can be compared. Raises for no value."""
+    """Rank of a value of any type, so that any two can be compared. Raises for no value."""
     with suppress(Exception):
         if isinstance(value, Real | Decimal):
             if value != value:

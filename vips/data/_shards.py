@@ -15,8 +15,8 @@ from typing import BinaryIO
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.races import tried_again
 from vips.data._checks import open_checked
+from vips.data._npy import tried_again
 from vips.data._records import OpenPartition
 from vips.data._source import DataSource, FileStamp, Partition, found_files
 from vips.exceptions import SourceError

@@ -109,7 +109,7 @@ class DataSource(ABC):
         return sum(self.sizes)
 
     def chunks(self, chunk_size: int) -> Iterator:
-        """All rows, whosever they are, at most ``chunk_size`` at a time, in order."""
+        """Yield all rows in order, ignoring groups, in chunks of at most ``chunk_size``."""
         for partition in self.partitions:
             opened = replace(partition.open(), starts=None)
             yield from opened.chunks(np.arange(opened.n_records), chunk_size)

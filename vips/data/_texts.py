@@ -166,7 +166,7 @@ class TextFiles(TextSource):
             raise SourceError(f"{folder} holds no file {pattern}.")
         self._folder = str(folder)
         self._names = [tuple(names[first : first + size]) for first in range(0, len(names), size)]
-        self._stamps = [_stamp(self._folder, some) for some in self._names]
+        self._stamps = [_stamp(self._folder, part) for part in self._names]
 
     @property
     def n_partitions(self) -> int:
@@ -207,10 +207,10 @@ class FilesOfFolder(Partition):
 def _stamp(folder: str, names: Iterable[str]) -> tuple[int, int] | None:
     """Size of the files together, and the time of the last change; None if one cannot be read."""
     try:
-        found = [os.stat(os.path.join(folder, name)) for name in names]
+        statuses = [os.stat(os.path.join(folder, name)) for name in names]
     except OSError:
         return None
-    return sum(each.st_size for each in found), max(each.st_mtime_ns for each in found)
+    return sum(status.st_size for status in statuses), max(status.st_mtime_ns for status in statuses)
 
 
 @dataclass(frozen=True, repr=False)

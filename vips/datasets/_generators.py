@@ -1,14 +1,15 @@
-"""Documents from a known model."""
+"""Documents from a known model, and digits of scikit-learn."""
 
 from __future__ import annotations
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.datasets import load_digits
 from sklearn.utils import Bunch
 
 from vips._random_state import RandomStateLike, as_generator
 
-__all__ = ["make_lda_corpus"]
+__all__ = ["load_digits_binary", "make_lda_corpus"]
 
 
 def make_lda_corpus(
@@ -61,3 +62,20 @@ def make_lda_corpus(
         chunks.append(sp.coo_array((ones, (row, np.minimum(word, n_words - 1))), shape=(len(shares), n_words)).tocsr())
     counts = sp.vstack(chunks, format="csr") if chunks else sp.csr_array((0, n_words), dtype=np.int32)
     return Bunch(counts=counts, topics=topics, doc_topic=doc_topic)
+
+
+def load_digits_binary() -> Bunch:
+    """1,797 images of handwritten digits, 8 by 8 pixels, on where the grey value of scikit-learn's digits is at least half.
+
+    Returns
+    -------
+    Bunch
+        ``data``: (1797, 64) bool; ``target``: (1797,) int.
+
+    Examples
+    --------
+    >>> load_digits_binary().data.shape
+    (1797, 64)
+    """
+    digits = load_digits()
+    return Bunch(data=digits.data >= 8, target=digits.target)

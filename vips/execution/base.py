@@ -47,5 +47,5 @@ def added_in_order(shares: Iterable[dict], task: PartitionTask) -> dict:
     total = task.new_sum()
     for share in shares:
         total.push(share)
-    found = total.result()
-    return task.zeros() if found is None else found
+    result = total.result()
+    return task.zeros() if result is None else result

@@ -116,8 +116,8 @@ class ClusterWorkers(Workers):
         """Every share, in the order of partitions; the cluster holds a few for each worker."""
         size = 2 * max(1, sum(self._client.nthreads().values()))
         for first in range(0, len(self._partitions), size):
-            some = range(first, min(first + size, len(self._partitions)))
-            waiting = self._shares(sent, sampler, step, some)[::-1]
+            numbers = range(first, min(first + size, len(self._partitions)))
+            waiting = self._shares(sent, sampler, step, numbers)[::-1]
             try:
                 while waiting:
                     self._wait(waiting[-1])
@@ -176,11 +176,11 @@ class ClusterWorkers(Workers):
 
 
 def _share(partition, coins, task: PartitionTask) -> dict:
-    return share_of_worker(task, partition, coins, 1, 1)
+    return share_of_worker(task, partition, coins, 1)
 
 
 def _share_of_block(X, y, name: str, n_features: int, coins, task: PartitionTask) -> dict:
-    return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1, 1)
+    return share_of_worker(task, ComputedBlock(name, X, y, n_features), coins, 1)
 
 
 def _patience() -> float:

@@ -78,7 +78,7 @@ class JoblibWorkers(Workers):
 
 
 def _share(sent: PartitionTask | bytes, partition: Partition, coins, threads: int) -> dict:
-    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads, threads)
+    return share_of_worker(_unpacked(sent) if isinstance(sent, bytes) else sent, partition, coins, threads)
 
 
 @lru_cache(maxsize=1)

@@ -42,7 +42,7 @@ class ThreadWorkers(Workers):
     def sum(self, task: PartitionTask, sampler: Callable[[int], object]) -> dict:
         task.prepare()
         shares = (
-            partial(share_of_worker, task, partition, sampler(i), n_threads(), 1)
+            partial(share_of_worker, task, partition, sampler(i), n_threads())
             for i, partition in enumerate(self.data.partitions)
         )
         with closing(side_by_side(shares, joblib.cpu_count())) as results:

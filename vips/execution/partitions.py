@@ -25,10 +25,10 @@ from itertools import product
 
 import numpy as np
 
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE
 from vips._compute.threads import at_most
-from vips._unquoted import class_and_place
+from vips._printable import class_and_place
 from vips.data import Partition, Runs
 from vips.data._records import OpenPartition, ranges_of_size, step_counts
 from vips.exceptions import InvalidRecordError, PartitionError, SourceError
@@ -141,7 +141,7 @@ def statistics_sum(task: Task, partition: Partition, coins) -> Totals:
     """
     model, plan = task.model, task.plan
     # One limit for the whole share costs less than one for each product. A warning would reveal that some record overflows.
-    with at_most_threads(1) if plan.is_private else nullcontext(), np.errstate(all="ignore"):
+    with one_blas_thread() if plan.is_private else nullcontext(), np.errstate(all="ignore"):
         opened = partition.open().at_most(plan.max_rows_per_group).first_steps(getattr(model, "max_length", None))
         if getattr(model, "ignores_labels", False):
             opened = opened.without_labels()
@@ -219,9 +219,9 @@ def weighted(
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
-    def statistics_of(some):
-        with at_most_threads(1) if size else nullcontext():
-            return model.expected_statistics(filled_up(some, size), task.posterior)
+    def statistics_of(chunk):
+        with one_blas_thread() if size else nullcontext():
+            return model.expected_statistics(filled_up(chunk, size), task.posterior)
 
     if starts is None or sizes.sum() <= most:
         statistics = statistics_of(rows)
@@ -231,7 +231,7 @@ def weighted(
         return
     pieces = [slice(*bounds) for bounds in ranges_of_size(sizes, most)]
     norms = [norms_of_rows(plan, statistics_of(rows[piece]), blocks) for piece in pieces]
-    parts = [each[: piece.stop - piece.start].sum() for (each, _), piece in zip(norms, pieces, strict=True)]
+    parts = [values[: piece.stop - piece.start].sum() for (values, _), piece in zip(norms, pieces, strict=True)]
     weight = plan.clip_weights(np.array([sum(parts) * (1.0 + 1e-9)]))[0]
     carried = None
     for piece, (_, is_usable) in zip(pieces, norms, strict=True):
@@ -314,13 +314,13 @@ def usable(model, chunk, stop_at_invalid: bool) -> tuple[object, np.ndarray | No
     return rows[valid], None if starts is None else np.concatenate([[0], np.cumsum(valid)])[starts]
 
 
-def share_of_worker(task: PartitionTask, partition: Partition, coins, threads: int, blas_threads: int) -> Totals:
+def share_of_worker(task: PartitionTask, partition: Partition, coins, threads: int) -> Totals:
     """:func:`partition_sum` as a worker runs it: with few threads, and without messages that quote a record.
 
     Parameters
     ----------
-    threads, blas_threads : int
-        Largest number of threads, for kernels and for BLAS.
+    threads : int
+        Largest number of threads for kernels; BLAS has one.
 
     Raises
     ------
@@ -330,7 +330,7 @@ def share_of_worker(task: PartitionTask, partition: Partition, coins, threads: i
         In a private fit, for any other error. It names the error's class and place, and omits its message.
     """
     try:
-        with at_most(threads), at_most_threads(blas_threads):
+        with at_most(threads), one_blas_thread():
             return partition_sum(task, partition, coins)
     except (SourceError, InvalidRecordError):
         raise

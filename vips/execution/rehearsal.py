@@ -25,7 +25,7 @@ _STARTS = np.array([0, 1, 3, 5, 6])  # of records of several rows
 
 
 def settings_of(model) -> tuple:
-    """Class and arguments of a model, on which the types of kernels depend. Of an argument of another kind, its type."""
+    """Class and arguments of a model, on which the types of kernels depend. For an argument of another kind, its type."""
     arguments = ((name, value) for name, value in vars(model).items() if not name.startswith("_") and name[-1] != "_")
     plain = str | bool | int | float | type | None
     return type(model), *((name, value if isinstance(value, plain) else type(value)) for name, value in arguments)

@@ -103,9 +103,9 @@ class Dirichlet(Headline):
     def interval(self, level: float) -> tuple[np.ndarray, np.ndarray]:
         """Central credible interval of every x_v, from its Beta marginal: (lower, upper) arrays."""
         check_level(level)
-        rest = self._total - self.concentration
+        remainder = self._total - self.concentration
         tail = 0.5 * (1.0 - level)
-        lower, upper = (betaincinv(self.concentration, rest, p) for p in (tail, 1.0 - tail))
+        lower, upper = (betaincinv(self.concentration, remainder, p) for p in (tail, 1.0 - tail))
         return lower, upper
 
     def to_arrays(self) -> dict[str, np.ndarray]:

@@ -104,8 +104,8 @@ def marginals(p: Family) -> Family:
     if isinstance(p, Dirichlet):
         concentration = p.concentration
         # a single category leaves no rest
-        rest = np.maximum(concentration.sum(axis=-1, keepdims=True) - concentration, 1e-300)
-        return Dirichlet(np.stack([concentration, rest], axis=-1))
+        remainder = np.maximum(concentration.sum(axis=-1, keepdims=True) - concentration, 1e-300)
+        return Dirichlet(np.stack([concentration, remainder], axis=-1))
     family_of(p)  # raises for an unknown family
     return p
 

@@ -1,12 +1,12 @@
 """The forward-backward algorithm for Markov chains, on eight sequences at a time: one in each lane of a register.
 
-A lane does not see the others, so that a sequence has the same result in any company. Sequences of a group are of about the
+Lanes are independent: a sequence's result does not depend on the others in its batch. Sequences of a batch are of about the
 same length; lanes whose sequence has ended are computed on, and left out.
 """
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
 import numba
 import numpy as np
 
@@ -61,7 +61,8 @@ def inferred(
     log_likelihood = np.empty(len(lengths))
     if dtype == np.float32:
         start, moves, likely = (
-            np.where(each > 0.0, np.maximum(each, _LEAST_SINGLE), 0.0).astype(dtype) for each in (start, moves, likely)
+            np.where(chances > 0.0, np.maximum(chances, _LEAST_SINGLE), 0.0).astype(dtype)
+            for chances in (start, moves, likely)
         )
     order = np.argsort(lengths, kind="stable")
     ends = np.append(np.arange(0, len(lengths), WIDTH), len(lengths))
@@ -69,12 +70,12 @@ def inferred(
 
     tiny = dtype(_TINY[dtype])
 
-    def some(first: int, last: int) -> None:
+    def infer_range(first: int, last: int) -> None:
         _forward_backward(
             order, offsets, first, last, start, moves, likely, log_scale, least, tiny, shares, pairs, log_likelihood
         )
 
-    run_ranges(some, work, least_work=_LEAST_STEPS)
+    run_ranges(infer_range, work, least_work=_LEAST_STEPS)
     return shares, pairs, log_likelihood
 
 

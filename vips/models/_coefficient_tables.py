@@ -63,10 +63,10 @@ def signal_of(posterior, prior: Sequence[np.ndarray], n_features: int, linear=No
     means, covs = np.atleast_2d(posterior.mean), _covariances(posterior)
     total, degrees = 0.0, 0
     linear = np.zeros(means.shape) if linear is None else linear
-    for mean, cov, own, known in zip(means, covs, prior, linear, strict=True):
-        own = np.diag(own) if np.ndim(own) == 1 else own
+    for mean, cov, prior_precision, known in zip(means, covs, prior, linear, strict=True):
+        prior_precision = np.diag(prior_precision) if np.ndim(prior_precision) == 1 else prior_precision
         inverse = np.linalg.inv(cov)
-        values, vectors = np.linalg.eigh(inverse - own)
+        values, vectors = np.linalg.eigh(inverse - prior_precision)
         seen = values > 1e-9 * values.max()
         estimate = (vectors[:, seen] / values[seen]) @ (vectors[:, seen].T @ (inverse @ mean - known))
         spread = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
@@ -108,7 +108,7 @@ def coefficient_table(model, posterior, level: float, units=None):
                         f"{ratio}, upper": np.exp(upper),
                     }
                 ),
-                index=pd.Index(strings_for_pandas(names), name="coefficient"),
+                index=pd.Index(strings_for_pandas(names), name=_meaning(model)),
             )
         )
     table = pd.concat(frames, keys=classes, names=["class"]) if len(frames) > 1 else frames[0]
@@ -142,7 +142,7 @@ def forest_plot(table, ax=None):
     ax.axvline(0.0, color="0.6", linewidth=0.8)
     ax.errorbar(mean, place, xerr=errors, fmt="o", color="tab:blue", capsize=3, markersize=4)
     ax.set_yticks(place, [printable(name) for name in names], **PLAIN_TEXT)
-    ax.set_xlabel(f"coefficient, with its {100 * table.attrs['level']:g} % interval")
+    ax.set_xlabel(f"{rows.index.names[-1]}, with its {100 * table.attrs['level']:g} % interval", **PLAIN_TEXT)
     return ax
 
 
@@ -175,6 +175,12 @@ def _in_units(mean: np.ndarray, cov: np.ndarray, units, has_intercept: bool) -> 
 def _names(model, units) -> list[str]:
     names = model.column_names() if units is None else list(units[0])
     return [*names, "intercept"] if model.fit_intercept else names
+
+
+def _meaning(model) -> str:
+    """What a coefficient is; of two classes, the last one is "yes"."""
+    classes = getattr(model, "classes_", ())
+    return printable(f"log-odds of {classes[-1]}") if len(classes) == 2 else "coefficient"
 
 
 def _classes(model) -> list:

@@ -17,7 +17,7 @@ __all__ = ["classification_scores", "coefficient_parts", "count_scores"]
 def coefficient_parts(model, posterior, columns: list[str]) -> list[Part]:
     """Coefficients, and their prior precision if it is learnt."""
     parts = [Part("coefficients", posterior, _coefficient_label(model, columns), columns)]
-    if isinstance(model.prior, tuple):
+    if isinstance(getattr(model, "prior", 0.0), Gamma | None):
         alpha = Gamma(posterior.alpha_shape, posterior.alpha_rate)
         parts.append(Part("prior precision", alpha, partial(indexed, "α"), columns, False))
     return parts
@@ -74,7 +74,7 @@ class _Ranking:
         """Share of pairs of a positive and a negative record that are in the right order; ties count half."""
         counts = counts[:, self._order]
         positive, negative = (
-            np.add.reduceat(counts * own, self._starts, axis=1) for own in (self._positive, ~self._positive)
+            np.add.reduceat(counts * is_member, self._starts, axis=1) for is_member in (self._positive, ~self._positive)
         )
         below = np.cumsum(negative, axis=1) - 0.5 * negative
         pairs = positive.sum(axis=1) * negative.sum(axis=1)

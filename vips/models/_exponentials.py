@@ -50,8 +50,8 @@ def _polynomials() -> tuple[np.ndarray, np.ndarray]:
         return (u + _NEAR) * (1.0 / ratio - u)
 
     of_mills, of_excess = (
-        chebyshev.cheb2poly(chebyshev.chebinterpolate(each, _DEGREE))[::-1].astype(np.float32)
-        for each in (smooth_mills, smooth_excess)
+        chebyshev.cheb2poly(chebyshev.chebinterpolate(function, _DEGREE))[::-1].astype(np.float32)
+        for function in (smooth_mills, smooth_excess)
     )
     return of_mills, of_excess
 
@@ -155,11 +155,11 @@ def _fill_components(noisy, noise_std, factor, prior_mean, z, excess, likelihood
 def _exp(x):
     """e^x for x ≤ 0 in single precision. A call of the library's function would keep a loop from being vectorised."""
     power = np.rint(x * _LOG2_E)
-    rest = (x - power * _LOG_2) - power * _REST_OF_LOG_2
+    remainder = (x - power * _LOG_2) - power * _REST_OF_LOG_2
     series = _OVER_FACTORIALS[0]
     for i in range(1, 5):
-        series = series * rest + _OVER_FACTORIALS[i]
-    series = series * rest * rest + rest + np.float32(1.0)
+        series = series * remainder + _OVER_FACTORIALS[i]
+    series = series * remainder * remainder + remainder + np.float32(1.0)
     of_two = np.int32((np.int32(power) + np.int32(127)) << np.int32(23)).view(np.float32)  # its bits: 2^power
     return series * of_two if x > _LOWEST else np.float32(0.0)
 

@@ -27,10 +27,10 @@ def plot_sequences(model, X, lengths, names: Sequence[str], ax=None):
     states = np.split(model.predict(sequences), sequences.offsets[1:-1])
     if ax is None:
         _, ax = plt.subplots(figsize=(7.0, 1.0 + 0.16 * len(states)), layout="constrained")
-    longest = max((len(each) for each in states), default=0)
+    longest = max((len(path) for path in states), default=0)
     picture = np.ones((len(states), longest, 3))
-    for row, each in zip(picture, states, strict=True):
-        row[: len(each)] = [colour(k) for k in each] if len(each) else row[:0]
+    for row, path in zip(picture, states, strict=True):
+        row[: len(path)] = [colour(k) for k in path] if len(path) else row[:0]
     ax.imshow(picture, aspect="auto", interpolation="nearest")
     handles = [plt.Rectangle((0, 0), 1, 1, color=colour(k)) for k in range(len(names))]
     ax.legend(handles, names, fontsize="x-small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)

@@ -87,7 +87,7 @@ class SequenceModel(ConjugateExponentialModel):
 
     @abstractmethod
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        """Of each sequence, under the fitted posterior; shape (n_sequences,)."""
+        """Log likelihood of each sequence under the fitted posterior; shape (n_sequences,)."""
 
     def _data(self, X, y) -> DataSource:
         source = X if isinstance(X, DataSource) else InMemoryData(self._sequences(X, None, in_fit=True))

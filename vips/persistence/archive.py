@@ -10,16 +10,17 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from vips._compute.races import tried_again
 from vips._files import refuse_endless, whole_file
+from vips.data._npy import tried_again
 
-__all__ = ["one_error", "read_archive", "write_archive"]
+__all__ = ["one_error", "read_archive", "restored_from", "write_archive"]
 
 FORMAT, VERSION = "vips", 1
 _KINDS = "biufcSU"  # allowed kinds of dtypes: numbers and strings
@@ -72,6 +73,25 @@ def read_archive(path: str | os.PathLike, *kinds: str) -> tuple[dict, dict[str, 
         if sorted([*(f"{name}.npy" for name in names), "header.json"]) != sorted(archive.namelist()):
             raise ValueError("its arrays are not those that its header names")
         return header, {name: _read_array(archive, name) for name in names}
+
+
+def restored_from(path: str | os.PathLike, readers: Mapping[str, Callable[[dict, dict[str, np.ndarray]], Any]]) -> Any:
+    """What the reader of the file's kind makes of its header and arrays.
+
+    Parameters
+    ----------
+    path : path
+    readers : mapping of str to function of header and arrays
+        The kinds that may be read.
+
+    Raises
+    ------
+    ValueError, OSError
+        As :func:`read_archive`; whatever a reader raises is a ValueError.
+    """
+    header, arrays = read_archive(path, *readers)
+    with one_error(path):
+        return readers[header["kind"]](header, arrays)
 
 
 @contextmanager

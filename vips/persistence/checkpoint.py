@@ -227,7 +227,7 @@ def restore_posterior(like, arrays: Mapping[str, np.ndarray]):
     """
     if hasattr(like, "check_arrays"):
         like.check_arrays(arrays)
-    shapes, expected = ({n: a.shape for n, a in each.items()} for each in (arrays, posterior_arrays(like)))
+    shapes, expected = ({n: a.shape for n, a in held.items()} for held in (arrays, posterior_arrays(like)))
     if shapes != expected:
         raise ValueError(f"A saved posterior has arrays {shapes}, the model's are {expected}.")
     return dict(arrays) if isinstance(like, dict) else type(like).from_arrays(arrays)

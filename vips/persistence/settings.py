@@ -8,7 +8,7 @@ from dataclasses import fields
 import numpy as np
 import scipy.sparse as sp
 
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.stream_plan import StreamState
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -49,13 +49,16 @@ def encode(value: object) -> object:
     if isinstance(value, np.dtype) or (isinstance(value, type) and issubclass(value, np.generic)):
         return {_TAG: "dtype", "value": np.dtype(value).str}
     if type(value) in _CLASSES.values():
-        values = {each.name: encode(getattr(value, each.name)) for each in fields(value) if each.compare}
+        values = {field.name: encode(getattr(value, field.name)) for field in fields(value) if field.compare}
         return {_TAG: type(value).__name__, "value": values}
+    if isinstance(value, Gamma):
+        return {_TAG: "Gamma", "value": [encode(value.shape), encode(value.rate)]}
     for name, family in _GAUSSIANS.items():  # of a posterior, its mean and its precision
         if isinstance(value, family):
             return {_TAG: name, "value": [encode(value.mean), encode(value.precision)]}
     raise TypeError(
-        f"{value!r} cannot be saved: only numbers, words, lists, mappings, arrays, dtypes, Gaussians, plans and step sizes can."
+        f"{value!r} cannot be saved: only numbers, words, lists, mappings, arrays, dtypes, distributions, plans and step "
+        "sizes can."
     )
 
 
@@ -81,6 +84,8 @@ def decode(value: object) -> object:
         return rows
     if kind == "dtype":
         return np.dtype(content).type
+    if kind == "Gamma":
+        return Gamma(*map(decode, content))
     if kind in _GAUSSIANS:
         return _GAUSSIANS[kind](*map(decode, content))
     if kind in _CLASSES:

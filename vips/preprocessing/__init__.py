@@ -1,12 +1,9 @@
 """Preprocessing for private fits: scales, categories and bounds are declared, or learnt privately."""
 
-from vips.preprocessing._one_hot import PublicOneHotEncoder
-from vips.preprocessing._pipeline import PublicPipeline, make_public_pipeline
 from vips.preprocessing._private_pipeline import PrivatePipeline, make_private_pipeline
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_topics import PrivateTopics
 from vips.preprocessing._private_words import PrivateCountVectorizer
-from vips.preprocessing._scaler import PublicScaler
 from vips.preprocessing._table import TableEncoder
 
 __all__ = [
@@ -14,10 +11,6 @@ __all__ = [
     "PrivatePipeline",
     "PrivateTableEncoder",
     "PrivateTopics",
-    "PublicOneHotEncoder",
-    "PublicPipeline",
-    "PublicScaler",
     "TableEncoder",
     "make_private_pipeline",
-    "make_public_pipeline",
 ]

@@ -44,8 +44,8 @@ def split_budget(
         A public fact. Without categories there is no threshold.
     """
     threshold_delta = _THRESHOLD_SHARE * delta if learns_categories else None
-    rest = delta - (threshold_delta or 0.0)
-    one = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=rest, sampling="full", n_steps=1, relation=relation)
+    plan_delta = delta - (threshold_delta or 0.0)
+    one = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=plan_delta, sampling="full", n_steps=1, relation=relation)
     sigma = one.noise_multiplier * _ROUNDED_UP
 
     def plan(n: int, part: float) -> PrivacyPlan:

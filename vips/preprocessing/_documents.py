@@ -158,14 +158,14 @@ def chunks_of_records(
     """
     distinct = partial(Analyser(settings).distinct, index=index)
     if numbers is None:
-        own = distinct(documents)
+        words_of_records = distinct(documents)
     else:
         order, starts = runs_of_rows(numbers)
         order = np.arange(len(documents)) if order is None else order
         runs = (order[a : b if most is None else min(b, a + most)] for a, b in pairwise(starts))
-        own = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
+        words_of_records = (np.unique(np.concatenate(list(distinct(documents[i] for i in rows)))) for rows in runs)
     chunk: list[np.ndarray] = []
-    for words in own:
+    for words in words_of_records:
         chunk.append(words)
         if len(chunk) == _CHUNK:
             yield _joined(chunk)

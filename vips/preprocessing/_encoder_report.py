@@ -46,10 +46,10 @@ class EncoderReport:
         """ε at ``delta``, of which the threshold takes its part; by default at the plan's δ plus that part."""
         if delta is None and self.plan.report_delta is None:
             raise ValueError("Write a δ, e.g. privacy_.epsilon(1e-5): the plan was not calibrated at one.")
-        rest = self.plan.report_delta if delta is None else delta - self.threshold_delta
-        if not rest > 0.0:
+        plan_delta = self.plan.report_delta if delta is None else delta - self.threshold_delta
+        if not plan_delta > 0.0:
             raise ValueError(f"δ must be above that of the threshold of categories, {self.threshold_delta:g}.")
-        return self.plan.epsilon(rest)
+        return self.plan.epsilon(plan_delta)
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON."""

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from vips._printable import shortened
 from vips._validation import check_number
 from vips.data import TextSource, as_source
 from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
-from vips.preprocessing._declared import shortened
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.charge import ledger_to_charge
@@ -55,7 +55,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
     if columns is None:
         kinds = dict.fromkeys(X.columns)
     elif isinstance(columns, Mapping) and columns:
-        kinds = {name: _stated_kind(name, each) for name, each in columns.items()}
+        kinds = {name: _stated_kind(name, declaration) for name, declaration in columns.items()}
     else:
         raise TypeError(f"`columns` must be None or a mapping of column names, got {columns!r}.")
     if not kinds:
@@ -80,7 +80,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
         )
     if declared:  # bounds and lists; a date's or nullable number's values are converted by the encoder itself
         TableEncoder(declared).in_column_units()
-        known = {name: each for name, each in declared.items() if kinds[name] == "declared"}
+        known = {name: declaration for name, declaration in declared.items() if kinds[name] == "declared"}
         if known:
             TableEncoder(known)._check(X)
     return kinds

@@ -120,7 +120,7 @@ def _core(noisy: np.ndarray, std: float, widths: tuple[int, ...], n_columns: int
     before = np.concatenate([[0.0], np.cumsum(noisy)])
     taken = np.zeros(len(noisy) + 1, dtype=np.int64)  # number of cells before a place that are in a run
     span = None
-    for width in (each for each in widths if each <= len(noisy)):
+    for width in (size for size in widths if size <= len(noisy)):
         sums = before[width:] - before[:-width]
         starts = np.flatnonzero((sums > level * np.sqrt(width)) & (taken[width:] == taken[:-width]))
         if not len(starts):

@@ -76,7 +76,7 @@ class Persons:
             order = np.lexsort((seen_at, -counts, persons))
             persons, cells, counts = persons[order], cells[order], counts[order]
             rank = np.arange(len(persons)) - np.searchsorted(persons, persons)
-            persons, cells, counts = (each[rank < most] for each in (persons, cells, counts))
+            persons, cells, counts = (column[rank < most] for column in (persons, cells, counts))
         squares = np.bincount(persons, counts.astype(np.float64) ** 2)
         weights = counts / np.sqrt(squares[persons])
         return np.bincount(cells, weights, minlength=n_cells)

@@ -103,7 +103,7 @@ def prepared(values, kind: str, learnt: Learnt) -> tuple[np.ndarray, np.ndarray 
     if kind == "category":
         categories = as_categories(values)
         known = set(learnt.declared) - {OTHER, MISSING}
-        as_other = [MISSING if each is None else each if each in known else OTHER for each in categories]
+        as_other = [MISSING if value is None else value if value in known else OTHER for value in categories]
         result = np.empty(len(as_other), dtype=object)
         result[:] = as_other
         return result, None
@@ -121,10 +121,9 @@ def _learnt_numbers(
 
 
 def _learnt_categories(released: list, missing: float, std: float) -> Learnt:
-    numbers = sorted(each for each in released if not isinstance(each, str))
-    words = sorted(
-        each for each in released if isinstance(each, str) and each not in (OTHER, MISSING) and is_text(each)
-    )
+    numbers = sorted(category for category in released if not isinstance(category, str))
+    strings = (category for category in released if isinstance(category, str))
+    words = sorted(string for string in strings if string not in (OTHER, MISSING) and is_text(string))
     return Learnt([*numbers, *words, OTHER, *([MISSING] if missing > _PRESENT * std else [])])
 
 
@@ -139,11 +138,11 @@ def is_text(word: str) -> bool:
 
 def cells_of_categories(values: np.ndarray) -> tuple[list, np.ndarray]:
     """The categories that occur, and the cell of each row: 0 for missing, then one for each category. Private."""
-    found: dict = {}
+    places: dict = {}
     cells = np.fromiter(
-        (0 if each is None else 1 + found.setdefault(each, len(found)) for each in values), np.int64, len(values)
+        (0 if value is None else 1 + places.setdefault(value, len(places)) for value in values), np.int64, len(values)
     )
-    return list(found), cells
+    return list(places), cells
 
 
 def _grid(kind: str) -> Grid:

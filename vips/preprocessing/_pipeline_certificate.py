@@ -43,7 +43,7 @@ def as_one_fit(report: PipelineReport, fit: PrivacyReport) -> PrivacyReport:
     """The statement of ``fit`` with what the encoder released, and with the joint ε."""
     encoder = report.encoder
     learnt = "; ".join(encoder.released)
-    values = {each.name: getattr(fit, each.name) for each in fields(PrivacyReport)} | {
+    values = {field.name: getattr(fit, field.name) for field in fields(PrivacyReport)} | {
         "plan": replace(fit.plan, report_delta=report.delta),
         "released": (*(f"{what}, learnt privately" for what in encoder.released), *fit.released),
         "declared_public": (*encoder.declared_public, *fit.declared_public),

@@ -25,14 +25,14 @@ def beside_an_encoder(report: PrivacyReport, learnt: tuple[str, ...]) -> Privacy
         "the pipeline's encoder has learnt from the same records, privately; ε here is that of the fit alone, and the "
         "statement of the pipeline counts both"
     )
-    declared = tuple(each for each in report.declared_public if each not in learnt)
+    declared = tuple(fact for fact in report.declared_public if fact not in learnt)
     not_covered = (_ENCODER, *_of_both(report).not_covered)
     return replace(report, preprocessing=preprocessing, not_covered=not_covered, declared_public=declared)
 
 
 def _of_both(report: PrivacyReport) -> PrivacyReport:
     """Inverse of :func:`beside_an_encoder`, for a statement that counts the encoder, too."""
-    return replace(report, not_covered=tuple(each for each in report.not_covered if each != _ENCODER))
+    return replace(report, not_covered=tuple(sentence for sentence in report.not_covered if sentence != _ENCODER))
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class PipelineReport:
     def epsilon(self, delta: float | None = None) -> float:
         """Joint ε of encoder and fit at ``delta``; of that, the threshold of categories takes its part."""
         delta = self.delta if delta is None else delta
-        rest = delta - self.encoder.threshold_delta
-        if not rest > 0.0:
+        remaining_delta = delta - self.encoder.threshold_delta
+        if not remaining_delta > 0.0:
             raise ValueError(f"δ must be above that of the threshold of categories, {self.encoder.threshold_delta:g}.")
         if not self.has_guarantee:
             return float("inf")
-        return accounting.composed_epsilon([self.encoder.plan, self.fit.charged_plan], rest)
+        return accounting.composed_epsilon([self.encoder.plan, self.fit.charged_plan], remaining_delta)
 
     def to_dict(self) -> dict:
         """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
@@ -120,4 +120,5 @@ class PipelineReport:
         if declared:
             sections.append(("Public by declaration", f"{', '.join(declared)}."))
         sections = [(heading, printable(text)) for heading, text in sections]
-        return sections + [each for each in _of_both(self.fit)._sections() if each[0] and each[0] not in _OF_PARTS]
+        of_fit = _of_both(self.fit)._sections()
+        return sections + [section for section in of_fit if section[0] and section[0] not in _OF_PARTS]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
-from typing import Any, Self
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.utils import Bunch
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
@@ -19,29 +22,36 @@ from vips.exceptions import CheckpointError, PrivacyBudgetError
 from vips.execution import resolve as executors
 from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import check_place
-from vips.preprocessing._allowed_steps import problem_with, with_inner_steps
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
-from vips.preprocessing._fitted_copies import PipelineOfCopies
 from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
-from vips.preprocessing._private_steps import fit_and_transform
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import (
-    check_that_it_can_be_saved,
     checkpointed,
     restored_parts,
-    save_encoder,
     save_pipeline,
 )
 from vips.privacy.ledger.admitted import step_divergence
 from vips.privacy.ledger.ledger import PrivacyLedger
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
 __all__ = ["PrivatePipeline", "make_private_pipeline"]
 
 
-class PrivatePipeline(PipelineOfCopies):
-    """A private encoder, steps that learn nothing, and a model, fitted together within (ε, δ).
+def _if_steps_have(method: str):
+    return available_if(lambda pipeline: hasattr(pipeline._pipeline(), method))
+
+
+def _if_model_has(method: str):
+    return available_if(lambda pipeline: hasattr(pipeline._pipeline()[-1], method))
+
+
+class PrivatePipeline(Pipeline):
+    """A private encoder and a model, fitted together within (ε, δ).
 
     The budget is split by a public rule before the first release: the encoder gets ``encoder_share`` of the inverse noise
     variance, and the threshold of categories, if any are learnt, a tenth of δ. The model takes all records in each
@@ -50,9 +60,8 @@ class PrivatePipeline(PipelineOfCopies):
     Parameters
     ----------
     steps : list of (str, step)
-        First a :class:`PrivateTableEncoder` or :class:`PrivateCountVectorizer`, last a vips model, both without a plan; in
-        between any step that
-        :class:`PublicPipeline` allows. ``fit`` changes neither the list nor the steps: it fits copies.
+        A :class:`PrivateTableEncoder` or :class:`PrivateCountVectorizer`, and a vips model, both without a plan. ``fit``
+        changes neither the list nor the steps: it fits copies.
     epsilon, delta : float
         The budget of both together.
     n_steps : int
@@ -64,7 +73,8 @@ class PrivatePipeline(PipelineOfCopies):
     Attributes
     ----------
     steps_ : list of (str, step)
-        Fitted copies. After ``fit``, ``named_steps`` and indexing give these.
+        Fitted copies. Before ``fit``, ``named_steps``, indexing and slicing give the steps of the parameter; after it, those
+        of ``steps_``.
     privacy_ : PipelineReport
         Of encoder and fit together. The model's own ``privacy_``, and its certificate, count the fit alone, and say so.
 
@@ -72,7 +82,7 @@ class PrivatePipeline(PipelineOfCopies):
     -------
     Unit: that of the model, a row or, with ``groups``, all rows of one id. Released: what the encoder learnt, and the noisy
     totals of the model's fit. Public: names and dtypes of columns, and all arguments of the steps. Where the model's
-    ``feature_norm`` or ``vocabulary`` is None, it is the encoder's.
+    ``max_norm`` or ``vocabulary`` is None, it is the encoder's.
 
     Examples
     --------
@@ -130,7 +140,7 @@ class PrivatePipeline(PipelineOfCopies):
         Parameters
         ----------
         X : data frame of shape (n_rows, n_columns); list of strings; or a source of texts
-            Of a source, words are learnt and counted partition by partition, in every step of the fit anew.
+            For a source, words are learnt and counted one partition at a time, again in every step.
         y : array of shape (n_rows,), optional
             A source holds its own labels.
         ledger : PrivacyLedger, optional
@@ -160,11 +170,10 @@ class PrivatePipeline(PipelineOfCopies):
         self.__dict__.pop("steps_", None)
         self._check_steps()
         X = from_arrow(X)
-        *before, (model_name, model) = clone(self.steps, safe=False)
-        (encoder_name, encoder), *between = before
+        (encoder_name, encoder), (model_name, model) = clone(self.steps, safe=False)
         if isinstance(X, TextSource):
             executors.resolve(executor)
-            X, groups = self._checked_source(X, y, encoder, between, groups), None
+            X, groups = _checked_source(X, y, encoder, groups), None
         budget = self._budget(encoder, X)
         encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
         encoder.unit = model.unit
@@ -182,15 +191,12 @@ class PrivatePipeline(PipelineOfCopies):
                 "The encoder has learnt no feature: no word stood out from the noise. Its release stays charged. A larger ε, a "
                 "larger `encoder_share`, or more documents would show more; or declare the words."
             )
-        if between:
-            features = fit_and_transform(between, features)
         model.set_params(**{name: getattr(encoder, name) for name in lacking}, **self._chosen(encoder, model))
         if public:
-            rows = encoder.transform(from_arrow(public_X))
-            public["public_X"] = make_pipeline(*(step for _, step in between)).transform(rows) if between else rows
+            public["public_X"] = encoder.transform(from_arrow(public_X))
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
         model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
-        self._keep([(encoder_name, encoder), *between, (model_name, model)])
+        self._keep([(encoder_name, encoder), (model_name, model)])
         return self
 
     @property
@@ -206,7 +212,7 @@ class PrivatePipeline(PipelineOfCopies):
         ------
         NotFittedError
         TypeError
-            If there are steps between encoder and model, or a setting cannot be written as data.
+            If a setting cannot be written as data.
         """
         save_pipeline(self, path)
 
@@ -220,9 +226,143 @@ class PrivatePipeline(PipelineOfCopies):
         pipeline._keep(fitted)
         return pipeline
 
+    # -- after fit ------------------------------------------------------------------------------------------------
+
+    def _pipeline(self) -> Pipeline:
+        """A scikit-learn pipeline of the steps: of the fitted ones, if there are any."""
+        return Pipeline(self.__dict__.get("steps_", self.steps))
+
+    def _keep(self, steps: list[tuple[str, object]]) -> None:
+        """These are the fitted steps. The model names columns as the encoder does."""
+        self.steps_ = steps
+        (_, encoder), (_, model) = steps
+        model._names_of_columns = encoder.get_feature_names_out()
+
+    def _fitted(self) -> Pipeline:
+        check_is_fitted(self)
+        return self._pipeline()
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return "steps_" in self.__dict__
+
+    @property
+    def named_steps(self) -> Bunch:
+        """Steps by name: fitted copies after ``fit``."""
+        return self._pipeline().named_steps
+
     def __getitem__(self, index) -> Any:
-        """One step, or a scikit-learn pipeline of some: fitted copies after ``fit``."""
+        """One step, or a scikit-learn pipeline of these: fitted copies after ``fit``."""
         return self._pipeline()[index]
+
+    @_if_model_has("summary")
+    def summary(self, level: float = 0.95) -> pd.DataFrame:
+        """``summary`` of the model, in units of the columns after an encoder of tables.
+
+        ``level`` is that of intervals, where the table has some.
+        """
+        summary, given = self._fitted()[-1].summary, {"level": level, "features": self._encoder_of_table()}
+        return summary(**{name: given[name] for name in signature(summary).parameters if name in given})
+
+    @_if_model_has("plot_coefficients")
+    def plot_coefficients(self, level: float = 0.95, *, ax: Axes | None = None) -> Axes:
+        """``plot_coefficients`` of the model, in the same units."""
+        return self._fitted()[-1].plot_coefficients(level, features=self._encoder_of_table(), ax=ax)
+
+    def _encoder_of_table(self) -> PrivateTableEncoder | None:
+        return self[0] if hasattr(self[0], "in_column_units") else None
+
+    @_if_model_has("top_words")
+    def top_words(self, n: int = 10, *, relevance: float = 1.0, as_frame: bool = False) -> Any:
+        """``top_words`` of the model."""
+        return self._fitted()[-1].top_words(n, relevance=relevance, as_frame=as_frame)
+
+    @_if_model_has("evidence")
+    def evidence(self) -> Any:
+        """``evidence`` of the model."""
+        return self._fitted()[-1].evidence()
+
+    @_if_model_has("plot_topics")
+    def plot_topics(self, n_words: int = 10, *, topics=None, relevance: float = 1.0, axes=None) -> np.ndarray:
+        """``plot_topics`` of the model."""
+        return self._fitted()[-1].plot_topics(n_words, topics=topics, relevance=relevance, axes=axes)
+
+    @_if_model_has("to_html")
+    def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
+        """``to_html`` of the model, with the statement of the whole pipeline."""
+        self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words, privacy=self.privacy_)
+
+    @_if_steps_have("predict")
+    def predict(self, X, **params) -> Any:
+        """``predict`` of the model, for encoded rows."""
+        return self._fitted().predict(from_arrow(X), **params)
+
+    @_if_steps_have("predict_proba")
+    def predict_proba(self, X, **params) -> np.ndarray:
+        """``predict_proba`` of the model, for encoded rows."""
+        return self._fitted().predict_proba(from_arrow(X), **params)
+
+    @_if_steps_have("predict_log_proba")
+    def predict_log_proba(self, X, **params) -> np.ndarray:
+        """``predict_log_proba`` of the model, for encoded rows."""
+        return self._fitted().predict_log_proba(from_arrow(X), **params)
+
+    @_if_steps_have("decision_function")
+    def decision_function(self, X, **params) -> np.ndarray:
+        """``decision_function`` of the model, for encoded rows."""
+        return self._fitted().decision_function(from_arrow(X), **params)
+
+    @_if_steps_have("score_samples")
+    def score_samples(self, X) -> np.ndarray:
+        """``score_samples`` of the model, for encoded rows."""
+        return self._fitted().score_samples(from_arrow(X))
+
+    @_if_steps_have("score")
+    def score(self, X, y=None, sample_weight=None, **params) -> float:
+        """``score`` of the model, for encoded rows."""
+        return self._fitted().score(from_arrow(X), from_arrow(y), sample_weight=sample_weight, **params)
+
+    @_if_steps_have("transform")
+    def transform(self, X, **params) -> Any:
+        """``transform`` of the encoder, then of the model."""
+        return self._fitted().transform(from_arrow(X), **params)
+
+    @_if_steps_have("transform")
+    def fit_transform(self, X, y=None, **params) -> Any:
+        """``fit(X, y, **params).transform(X)``."""
+        return self.fit(X, y, **params).transform(X)
+
+    @_if_steps_have("fit_predict")
+    def fit_predict(self, X, y=None, **params) -> Any:
+        """``fit(X, y, **params).predict(X)``."""
+        return self.fit(X, y, **params).predict(X)
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Container of the results of ``transform``, now and after another ``fit``; as in scikit-learn's pipeline."""
+        super().set_output(transform=transform)
+        if self.__sklearn_is_fitted__():
+            self._pipeline().set_output(transform=transform)
+        return self
+
+    def get_feature_names_out(self, input_features=None) -> np.ndarray:
+        """Names of the features that ``transform`` gives."""
+        return self._pipeline().get_feature_names_out(input_features)
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """Classes of the model."""
+        return self._pipeline().classes_
+
+    @property
+    def n_features_in_(self) -> int:
+        """Number of columns that the encoder was fitted to."""
+        return self[0].n_features_in_
+
+    @property
+    def feature_names_in_(self) -> np.ndarray:
+        """Names of these columns."""
+        return self[0].feature_names_in_
+
+    # -- in the fit -----------------------------------------------------------------------------------------------
 
     def _check_steps(self) -> None:
         check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
@@ -231,24 +371,23 @@ class PrivatePipeline(PipelineOfCopies):
         check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
         check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
         steps = [step for _, step in self.steps]
-        if len(steps) < 2 or type(steps[0]) not in (PrivateTableEncoder, PrivateCountVectorizer):
+        if (
+            len(steps) != 2
+            or type(steps[0]) not in (PrivateTableEncoder, PrivateCountVectorizer)
+            or not isinstance(steps[1], ConjugateExponentialModel)
+        ):
+            names = ", ".join(type(step).__name__ for step in steps)
             raise TypeError(
-                "The first step of a PrivatePipeline must be a PrivateTableEncoder or a PrivateCountVectorizer, and the last "
-                "one a model."
+                "A PrivatePipeline has two steps, a PrivateTableEncoder or PrivateCountVectorizer and a vips model, got "
+                f"[{names}]. Another step could learn from all records. A function of each row alone: apply it to the table "
+                "first."
             )
-        if not isinstance(steps[-1], ConjugateExponentialModel):
-            raise TypeError(f"The last step of a PrivatePipeline must be a vips model, got {type(steps[-1]).__name__}.")
         if steps[0].privacy is not None or steps[0].threshold_delta is not None or steps[-1].privacy is not None:
             raise ValueError(
                 "A PrivatePipeline makes the plans of its encoder and its model from `epsilon` and `delta`: leave `privacy` "
                 "and `threshold_delta` out."
             )
         self._validate_steps()
-        inner = (each for name, step in self.steps[1:-1] for each in with_inner_steps(name, step))
-        for name, step in inner:
-            problem = problem_with(name, step, sparse=getattr(steps[0], "sparse_output", True))
-            if problem:
-                raise ValueError(problem)
 
     def _check_plans(self, encoder, model) -> None:
         """Raise ValueError unless fitted steps spent what the settings say: a file may be forged."""
@@ -281,18 +420,6 @@ class PrivatePipeline(PipelineOfCopies):
             encoder.has_threshold(X),
         )  # fmt: skip
 
-    def _checked_source(self, X: TextSource, y, encoder, between: list, groups: object) -> TextSource:
-        """The documents, where all of one person are one record; what would stop the fit is raised before a release."""
-        if y is not None:
-            raise TypeError(f"{type(X).__name__} holds its own labels: pass them to it, not to `fit`.")
-        if between:
-            raise TypeError(
-                f"Step {between[0][0]!r} is between the encoder and the model: with {type(X).__name__} a pipeline has no "
-                "steps there, because no table of counts is made. Leave the step out, or pass a list of texts."
-            )
-        encoder.has_threshold(X)  # refuses what is no encoder of texts
-        return grouped_texts(X, groups)
-
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
         is_source = isinstance(X, TextSource)
@@ -309,7 +436,7 @@ class PrivatePipeline(PipelineOfCopies):
         unit = encoder.unit if groups is None else unit_of_persons(groups)
         unit = unit_of_source(X, budget.encoder, encoder.unit) if is_source else unit
         if path is not None:
-            check_that_it_can_be_saved(encoder)
+            encoder.to_json()  # raises for a setting that cannot be saved
             check_place(checkpoint)
             check_place(path)
         saved = None if path is None else checkpointed(encoder, path, ledger, unit)
@@ -327,8 +454,16 @@ class PrivatePipeline(PipelineOfCopies):
         of_source = {"executor": executor} if is_source else {}
         encoder.fit(X, ledger=ledger, groups=groups, **of_source).set_output(transform="default")
         if path is not None:
-            save_encoder(encoder, path)
+            encoder.save(path)
         return encoder
+
+
+def _checked_source(source: TextSource, y, encoder, groups: object) -> TextSource:
+    """The documents, where all of one person are one record; what would stop the fit is raised before a release."""
+    if y is not None:
+        raise TypeError(f"{type(source).__name__} holds its own labels: pass them to it, not to `fit`.")
+    encoder.has_threshold(source)  # refuses what is no encoder of texts
+    return grouped_texts(source, groups)
 
 
 def _check_public(model, public: dict) -> None:

@@ -18,7 +18,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._tables import from_arrow
-from vips.preprocessing._encoder_report import EncoderReport
+from vips.persistence.settings import decode, encode
+from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
+from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
 from vips.preprocessing._encoder_settings import (
     LEARNT_KINDS,
     check_quantiles,
@@ -32,7 +34,7 @@ from vips.preprocessing._encoder_settings import (
 )
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
-from vips.preprocessing._learnt_columns import Learnt, learn_column, prepared
+from vips.preprocessing._learnt_columns import OTHER, Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
 from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.charge import charged
@@ -42,7 +44,7 @@ from vips.statistics import Block
 __all__ = ["PrivateTableEncoder"]
 
 
-class PrivateTableEncoder(TransformerMixin, BaseEstimator):
+class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     """Features of a data frame; bounds and categories that are not declared are learnt privately.
 
     Parameters
@@ -71,7 +73,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     indicators_ : tuple of str
         Numeric columns that have an indicator for missing values, in the order of the last features.
     privacy_ : EncoderReport
-    feature_norm : float
+    max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
     n_features_out : int
     n_features_in_ : int
@@ -88,7 +90,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
     Guarantees
     ----------
     - Everything is charged to the ledger before a value is read. No value causes an error or a warning.
-    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``feature_norm``, in exact
+    - Row i of ``transform`` depends on row i and released values only. Its norm is at most ``max_norm``, in exact
       arithmetic; it has no NaN.
 
     Examples
@@ -109,7 +111,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
 
     unit = "one row of X"
     # Arguments of a model that the encoder supplies if they are None, with values for checks before the fit.
-    supplies = MappingProxyType({"feature_norm": 1.0})
+    supplies = MappingProxyType({"max_norm": 1.0})
     learns = ()
 
     def __init__(
@@ -170,7 +172,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
             name: declared_as(self.columns, name) for name, kind in kinds.items() if kind in ("declared", "missing")
         }
         self.columns_ = {name: learnt[name].declared if name in learnt else declared[name] for name in kinds}
-        self.indicators_ = tuple(name for name, each in learnt.items() if each.has_missing)
+        self.indicators_ = tuple(name for name, learnt_column in learnt.items() if learnt_column.has_missing)
         self._kinds = kinds
         self.privacy_ = self._statement(plan, delta, unit, entry)
         return self
@@ -257,7 +259,7 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
         return features
 
     @property
-    def feature_norm(self) -> float:
+    def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
         check_is_fitted(self, "columns_")
         return 1.0 if self.unit_norm else math.sqrt(len(self.columns_))
@@ -298,6 +300,46 @@ class PrivateTableEncoder(TransformerMixin, BaseEstimator):
 
     def _indicator_keys(self) -> list[tuple[str, object]]:
         return [("missing", name) for name in self.indicators_]
+
+    # -- files ----------------------------------------------------------------------------------------------------
+
+    def fit_to_json(self) -> dict:
+        return {
+            "columns": encode(self.columns_),
+            "indicators": encode(self.indicators_),
+            "kinds": encode(self._kinds),
+            **names_to_json(self),
+            "report": report_to_json(self.privacy_),
+        }
+
+    def restore_fit(self, values: dict) -> None:
+        self.columns_, self._kinds = decode(values["columns"]), decode(values["kinds"])
+        self.indicators_ = tuple(decode(values["indicators"]))
+        restore_names(self, values)
+        self._check_restored()
+        learnt = {name: kind for name, kind in self._kinds.items() if kind in LEARNT_KINDS}
+        plan, delta = checked_plan(self.privacy, len(learnt)), checked_delta(self.threshold_delta, learnt)
+        _ = self._table().declared_public  # raises for bounds or categories that are none
+        report = report_from_json(values["report"], plan, delta)
+        self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
+
+    def _check_restored(self) -> None:
+        """Raise ValueError unless the columns have the forms that their kinds have."""
+        columns, kinds = self.columns_, self._kinds
+        is_known = list(kinds) == list(columns) and set(kinds.values()) <= {"declared", *LEARNT_KINDS}
+        if not is_known or not all(self._has_form(name) for name in kinds):
+            raise ValueError("its columns are not those that an encoder learns")
+        if not {kinds.get(name) for name in self.indicators_} <= {*LEARNT_KINDS} - {"category"}:
+            raise ValueError("its indicators are of columns that have none")
+
+    def _has_form(self, name) -> bool:
+        """Whether a column's bounds or categories are such as its kind has."""
+        kind, known = self._kinds[name], self.columns_[name]
+        if kind == "declared":
+            return repr(known) == repr(declared_as(self.columns, name))
+        if kind == "category":
+            return isinstance(known, list) and OTHER in known
+        return isinstance(known, tuple) and len(known) == 2
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

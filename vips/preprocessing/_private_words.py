@@ -17,9 +17,11 @@ from vips._no_warnings import without_warnings
 from vips._validation import check_integer, check_number
 from vips.data import InMemoryTexts, TextSource
 from vips.execution import resolve as executors
+from vips.persistence.settings import decode, encode
 from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
-from vips.preprocessing._encoder_report import EncoderReport
+from vips.preprocessing._encoder_file import SavableEncoder
+from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
@@ -32,10 +34,10 @@ __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
 _OF_WORDS = (
     "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
 )  # fmt: skip
-_MOST = 100_000  # largest ``most_words``
+_MOST = 100_000  # largest ``max_words``
 
 
-class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
+class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     """Counts of the words that many documents hold; the vocabulary is learnt privately.
 
     scikit-learn's :class:`~sklearn.feature_extraction.text.CountVectorizer`, whose vocabulary shows rare words: names, say.
@@ -46,8 +48,8 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
     threshold_delta : float
         Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
-    most_words : int
-        Of a record with more different words, so many are drawn at random.
+    max_words : int
+        A record with more distinct words contributes a random subset of this size.
     max_features : int or None
         Keep the words with the largest noisy totals only.
     count_records : bool
@@ -100,7 +102,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         *,
         privacy: PrivacyPlan | None = None,
         threshold_delta: float | None = None,
-        most_words: int = MOST_WORDS,
+        max_words: int = MOST_WORDS,
         max_features: int | None = None,
         count_records: bool = False,
         analyzer: str | Callable = "word",
@@ -114,7 +116,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     ) -> None:
         self.privacy = privacy
         self.threshold_delta = threshold_delta
-        self.most_words = most_words
+        self.max_words = max_words
         self.max_features = max_features
         self.count_records = count_records
         self.analyzer = analyzer
@@ -177,27 +179,27 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         else:
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
-        delta, settings = float(self.threshold_delta), (self.most_words, self.count_records)
+        delta, settings = float(self.threshold_delta), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
-                found = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
-                rounds = found.rounds
+                union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
+                rounds = union.rounds
             else:
                 index: dict[str, int] = {}
                 chunks = without_warnings(  # of functions among the arguments: they could depend on a document
                     lambda: list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
                 )
-                found, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
-                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in found.rounds]
+                union, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
+                rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in union.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)
-        self.n_records_ = found.n_records
+        self.n_records_ = union.n_records
         self.privacy_ = self._statement(plan, delta, unit, charge.entry)
         return self
 
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> VocabularyReport:
         """What was released and what was declared follows from the settings."""
         released = ("words", "the number of records") if self.count_records else ("words",)
-        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.most_words)
+        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.max_words)
 
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
@@ -207,7 +209,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
     def checked_settings(self) -> PrivacyPlan:
         """The plan with its clip norm; raises TypeError or ValueError for an invalid argument."""
         Analyser(self._settings())
-        check_integer("most_words", self.most_words, high=_MOST)
+        check_integer("max_words", self.max_words, high=_MOST)
         if self.max_features is not None:
             check_integer("max_features", self.max_features)
         if not isinstance(self.count_records, bool):
@@ -256,7 +258,7 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
         """
         known = 0.0
         for total in self.round_totals_:
-            unknown = min(max(n_different - known, 1.0), self.most_words)
+            unknown = min(max(n_different - known, 1.0), self.max_words)
             known += max(total, 0.0) * math.sqrt(unknown) / max(n_records, 1.0)
         return min(known, n_different, len(self.vocabulary_))
 
@@ -309,6 +311,41 @@ class PrivateCountVectorizer(TransformerMixin, BaseEstimator):
             left = None if left is None else left - len(kept)
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
+    def fit_to_json(self) -> dict:
+        return {
+            "words": list(self.vocabulary_),
+            "n_records": encode(self.n_records_),
+            "totals": encode(self.round_totals_),
+            "report": report_to_json(self.privacy_),
+        }
+
+    def restore_fit(self, values: dict) -> None:
+        names = (self.analyzer, self.token_pattern, self.strip_accents)
+        if any(not isinstance(setting, str | None) for setting in names) or self.preprocessor or self.tokenizer:
+            raise ValueError("what a word is cannot be read from a file here")
+        plan = self.checked_settings()
+        learnt = values["words"]
+        if (
+            not isinstance(learnt, list)
+            or not all(isinstance(word, str) for word in learnt)
+            or sorted(set(learnt)) != learnt
+        ):
+            raise ValueError("its words are not those that a vocabulary has")
+        self.vocabulary_ = {word: column for column, word in enumerate(learnt)}
+        self.n_records_ = decode(values["n_records"])
+        if (self.n_records_ is not None) != self.count_records or not _are_finite(self.n_records_ or 0.0):
+            raise ValueError("its number of records is not a number")
+        self.round_totals_ = decode(values["totals"])
+        if (
+            not isinstance(self.round_totals_, tuple)
+            or len(self.round_totals_) != 2
+            or not _are_finite(*self.round_totals_)
+        ):
+            raise ValueError("its totals are not two numbers")
+        delta = float(self.threshold_delta)
+        report = report_from_json(values["report"], plan, delta)
+        self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
+
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.string, tags.input_tags.two_d_array = True, False
@@ -322,20 +359,24 @@ class VocabularyReport(EncoderReport):
 
     Attributes
     ----------
-    most_words : int
+    max_words : int
         Most different words that a record adds in each round.
     """
 
-    most_words: int = MOST_WORDS
+    max_words: int = MOST_WORDS
 
     def mechanism(self) -> str:
         plans = plans_of_rounds(self.plan)
         stds = [plan.noise_std() for plan in plans]
-        cuts = thresholds(self.threshold_delta, stds, self.most_words)
+        cuts = thresholds(self.threshold_delta, stds, self.max_words)
         rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
         return (
             "two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
-            f"{self.most_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
+            f"{self.max_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
             f"{self.plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most "
             f"{self.threshold_delta:g}."
         )
+
+
+def _are_finite(*numbers: object) -> bool:
+    return all(isinstance(number, float) and math.isfinite(number) for number in numbers)

@@ -9,32 +9,29 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips.exceptions import CheckpointError
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import restored_from, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing import _saved_table, _saved_words
 from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
+from vips.preprocessing._table import TableEncoder
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["check_that_it_can_be_saved", "checkpointed", "restored_parts", "save_encoder", "save_pipeline"]
+__all__ = ["checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
 
-_FORMS = {PrivateTableEncoder: _saved_table, PrivateCountVectorizer: _saved_words}
+_ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateTableEncoder, PrivateCountVectorizer)}
 _SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
 
 
 def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:
     """Write a fitted encoder and model, and what the header holds besides; see :meth:`PrivatePipeline.save`."""
     check_is_fitted(pipeline)
-    if len(pipeline.steps_) != 2:
-        names = ", ".join(repr(name) for name, _ in pipeline.steps_[1:-1])
-        raise TypeError(f"Only a pipeline of an encoder and a model can be saved; this one also has {names}.")
     (encoder_name, encoder), (model_name, model) = pipeline.steps_
     header, arrays = contents(model)
     settings = {name: encode(getattr(pipeline, name)) for name in _SETTINGS}
     names = [encoder_name, model_name]
-    header = {"names": names, **settings, "encoder": _to_json(encoder), "model": header}
+    header = {"names": names, **settings, "encoder": encoder.to_json() | encoder.fit_to_json(), "model": header}
     write_archive(path, "pipeline", header | besides, arrays)
 
 
@@ -49,14 +46,9 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}
 
 
-def check_that_it_can_be_saved(encoder) -> None:
-    """Raise TypeError if a setting of an encoder cannot be written as data: before anything is charged."""
-    _to_json(encoder)
-
-
-def save_encoder(encoder, path: str | os.PathLike) -> None:
-    """Write a fitted encoder."""
-    write_archive(path, "encoder", {"encoder": _to_json(encoder)}, {})
+def restored_encoder(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type] | None = None):
+    """The fitted encoder of a file's header."""
+    return _from_json(header["encoder"])
 
 
 def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
@@ -70,13 +62,10 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
     if not os.path.exists(path):
         return None
     try:
-        header, _ = read_archive(path, "encoder")
-        with one_error(path):
-            saved = _from_json(header["encoder"])
+        saved = restored_from(path, {"encoder": restored_encoder})
     except ValueError as error:
         raise CheckpointError(str(error)) from error
-    ours, theirs = _to_json(encoder), _to_json(saved)
-    if any(ours[name] != theirs[name] for name in ("class", "parameters")) or saved.privacy_.unit != unit:
+    if encoder.to_json() != saved.to_json() or saved.privacy_.unit != unit:
         raise CheckpointError(f"{path} is of a fit with other settings or another unit. It was not touched.")
     entry = saved.privacy_.ledger
     if (entry is None) != (ledger is None) or (entry and not _has_run(ledger, entry["run"])):
@@ -85,21 +74,16 @@ def checkpointed(encoder, path: str | os.PathLike, ledger, unit: str):
 
 
 def _has_run(ledger: PrivacyLedger, run: str) -> bool:
-    return any(each.run == run for each in ledger.runs())
+    return any(entry.run == run for entry in ledger.runs())
 
 
 def _without_plan(step) -> dict:
-    return step.get_params(deep=False) | {"privacy": None} | ({"threshold_delta": None} if type(step) in _FORMS else {})
-
-
-def _to_json(encoder) -> dict:
-    return {"class": type(encoder).__name__} | _FORMS[type(encoder)].to_json(encoder)
+    parameters = step.get_params(deep=False)
+    return parameters | dict.fromkeys(parameters.keys() & {"privacy", "threshold_delta"})
 
 
 def _from_json(values: dict):
-    """Files of before have no class: they hold tables' encoders."""
-    classes = {cls.__name__: form for cls, form in _FORMS.items()}
-    name = values.get("class", PrivateTableEncoder.__name__)
-    if name not in classes:
+    name = values["class"]
+    if name not in _ENCODERS:
         raise ValueError(f"its encoder is a {name!r}")
-    return classes[name].from_json(values)
+    return _ENCODERS[name].from_json(values)

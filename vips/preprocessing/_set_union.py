@@ -72,7 +72,7 @@ class Union:
 def plans_of_rounds(plan: PrivacyPlan) -> list[PrivacyPlan]:
     """One step each; together they are ``plan``, which has a single step."""
     shares = (FIRST_SHARE, 1.0 - FIRST_SHARE)
-    return [replace(plan, noise_multiplier=plan.noise_multiplier * _ROUNDED_UP / math.sqrt(each)) for each in shares]
+    return [replace(plan, noise_multiplier=plan.noise_multiplier * _ROUNDED_UP / math.sqrt(share)) for share in shares]
 
 
 def thresholds(delta: float, stds: Iterable[float], most: int) -> list[float]:
@@ -115,10 +115,10 @@ def noisy_union(
     record alone. The shares of a record have norm at most 1, up to rounding.
     """
     plans, coins, randomness = plans_of_rounds(plan), np.random.default_rng(secret_bits(128)), plan.randomness(None)
-    cuts = thresholds(delta, [each.noise_std() for each in plans], most)
-    known, found, n_records = np.zeros(0, bool), [], None
-    for own, cut in zip(plans, cuts, strict=True):
-        of_count = count_weight(count_records and not found)
+    cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
+    known, rounds, n_records = np.zeros(0, bool), [], None
+    for round_plan, cut in zip(plans, cuts, strict=True):
+        of_count = count_weight(count_records and not rounds)
         total, count = np.zeros(0), 0.0
         for words, starts in chunks:
             kept, weights = weighted_words(words, starts, known, most, coins, of_count)
@@ -127,13 +127,14 @@ def noisy_union(
             total += np.bincount(kept, weights, size)
             count += of_count * (len(starts) - 1)
         seen = np.flatnonzero(total)
-        words, noisy, counted = released(own, cut, [(seen, total[seen])], count, of_count, randomness, before_noise)
+        blocks = [(seen, total[seen])]
+        words, noisy, counted = released(round_plan, cut, blocks, count, of_count, randomness, before_noise)
         n_records = counted if of_count else n_records
         numbers = np.array(words, np.int64)
-        found.append((numbers, noisy))
+        rounds.append((numbers, noisy))
         known = np.pad(known, (0, max(0, len(total) - len(known))))
         known[numbers] = True
-    return Union(tuple(found), n_records)
+    return Union(tuple(rounds), n_records)
 
 
 def count_weight(is_counted: bool) -> float:
@@ -170,18 +171,18 @@ def released(
     """
     words, above, counted = [], [np.zeros(0)], None
     before_noise()
-    rest = iter(blocks)
-    block = next(rest, ((), np.zeros(0)))  # without words, too, the records are counted
+    remaining_blocks = iter(blocks)
+    block = next(remaining_blocks, ((), np.zeros(0)))  # without words, too, the records are counted
     is_first = True
     while block is not None:
         totals = {"words": block[1], "records": np.array([count] if is_first else [])}
-        noisy = plan.add_noise(totals, {name: Block(each.shape) for name, each in totals.items()}, randomness, 1)
+        noisy = plan.add_noise(totals, {name: Block(values.shape) for name, values in totals.items()}, randomness, 1)
         if is_first and of_count:
             counted = float(noisy["records"][0]) / of_count
         kept = np.flatnonzero(noisy["words"] > cut)
         words += [block[0][i] for i in kept]
         above.append(noisy["words"][kept])
-        block, is_first = next(rest, None), False
+        block, is_first = next(remaining_blocks, None), False
     return words, np.concatenate(above), counted
 
 

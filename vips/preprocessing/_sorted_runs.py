@@ -86,9 +86,9 @@ class SortedRuns:
             self._levels.append([])
         self._levels[level].append(run)
         if len(self._levels[level]) == FAN_IN:
-            merged = _written(_merged([_blocks(each) for each in self._levels[level]]))
-            for each in self._levels[level]:
-                each.close()
+            merged = _written(_merged([_blocks(part) for part in self._levels[level]]))
+            for part in self._levels[level]:
+                part.close()
             self._levels[level] = []
             self._push(merged, level + 1)
 

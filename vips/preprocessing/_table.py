@@ -1,4 +1,4 @@
-"""Encodes a data frame of numbers and categories as features of bounded norm.
+"""Encodes a table of numbers and categories as features of bounded norm.
 
 A row of k declared columns becomes (u_1, ..., u_k) / √k: u_j is a number in [-1, 1], or indicators with at most a single 1,
 so that every ‖u_j‖ ≤ 1. (In [0, 1] a number would vary half as much within the same norm, and share a direction with the
@@ -10,27 +10,35 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips.preprocessing._declared import DeclaredTransformer
+from vips._printable import shortened
+from vips.data._columns import as_table, column, columns_of, is_frame
+from vips.preprocessing._column_kinds import Categories, Number, kind_of_column
+from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
 from vips.preprocessing._feature_names import distinct, names_of_columns
-from vips.preprocessing._one_hot import PublicOneHotEncoder
-from vips.preprocessing._scaler import PublicScaler, is_pair
 
 __all__ = ["TableEncoder", "unit_scale"]
 
 
-class TableEncoder(DeclaredTransformer):
-    """Features of a data frame whose columns are declared: bounds of numbers, lists of categories.
+class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
+    """Features of a table whose columns are declared: bounds of numbers, lists of categories.
+
+    scikit-learn's scalers and encoders learn bounds and categories from the records, or fail at a record that has another one:
+    both reveal something about a record.
 
     Parameters
     ----------
-    columns : mapping of str to (low, high) or list
-        A tuple of two numbers for a numeric column, which is scaled to [-1, 1] between them; a list of categories for any
-        other (as in :class:`PublicOneHotEncoder`). The features come in this order; columns of the frame that are not named
-        are left out.
+    columns : mapping of str to (low, high) or list, or list of these
+        A tuple of two numbers for a numeric column, which is scaled to [-1, 1] between them; a list of categories (strings,
+        whole or finite numbers, booleans, each once) for any other. By name for data frames: the features come in this
+        order, and columns that are not named are left out. Or a list with one declaration per column. Take them from
+        documentation, or from the possible range of the quantity; not from the records.
     unit_norm : bool
         Divide every row by the square root of the number of declared columns.
     sparse_output : bool
@@ -38,7 +46,7 @@ class TableEncoder(DeclaredTransformer):
 
     Attributes
     ----------
-    feature_norm : float
+    max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of declared columns. Public.
     n_features_out : int
         Number of features. Public, and known before ``fit``.
@@ -46,14 +54,19 @@ class TableEncoder(DeclaredTransformer):
     Guarantees
     ----------
     - Nothing is learnt: ``fit`` reads no value, and row i of the result depends on row i of the input only.
-    - The L2 norm of every row that has no NaN is at most ``feature_norm``, in exact arithmetic.
-    - A missing or undeclared category gives zeros. A number that is NaN or infinite gives NaN: a private fit then ignores the
-      record.
+    - The L2 norm of every row that has no NaN is at most ``max_norm``, in exact arithmetic.
+    - A missing or undeclared category (a value of any type) gives zeros. A number that is NaN or infinite gives NaN: a private
+      fit then ignores the record.
     - No value causes an error or a warning; errors come from declared settings, column names and dtypes.
+
+    Notes
+    -----
+    Categories are compared by equality: 1, 1.0 and True are the same one. For a pandas categorical, the values are compared;
+    its own list of categories is ignored.
 
     Examples
     --------
-    >>> import pandas as pd
+    >>> import numpy as np, pandas as pd
     >>> from vips.preprocessing import TableEncoder
     >>> encoder = TableEncoder({"colour": ["blue", "red"], "age": (0, 100)}, unit_norm=False)
     >>> encoder.fit_transform(pd.DataFrame({"age": [25.0, 130.0], "colour": ["red", "green"]}))
@@ -61,41 +74,87 @@ class TableEncoder(DeclaredTransformer):
            [ 0. ,  0. ,  1. ]])
     >>> encoder.get_feature_names_out().tolist()
     ['colour_blue', 'colour_red', 'age']
+    >>> TableEncoder([(0, 10), (0, 1)], unit_norm=False).fit_transform(np.array([[5.0, 0.0]]))
+    array([[ 0., -1.]])
     """
 
-    def __init__(self, columns, *, unit_norm: bool = True, sparse_output: bool = False) -> None:
+    def __init__(self, columns: Mapping | Sequence, *, unit_norm: bool = True, sparse_output: bool = False) -> None:
         self.columns = columns
         self.unit_norm = unit_norm
         self.sparse_output = sparse_output
 
+    def fit(self, X, y=None) -> Self:
+        """Compare the declaration with public facts about ``X``. No value is read, nothing is learnt.
+
+        Parameters
+        ----------
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
+            Zero rows are enough.
+        y : ignored
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            From public facts only: the declaration, the container, names and number of columns, dtypes.
+        """
+        X = as_table(X)
+        self._check(X)
+        validate_data(self, X, skip_check_array=True)  # number and names of columns
+        return self
+
+    def transform(self, X) -> np.ndarray | sp.csr_array:
+        """Features of each row, from that row alone.
+
+        Parameters
+        ----------
+        X : data frame, Arrow table or ndarray of shape (n_records, n_columns)
+
+        Returns
+        -------
+        ndarray or CSR of shape (n_records, n_features), float64
+        """
+        check_is_fitted(self)
+        X = as_table(X)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        self._check(X)
+        return self._transform(X)
+
     @property
-    def feature_norm(self) -> float:
+    def max_norm(self) -> float:
         """Bound on the L2 norm of every row."""
         return 1.0 if self.unit_norm else math.sqrt(len(self.columns))
 
     @property
     def n_features_out(self) -> int:
         """Number of features."""
-        return len(self._order())
+        return sum(kind.n_features for kind in self._kinds().values())
 
     @property
     def declared_public(self) -> tuple[str, ...]:
         """Bounds and categories, in short strings for a privacy report."""
-        return tuple(text for part in self._parts() for text in part.declared_public)
+        texts = []
+        for kind_of_text, what in (
+            (Number, "bounds of {} numeric column{}"),
+            (Categories, "categories of {} column{}"),
+        ):
+            listed = [f"{name}: {kind}" for name, kind in self._kinds().items() if isinstance(kind, kind_of_text)]
+            if listed:
+                texts.append(f"{what.format(len(listed), 's' * (len(listed) > 1))} ({shortened(listed)})")
+        return tuple(texts)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of numeric columns, ``column_category`` for indicators, ``column='category'`` where these would be the same;
         shape (n_features,)."""
-        self._parts()  # raises for what is no declaration
-        self._names(self.columns, input_features)
-        return np.array(names_of_columns(self._categories()), dtype=object)
-
-    def _categories(self) -> list[tuple[object, list | None]]:
-        """Every column with its categories; None for a number."""
-        return [(name, None if isinstance(declared, tuple) else declared) for name, declared in self.columns.items()]
+        names = self._names(input_features)
+        columns = [(name, kind.categories) for name, kind in zip(names, self._kinds().values(), strict=True)]
+        return np.array(names_of_columns(columns), dtype=object)
 
     def in_column_units(self) -> tuple[list[str], np.ndarray, np.ndarray]:
-        """How coefficients of the features read in units of the columns; public, and known before ``fit``.
+        """How coefficients of the features read in units of the columns; public.
 
         A number's coefficient is per unit of its column. A category's is against the first one of its column; a column of a
         single category has no other to stand against.
@@ -109,77 +168,90 @@ class TableEncoder(DeclaredTransformer):
         shift : ndarray of shape (n_features,)
             The intercept becomes ``intercept + shift @ coef``.
         """
-        scale = unit_scale(len(self.columns)) if self.unit_norm else 1.0
+        kinds = self._kinds()
+        scale = unit_scale(len(kinds)) if self.unit_norm else 1.0
         names, precise, rows, shift, start = [], [], [], np.zeros(self.n_features_out), 0
-        for name, declared in self.columns.items():
-            if isinstance(declared, tuple):
-                low, high = declared
-                slope = 2.0 * scale / (high - low)
-                names.append(str(name))
-                precise.append(str(name))
+        for name, kind in zip(self._names(), kinds.values(), strict=True):
+            if isinstance(kind, Number):
+                slope = 2.0 * scale / (kind.high - kind.low)
+                names.append(name)
+                precise.append(name)
                 rows.append({start: slope})
-                shift[start] = -0.5 * (low + high) * slope
-            elif len(declared) == 1:
-                names.append(f"{name}: {declared[0]}")
-                precise.append(f"{name}: {declared[0]!r}")
+                shift[start] = -0.5 * (kind.low + kind.high) * slope
+            elif kind.n_features == 1:
+                names.append(f"{name}: {kind.categories[0]}")
+                precise.append(f"{name}: {kind.categories[0]!r}")
                 rows.append({start: scale})
             else:
-                names += [f"{name}: {category} against {declared[0]}" for category in declared[1:]]
-                precise += [f"{name}: {category!r} against {declared[0]!r}" for category in declared[1:]]
-                rows += [{start + i: scale, start: -scale} for i in range(1, len(declared))]
+                first, *others = kind.categories
+                names += [f"{name}: {category} against {first}" for category in others]
+                precise += [f"{name}: {category!r} against {first!r}" for category in others]
+                rows += [{start + i: scale, start: -scale} for i in range(1, kind.n_features)]
                 shift[start] = scale
-            start += 1 if isinstance(declared, tuple) else len(declared)
+            start += kind.n_features
         matrix = np.zeros((len(rows), self.n_features_out))
         for row, entries in zip(matrix, rows, strict=True):
             row[list(entries)] = list(entries.values())
         return distinct(names, precise), matrix, shift
 
-    def _parts(self) -> list[DeclaredTransformer]:
-        """A scaler for the numeric columns and an encoder for the others, if there are any."""
-        if not isinstance(self.columns, Mapping) or not self.columns:
-            raise TypeError(f"`columns` must map column names to (low, high) or to lists, got {self.columns!r}.")
-        bounds, categories = {}, {}
-        for name, declared in self.columns.items():
-            if isinstance(declared, tuple) and is_pair(declared):
-                bounds[name] = declared
-            elif isinstance(declared, list):
-                categories[name] = declared
-            else:
-                raise TypeError(
-                    f"Column {name!r} is declared as {declared!r}: write a tuple of two numbers, (low, high), for a numeric "
-                    "column, and a list of categories, [...], for any other."
-                )
-        parts = [PublicScaler(bounds)] if bounds else []
-        return [*parts, PublicOneHotEncoder(categories, sparse_output=self.sparse_output)] if categories else parts
+    def _kinds(self) -> dict[object, Number | Categories]:
+        """What is declared, by name or position; raises for what is no declaration."""
+        if isinstance(self.columns, Mapping) and self.columns:
+            return {name: kind_of_column(declared, repr(name)) for name, declared in self.columns.items()}
+        if isinstance(self.columns, list) and self.columns:
+            return {place: kind_of_column(declared, str(place)) for place, declared in enumerate(self.columns)}
+        raise TypeError(
+            "`columns` must map column names to (low, high) or to lists of categories, or be a list with one of these per "
+            f"column, got {self.columns!r}."
+        )
 
-    def _order(self) -> np.ndarray:
-        """Source column of each feature of the result, among the scaler's features followed by the encoder's."""
-        width = {name: 1 if isinstance(declared, tuple) else len(declared) for name, declared in self.columns.items()}
-        stored = sorted(width, key=lambda name: isinstance(self.columns[name], list))  # stable
-        start = dict(zip(stored, np.cumsum([0, *(width[name] for name in stored)]), strict=False))
-        return np.concatenate([np.arange(start[name], start[name] + width[name]) for name in self.columns])
+    def _names(self, input_features: Sequence[str] | None = None) -> list[str]:
+        """Names of the declared columns; columns declared by name are known before ``fit``."""
+        is_by_name = isinstance(self.columns, Mapping)
+        if is_by_name and input_features is None:
+            return [str(name) for name in self.columns]
+        check_is_fitted(self)
+        known = getattr(self, "feature_names_in_", None)
+        if input_features is not None:
+            if known is not None and list(input_features) != list(known):
+                raise ValueError("input_features is not equal to feature_names_in_")
+            if len(input_features) != self.n_features_in_:
+                raise ValueError(f"input_features should have length equal to {self.n_features_in_}.")
+            known = input_features
+        if is_by_name:
+            return [str(name) for name in self.columns]
+        return [f"x{i}" for i in range(self.n_features_in_)] if known is None else [str(name) for name in known]
 
     def _check(self, X) -> None:
-        for part in self._parts():
-            part._check(X)
+        """Compare the declaration with the columns of ``X`` and their dtypes; read no value."""
+        kinds, in_frame = self._kinds(), is_frame(X)
+        for key, kind in zip(columns_of(X, self.columns), kinds.values(), strict=True):
+            dtype = getattr(column(X, key), "dtype", None)
+            kind.check(dtype, repr(key), f"X[{key!r}]" if in_frame else "X", in_frame)
 
     def _transform(self, X) -> np.ndarray | sp.csr_array:
-        parts = self._parts()
-        features = [part._transform(X) for part in parts]
-        if isinstance(parts[0], PublicScaler):
-            features[0] = 2.0 * features[0] - 1.0
+        columns = [column(X, key) for key in columns_of(X, self.columns)]
+        kinds = self._kinds().values()
         if self.sparse_output:
-            table = sp.hstack([sp.csr_array(part) for part in features], format="csr")[:, self._order()]
+            parts = [kind.sparse_features(values) for kind, values in zip(kinds, columns, strict=True)]
+            table = sp.hstack(parts, format="csr")
             table.sort_indices()
         else:
-            table = np.hstack(features)[:, self._order()]
+            table = np.hstack([kind.features(values) for kind, values in zip(kinds, columns, strict=True)])
         if self.unit_norm:
-            table *= unit_scale(len(self.columns))
+            table *= unit_scale(len(columns))
         return table
+
+    def fit_to_json(self) -> dict:
+        return names_to_json(self)
+
+    def restore_fit(self, values: dict) -> None:
+        self._kinds()  # raises for bounds or categories that are none
+        restore_names(self, values)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.input_tags.categorical = tags.input_tags.string = True
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
         return tags
 
 

@@ -107,16 +107,16 @@ def union_of_source(
 
 def _union(source, settings, plan, delta, most, count_records, executor, before_noise) -> Union:
     plans, randomness = plans_of_rounds(plan), plan.randomness(None)
-    cuts = thresholds(delta, [each.noise_std() for each in plans], most)
+    cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
     rounds, n_records = [], None
     with executor.over(source) as workers:
-        for own, cut in zip(plans, cuts, strict=True):
+        for round_plan, cut in zip(plans, cuts, strict=True):
             known = tuple(word for words, _ in rounds for word in words)
-            task = WordTask(settings, known, most, count_weight(count_records and not rounds), own)
+            task = WordTask(settings, known, most, count_weight(count_records and not rounds), round_plan)
             key = secret_bits(128)
             with workers.sum(task, lambda i, key=key: (key, i)) as runs:
                 words, noisy, counted = released(
-                    own, cut, runs.blocks(), runs.count, task.of_count, randomness, before_noise
+                    round_plan, cut, runs.blocks(), runs.count, task.of_count, randomness, before_noise
                 )
             n_records = counted if task.of_count else n_records
             rounds.append((words, noisy))

@@ -66,8 +66,8 @@ class PrivacyPlan:
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
     max_rows_per_group : int or None
         With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public.
-    sent_from : Block, "outside" or None
-        Set when a plan is pickled, then never changed; do not pass it. It names the ledger block that was open there: that
+    sent_from : Scope, "outside" or None
+        Set when a plan is pickled, then never changed; do not pass it. It names the scope that was open there: its
         ledger pays for fits with this plan wherever it is unpickled. Ignored by ``==``, and not saved with a model.
 
     Guarantees
@@ -135,7 +135,7 @@ class PrivacyPlan:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
             check_delta(self.report_delta)
-        if not (self.sent_from in (None, open_ledger.OUTSIDE) or isinstance(self.sent_from, open_ledger.Block)):
+        if not (self.sent_from in (None, open_ledger.OUTSIDE) or isinstance(self.sent_from, open_ledger.Scope)):
             raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
     def _check_sampling(self) -> None:
@@ -213,7 +213,7 @@ class PrivacyPlan:
 
     def _repr_html_(self) -> str:
         """For notebooks."""
-        values = {each.name: getattr(self, each.name) for each in fields(self) if each.compare}
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.compare}
         rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
         notes = []
         if self.has_guarantee and self.report_delta is not None:

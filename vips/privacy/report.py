@@ -36,7 +36,7 @@ _NOT_COVERED = (
     "records of the same person in several rows",
     "timing and memory use of the computation",
 )
-NOT_COVERED_OF_PERSONS = tuple(each for each in _NOT_COVERED if "several rows" not in each)
+NOT_COVERED_OF_PERSONS = tuple(sentence for sentence in _NOT_COVERED if "several rows" not in sentence)
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 _ACCOUNTANTS = {"pld": "privacy loss distributions", "rdp": "Rényi divergences"}
 

@@ -43,7 +43,7 @@ def saved_fields(report) -> dict:
     """
     if type(report.plan) is not PrivacyPlan:
         raise TypeError(f"A {type(report.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back.")
-    values = {each.name: getattr(report, each.name) for each in fields(report)} | {"plan": plan_fields(report.plan)}
+    values = {field.name: getattr(report, field.name) for field in fields(report)} | {"plan": plan_fields(report.plan)}
     checked_fields(values)
     return values
 

@@ -132,7 +132,7 @@ class Selection:
         """δ at ``epsilon``; 1 without a guarantee."""
         if not self.has_guarantee:
             return 1.0
-        return _delta_of_best(self.trials, self.tail, lambda rest: _delta_of_trial(self.parts, rest), epsilon)
+        return _delta_of_best(self.trials, self.tail, lambda remaining: _delta_of_trial(self.parts, remaining), epsilon)
 
     def renyi_divergence(self, order: float) -> float:
         """Rényi divergence of that order, the larger of both directions: what a ledger's filter sums."""
@@ -174,8 +174,8 @@ def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple
         noise = 0.0
         for eps, share in targets:
             if noise == 0.0 or not replace(plan, noise_multiplier=noise, clip_norm=None).delta(eps) <= share:
-                own = PrivacyPlan.from_epsilon(epsilon=eps, delta=share, **settings).noise_multiplier
-                noise = max(noise, own)
+                needed = PrivacyPlan.from_epsilon(epsilon=eps, delta=share, **settings).noise_multiplier
+                noise = max(noise, needed)
         return replace(plan, noise_multiplier=noise, report_delta=float(delta))
 
     score = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, relation=fits[0].relation)
@@ -213,8 +213,8 @@ def _delta_of_trial(parts: tuple[PrivacyPlan, ...], epsilon: float) -> float:
 
 def _delta_of_best(trials: TrialCount, tail: float, profile: Callable[[float], float], epsilon: float) -> float:
     """E[K] δ_Q(ε - (η + 1) a)."""
-    rest = epsilon - (trials.shape + 1.0) * tail
-    return min(1.0, trials.mean * profile(rest)) if rest >= 0.0 else 1.0
+    remaining = epsilon - (trials.shape + 1.0) * tail
+    return min(1.0, trials.mean * profile(remaining)) if remaining >= 0.0 else 1.0
 
 
 def _smallest_tail(gamma: float, profile: Callable[[float], float]) -> float:

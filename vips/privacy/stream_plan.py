@@ -171,10 +171,10 @@ class StreamPlan:
 
     @cached_property
     def of_draws(self) -> PrivacyPlan:
-        """What draws z_t, and clips: the noise of one draw, for each of ``n_batches`` batches. Its own ε says nothing."""
+        """Internal plan for one batch's clip and noise, of ``n_batches`` draws. Its ε has no meaning."""
         if not self.is_private:
             return replace(self.whole, n_steps=self.n_batches)
-        fields_of_whole = {each.name: getattr(self.whole, each.name) for each in fields(self.whole)}
+        fields_of_whole = {field.name: getattr(self.whole, field.name) for field in fields(self.whole)}
         sigma = self.whole.noise_multiplier * self.strategy.sensitivity(self.participation)
         changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
         return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
@@ -190,7 +190,7 @@ class StreamPlan:
             "lattice": None if lattice is None else [lattice.unit, lattice.noise_steps],
         }
 
-    def with_found(self, found: dict) -> StreamPlan:
+    def with_found(self, searched: dict) -> StreamPlan:
         """The plan with what :meth:`found` said when its stream began.
 
         Raises
@@ -200,19 +200,19 @@ class StreamPlan:
         """
         plan = replace(self)
         kept = plan.__dict__  # the cached properties
-        kept["whole"] = replace(plan.whole, noise_multiplier=found["noise_multiplier"])
+        kept["whole"] = replace(plan.whole, noise_multiplier=searched["noise_multiplier"])
         is_fitted = self.mechanism == "toeplitz"
         kept["strategy"] = (
-            BufferedToeplitz(self.n_batches, self.decay, **found["strategy"]) if is_fitted else plan.strategy
+            BufferedToeplitz(self.n_batches, self.decay, **searched["strategy"]) if is_fitted else plan.strategy
         )
         if self.is_private and not plan.whole.epsilon(self.delta) <= self.epsilon * (1.0 + 1e-9):
             raise ValueError("the noise is less than the plan's")
-        if not math.isclose(plan.of_draws.noise_multiplier, found["of_draws"], rel_tol=1e-9):
+        if not math.isclose(plan.of_draws.noise_multiplier, searched["of_draws"], rel_tol=1e-9):
             raise ValueError("the noise is not that of its strategy")
-        if (found["lattice"] is not None) != self.rounds_records:
+        if (searched["lattice"] is not None) != self.rounds_records:
             raise ValueError("the lattice is of another kind of noise")
         if self.rounds_records:
-            lattice = Lattice(*found["lattice"])
+            lattice = Lattice(*searched["lattice"])
             if not math.isclose(lattice.unit * lattice.noise_steps, plan.of_draws.noise_std(), rel_tol=1e-9):
                 raise ValueError("the lattice is not that of the noise")
             kept["of_draws"] = replace(plan.of_draws, begun_with=lattice)

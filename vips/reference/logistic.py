@@ -9,7 +9,7 @@ symbol                      name                    meaning
 ==========================  ======================  ==================================================
 w                           ``coef``                coefficients; the intercept, if any, is the last
 α                           ``alpha``               their prior precision
-(a₀, b₀) or α               ``prior``               shape and rate of α, or its fixed value
+Gamma(a₀, b₀) or α          ``prior``               of α, or its fixed value
 b                           ``n_trials``            largest possible count
 ==========================  ======================  ==================================================
 
@@ -19,11 +19,13 @@ Polson, Scott and Windle (2013), arXiv:1205.0310v3.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from vips._random_state import RandomStateLike, as_generator
+from vips.expfam import Gamma
 from vips.expfam.polya_gamma import draw_polya_gamma
 
 __all__ = ["LogisticDraws", "effective_sample_size", "gibbs_logistic"]
@@ -87,7 +89,7 @@ def gibbs_logistic(
     y: np.ndarray,
     *,
     n_trials: int = 1,
-    prior: tuple[float, float] | float = (1.0, 1.0),
+    prior: Gamma | float | None = None,
     fit_intercept: bool = False,
     intercept_std: float = 10.0,
     n_samples: int = 2000,
@@ -106,8 +108,8 @@ def gibbs_logistic(
         Whole numbers between 0 and ``n_trials``.
     n_trials : int
         b; 1 for labels in {0, 1}. The draws of ω are exact up to 30, and nearly so above.
-    prior : (float, float) or float
-        Shape and rate of the Gamma prior of α, or α itself.
+    prior : Gamma, float or None
+        Of α, or α itself. None is Gamma(1, 1).
     fit_intercept : bool
         Adds a coefficient whose prior has mean 0 and standard deviation ``intercept_std``, for every α.
     intercept_std : float
@@ -135,9 +137,10 @@ def gibbs_logistic(
     """
     X, y = _checked_data(X, y, n_trials)
     n_features = X.shape[1]
-    numbers = np.atleast_1d(np.asarray(prior, dtype=np.float64))
-    if numbers.shape not in ((1,), (2,)) or not (np.isfinite(numbers).all() and (numbers > 0.0).all()):
-        raise ValueError(f"`prior` must be a positive number or a pair of positive numbers, got {prior!r}.")
+    prior = Gamma(1.0, 1.0) if prior is None else prior
+    is_learnt = isinstance(prior, Gamma) and prior.shape.ndim == 0
+    if not is_learnt and not (isinstance(prior, Real) and np.isfinite(prior) and prior > 0.0):
+        raise ValueError(f"`prior` must be a positive number or a Gamma distribution of one, got {prior!r}.")
     if not (np.isfinite(intercept_std) and intercept_std > 0.0):
         raise ValueError(f"`intercept_std` must be positive and finite, got {intercept_std!r}.")
     if fit_intercept:
@@ -147,15 +150,15 @@ def gibbs_logistic(
     trials = np.full(len(X), float(n_trials))
     linear = X.T @ (y - 0.5 * n_trials)  # Σ_n κ_n x_n
     prior_precision = np.full(X.shape[1], intercept_std**-2.0)  # the diagonal of Λ₀; the first d entries become α
-    coef, alpha = np.zeros(X.shape[1]), numbers[0] / numbers[1] if len(numbers) == 2 else numbers[0]
+    coef, alpha = np.zeros(X.shape[1]), float(prior.shape / prior.rate if is_learnt else prior)
     draws = LogisticDraws(np.empty((n_samples, len(coef))), np.empty(n_samples))
     for sweep in range(-n_burn_in, n_samples):
         omega = draw_polya_gamma(trials, X @ coef, rng)
         prior_precision[:n_features] = alpha
         coef = _draw_coef(X, omega, linear, prior_precision, rng)
-        if len(numbers) == 2:  # α ~ Gamma(a₀ + d/2, b₀ + |w|²/2)
+        if is_learnt:  # α ~ Gamma(a₀ + d/2, b₀ + |w|²/2)
             squares = coef[:n_features] @ coef[:n_features]
-            alpha = rng.standard_gamma(numbers[0] + 0.5 * n_features) / (numbers[1] + 0.5 * squares)
+            alpha = rng.standard_gamma(prior.shape + 0.5 * n_features) / (prior.rate + 0.5 * squares)
         if sweep >= 0:
             draws.coef[sweep], draws.alpha[sweep] = coef, alpha
     return draws

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
-from vips._pipelines import model_of
 from vips.model import ConjugateExponentialModel
-from vips.preprocessing import PublicPipeline
 from vips.privacy import PrivacyPlan
 
 __all__ = ["Candidate", "as_candidates", "calibrated"]
@@ -19,28 +17,25 @@ __all__ = ["Candidate", "as_candidates", "calibrated"]
 
 @dataclass(frozen=True)
 class Candidate:
-    """Settings, and an unfitted estimator that has them.
+    """Settings, and an unfitted model that has them.
 
     Attributes
     ----------
     settings : dict
-    estimator : estimator
+    model : ConjugateExponentialModel
     """
 
     settings: dict
-    estimator: BaseEstimator
+    model: ConjugateExponentialModel
 
     @property
     def plan(self) -> PrivacyPlan:
         """Rate, steps and noise of its fit."""
-        return model_of(self.estimator).privacy
+        return self.model.privacy
 
     def with_plan(self, plan: PrivacyPlan) -> Candidate:
         """The same settings with another plan."""
-        name = "privacy"
-        if isinstance(self.estimator, PublicPipeline):
-            name = f"{self.estimator.steps[-1][0]}__privacy"
-        return Candidate(self.settings, clone(self.estimator).set_params(**{name: plan}))
+        return Candidate(self.settings, clone(self.model).set_params(privacy=plan))
 
 
 def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
@@ -52,27 +47,25 @@ def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
         From public facts: an estimator that cannot be searched, settings that do not exist or cannot work.
     """
     _check_estimator(estimator)
-    settings = _settings(candidates)
-    found = []
-    for each in settings:
-        candidate = Candidate(dict(each), clone(estimator).set_params(**each))
-        _check_estimator(candidate.estimator)
-        found.append(_with_default_plan(candidate))
-    for candidate in found:
+    checked = [
+        _with_default_plan(Candidate(dict(settings), clone(estimator).set_params(**settings)))
+        for settings in _settings(candidates)
+    ]
+    for candidate in checked:
         _check_plan(candidate.plan)
-        _check_settings(candidate.estimator)
-    if len({candidate.plan.relation for candidate in found}) != 1:
+        _check_settings(candidate.model)
+    if len({candidate.plan.relation for candidate in checked}) != 1:
         raise ValueError("All candidates need plans of one `relation`: a search has one statement.")
-    if len({model_of(candidate.estimator).unit for candidate in found}) != 1:
+    if len({candidate.model.unit for candidate in checked}) != 1:
         raise ValueError("All candidates must protect one unit: a search has one statement.")
-    return found
+    return checked
 
 
 def calibrated(candidates: list[Candidate], plans: Sequence[PrivacyPlan]) -> list[Candidate]:
     """The candidates with these plans, after checks of all arguments."""
-    with_plans = [each.with_plan(plan) for each, plan in zip(candidates, plans, strict=True)]
+    with_plans = [candidate.with_plan(plan) for candidate, plan in zip(candidates, plans, strict=True)]
     for candidate in with_plans:
-        model_of(candidate.estimator).check_arguments()
+        candidate.model.check_arguments()
     return with_plans
 
 
@@ -80,7 +73,7 @@ def _settings(candidates: object) -> list[dict]:
     if isinstance(candidates, Mapping):
         return list(ParameterGrid(candidates))
     is_list = isinstance(candidates, Sequence) and not isinstance(candidates, str | bytes)
-    if not is_list or not candidates or not all(isinstance(each, Mapping) for each in candidates):
+    if not is_list or not candidates or not all(isinstance(settings, Mapping) for settings in candidates):
         raise TypeError(
             "`candidates` must be a list of dicts of settings, e.g. [{'prior': 1.0}, {'prior': 10.0}], or a dict of lists, "
             f"e.g. {{'prior': [1.0, 10.0]}}, got {candidates!r}."
@@ -89,18 +82,16 @@ def _settings(candidates: object) -> list[dict]:
 
 
 def _check_estimator(estimator: object) -> None:
-    if isinstance(estimator, PublicPipeline) and isinstance(estimator.steps[-1][1], ConjugateExponentialModel):
-        return
     if not isinstance(estimator, ConjugateExponentialModel):
         raise TypeError(
-            f"`estimator` must be a vips model or a PublicPipeline, got {type(estimator).__name__}. An encoder that learns "
-            "has a budget of its own: release it first (PrivateTableEncoder, PrivateCountVectorizer), and search the model "
-            "with what it released."
+            f"`estimator` must be a vips model, got {type(estimator).__name__}. Encode the records first, and search the model "
+            "with the result: TableEncoder learns nothing; an encoder that learns (PrivateTableEncoder, "
+            "PrivateCountVectorizer) has a budget of its own."
         )
 
 
 def _with_default_plan(candidate: Candidate) -> Candidate:
-    model = model_of(candidate.estimator)
+    model = candidate.model
     if model.privacy is not None and not isinstance(model.privacy, PrivacyPlan):
         raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(model.privacy).__name__}.")
     if model.privacy is not None:
@@ -120,10 +111,10 @@ def _check_plan(plan: PrivacyPlan) -> None:
         )
 
 
-def _check_settings(estimator: BaseEstimator) -> None:
-    if getattr(model_of(estimator), "on_invalid", "drop") == "raise":
+def _check_settings(model: ConjugateExponentialModel) -> None:
+    if getattr(model, "on_invalid", "drop") == "raise":
         raise ValueError('on_invalid="raise" lets an error depend on a record: use "drop".')
-    for name, value in estimator.get_params().items():
+    for name, value in model.get_params().items():
         if isinstance(value, np.random.Generator | np.random.RandomState):
             raise ValueError(
                 f"`{name}` is a generator, which every trial would start in the same state. Write None, or an integer."

@@ -43,6 +43,6 @@ class OneTrial:
 
 def fit_prepaid(candidate: Candidate, X, y, persons):
     """A fitted copy of the candidate; the charge of the search has paid for it."""
-    copy = candidate.with_plan(candidate.plan).estimator
+    copy = candidate.with_plan(candidate.plan).model
     with prepaid(candidate.plan):
         return copy.fit(X, y) if persons is None else copy.fit(X, y, groups=persons)

@@ -14,7 +14,6 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips._pipelines import model_of
 from vips._validation import check_delta, check_number
 from vips.data import as_source
 from vips.data._checks import checked_csr
@@ -50,8 +49,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
     Parameters
     ----------
-    estimator : vips model or PublicPipeline
-        A model's ``privacy`` gives sampling rate, steps and clip norm; the search sets the noise. None: full batches.
+    estimator : vips model
+        Its ``privacy`` gives sampling rate, steps and clip norm; the search sets the noise. None: full batches.
     candidates : list of dict, or dict of lists
         Settings for ``set_params``; a dict of lists stands for all combinations. ``privacy`` may be among them.
     score : str or callable
@@ -94,7 +93,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
-    >>> model = BayesianLogisticRegression(feature_norm=1.0)
+    >>> model = BayesianLogisticRegression(max_norm=1.0)
     >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, epsilon=2.0, delta=1e-6).fit(X, y)
     >>> search.predict_proba(X[:3]).shape
     (3, 2)
@@ -130,7 +129,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
 
         Parameters
         ----------
-        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features); for a pipeline of texts, a list
+        X : array, CSR matrix, data frame or Arrow table of shape (n_rows, n_features), or sequences
             In memory.
         y : array of shape (n_rows,), optional
         groups : array, series or list of length n_rows, optional
@@ -154,12 +153,12 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             delattr(self, name)
         trials, candidates, score_plan = self._planned()
         X, y = _readable(X, y, groups)
-        model = model_of(candidates[0].estimator)
+        model = candidates[0].model
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
         score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
         plan = replace(score_plan, clip_norm=half_width(score_range))
-        plans = dict.fromkeys([*(replace(each.plan, clip_norm=None) for each in candidates), score_plan])
+        plans = dict.fromkeys([*(replace(candidate.plan, clip_norm=None) for candidate in candidates), score_plan])
         selection = Selection(trials, tuple(plans))
         charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)
         score = self.score
@@ -169,7 +168,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         )
         report = None
         if self.best_estimator_ is not None:
-            best = model_of(self.best_estimator_)
+            best = self.best_estimator_
             best.privacy_ = report = within_a_search(
                 best.privacy_, unit, charge, len(candidates), selection.epsilon(self.delta), self.delta
             )
@@ -186,24 +185,24 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         check_number("held_out", self.held_out, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
         candidates = as_candidates(self.estimator, self.candidates)
         trials = TrialCount(max(2.0, len(candidates)) if self.mean_trials is None else self.mean_trials, self.shape)
-        plans = tuple(each.plan for each in candidates)
+        plans = tuple(candidate.plan for candidate in candidates)
         fits, score_plan = plans_of_trial(trials, self.epsilon, self.delta, plans)
         return trials, calibrated(candidates, fits), score_plan
 
     def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
         """The ledger to charge, if any."""
-        origins = [each.__dict__.get("_sent_from") for each in (self, model_of(self.estimator))]
-        return ledger_to_charge(ledger, *origins, *(each.plan.sent_from for each in candidates))
+        origins = [owner.__dict__.get("_sent_from") for owner in (self, self.estimator)]
+        return ledger_to_charge(ledger, *origins, *(candidate.plan.sent_from for candidate in candidates))
 
     def _range(self, fitted: list) -> tuple[float, float]:
         """The range of the score, from the arguments or from what the models know."""
         if not callable(self.score):
-            for each in fitted:
-                known = model_of(each).score_ranges()
+            for model in fitted:
+                known = model.score_ranges()
                 if self.score not in known:
                     instead = f"write one of {', '.join(map(repr, known))}, or" if known else "write"
                     raise ValueError(
-                        f"{type(model_of(each)).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
+                        f"{type(model).__name__} has no score {self.score!r}: {instead} a function score(model, X, y) "
                         "of the rows of one person, with `score_range=(low, high)`."
                     )
         if self.score_range is not None:
@@ -215,7 +214,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             raise ValueError(
                 "A score of your own needs `score_range=(low, high)`: noise is in proportion to its width."
             )
-        ranges = {model_of(each).score_ranges()[self.score] for each in fitted}
+        ranges = {model.score_ranges()[self.score] for model in fitted}
         if len(ranges) != 1 or None in ranges:
             raise ValueError(
                 f"The range of {self.score!r} is not known, or not the same for all candidates: write "
@@ -286,8 +285,8 @@ def _search(trials: TrialCount, prepare: Callable[[], OneTrial]) -> tuple[float,
         run = prepare()
     except Exception:
         return -np.inf, (None, None)
-    score, found = best_of(trials, run)
-    return score, (None, None) if found is None else found
+    score, trial = best_of(trials, run)
+    return score, (None, None) if trial is None else trial
 
 
 def _charged(ledger: PrivacyLedger | None, selection: Selection, what: str, unit: str, epsilon: float, delta: float):
@@ -310,8 +309,8 @@ def _fitted_without_rows(candidates: list[Candidate], X, y, groups) -> list:
     """All candidates, fitted to the table without its rows: raises what public facts raise, before any charge."""
     none = np.zeros(0, np.int64)
     persons = None if groups is None else none
-    one_step = (each.with_plan(replace(each.plan, n_steps=1)) for each in candidates)
-    return [fit_prepaid(each, rows_of(X, none), rows_of(y, none), persons) for each in one_step]
+    one_step = (candidate.with_plan(replace(candidate.plan, n_steps=1)) for candidate in candidates)
+    return [fit_prepaid(candidate, rows_of(X, none), rows_of(y, none), persons) for candidate in one_step]
 
 
 def _readable(X, y, groups):

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from vips._pipelines import model_of
 from vips.data import Records
 from vips.privacy import PrivacyPlan
 from vips.search.split import Split, rows_of
@@ -32,7 +31,7 @@ def values_of_persons(
     if callable(score):
         order = np.argsort(split.held_out_persons, kind="stable")
         rows = np.split(split.held_out[order], np.cumsum(np.bincount(split.held_out_persons, minlength=n_persons))[:-1])
-        values = [_called(score, fitted, X, y, own) for own in rows[:n_persons]]
+        values = [_called(score, fitted, X, y, rows_of_person) for rows_of_person in rows[:n_persons]]
         return _within(np.array(values, float).reshape(n_persons), score_range)
     values = _values_of_rows(fitted, rows_of(X, split.held_out), rows_of(y, split.held_out), score)
     counts = np.bincount(split.held_out_persons, minlength=n_persons)
@@ -91,10 +90,7 @@ def _values_of_rows(fitted, X, y, name: str) -> np.ndarray:
     return np.concatenate([_values_of_rows(fitted, rows_of(X, i), rows_of(y, i), name) for i in single])
 
 
-def _scored(fitted, X, y, name: str) -> np.ndarray:
-    model = model_of(fitted)
-    if model is not fitted:
-        X = fitted[:-1].transform(X)
+def _scored(model, X, y, name: str) -> np.ndarray:
     X, y = model._data(X, y).arrays
     records = X if y is None else Records(X, y)
     valid = np.flatnonzero(model.valid_records(records))

@@ -61,7 +61,7 @@ def split_rows(n_rows: int, groups: object, share: float) -> Split:
         return Split(np.flatnonzero(~is_held), held, None, np.arange(len(held)))
     ids, numbers = ids_and_numbers(groups, n_rows)
     key, limit = secret_bytes(32), int(share * 2.0**64)
-    coins = np.array([_coin(each, key) < limit for each in ids] or [False], bool)
+    coins = np.array([_coin(person, key) < limit for person in ids] or [False], bool)
     has_person = numbers >= 0
     is_held = has_person & coins[np.maximum(numbers, 0)]
     is_fitted = has_person & ~is_held

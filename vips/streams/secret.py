@@ -9,7 +9,6 @@ batch.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import stat
@@ -21,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from vips._files import partials_of
+from vips._files import check_file_locks, partials_of
 from vips._secret_bits import secret_bytes
 from vips.exceptions import StreamError
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import restored_from, write_archive
 
 __all__ = ["Register", "Secret", "SecretFile", "SecretMemory"]
 
@@ -176,6 +175,8 @@ class SecretFile:
     """
 
     def __init__(self, checkpoint: str | os.PathLike) -> None:
+        instead = "call partial_fit without `checkpoint`: the stream then ends with its process"
+        check_file_locks("A stream with a checkpoint", instead, StreamError)
         checkpoint = Path(os.path.realpath(checkpoint))
         self.path = checkpoint.with_name(f"{checkpoint.name}.secret")
         self._lock = checkpoint.with_name(f".{checkpoint.name}.lock")
@@ -183,6 +184,8 @@ class SecretFile:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """One batch at a time, over all threads and processes. Another one that is at work is an error."""
+        import fcntl
+
         descriptor, process = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600), os.getpid()
         _OPEN_LOCKS.add(descriptor)
         try:
@@ -211,9 +214,7 @@ class SecretFile:
     def read(self) -> Secret:
         try:
             mode = os.stat(self.path).st_mode
-            header, arrays = read_archive(self.path, _KIND)
-            with one_error(self.path):
-                secret = _secret_of(header, arrays)
+            secret = restored_from(self.path, {_KIND: _secret_of})
         except FileNotFoundError:
             raise StreamError(
                 f"{self.path} is missing: it held the state of the stream's noise, without which no batch can follow. A new "

@@ -27,7 +27,7 @@ from vips.data._groups import ids_and_numbers, name_of
 from vips.exceptions import LedgerError, StreamError
 from vips.execution import resolve as executors
 from vips.execution.local import Serial
-from vips.persistence.archive import one_error, read_archive, write_archive
+from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
 from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.ledger.admitted import cost_of
@@ -279,13 +279,15 @@ class _Stream:
             first = self._first_posterior()
         if not os.path.exists(self.checkpoint):
             return 0, first
-        try:
-            header, arrays = read_archive(self.checkpoint, _KIND)
-            posterior = {name.removeprefix("posterior/"): value for name, value in arrays.items()}
+
+        def released(header: dict, arrays: dict) -> tuple[int, object]:
             if header.get("stream") != self.name or type(header.get("t")) is not int:
-                raise ValueError(f"{self.checkpoint} and its secret belong to different streams.")
-            with one_error(self.checkpoint):
-                return header["t"], restore_posterior(first, posterior)
+                raise ValueError("it and its secret belong to different streams")
+            posterior = {name.removeprefix("posterior/"): value for name, value in arrays.items()}
+            return header["t"], restore_posterior(first, posterior)
+
+        try:
+            return restored_from(self.checkpoint, {_KIND: released})
         except ValueError as error:
             raise StreamError(f"{error} It was not touched.") from error
 

@@ -81,7 +81,7 @@ def check_simulated_totals_are_those_of_records():
     c, w, b, X = records(4000, 12, np.random.default_rng(1))
     model = fitted(X, 1e-6, n_steps=2)
     trail, blocks, plan = model.posterior_.trail, model.blocks(), model.privacy_.plan
-    kept = noise_aware._Records(trail, model.posterior_, blocks, plan.clip_weights, model.n_sweeps)
+    kept = noise_aware._Records(trail, model.posterior_, blocks, plan.clip_weights, model.max_iter)
     of_one = kept.moments(noise_aware._Network(np.column_stack([c, w]), np.array([b])), seed=0)
     totals = noise_aware._released(trail, blocks, plan.noise_std(), 1.0)
     n, rows_var, hidden_var = noise_aware._expected(totals, of_one)
@@ -101,7 +101,7 @@ def check_slopes_are_those_of_the_means():
     c, w, b, X = records(2000, 6, np.random.default_rng(2))
     model = fitted(X, 0.1, n_steps=12)
     kept = noise_aware._Records(
-        model.posterior_.trail, model.posterior_, model.blocks(), model.privacy_.plan.clip_weights, model.n_sweeps
+        model.posterior_.trail, model.posterior_, model.blocks(), model.privacy_.plan.clip_weights, model.max_iter
     )
     low, high = (np.column_stack([c, w]) for _ in range(2))
     low[0, 1], high[0, 1] = low[0, 1] - 0.3, high[0, 1] + 0.3

@@ -27,8 +27,8 @@ def moves_go_the_wrong_way(patch):
 def the_clip_is_not_simulated(patch):
     original = noise_aware._Records.__init__
 
-    def init(self, trail, posterior, blocks, clip_weights, n_sweeps):
-        original(self, trail, posterior, blocks, np.ones_like, n_sweeps)
+    def init(self, trail, posterior, blocks, clip_weights, max_iter):
+        original(self, trail, posterior, blocks, np.ones_like, max_iter)
 
     patch.setattr(noise_aware._Records, "__init__", init)
 

@@ -48,7 +48,7 @@ def coins(n, width=N_VISIBLE, seed=1):
 
 def prepared(X, covariance="diagonal", **arguments):
     """A model that can compute statistics, as inside ``fit``."""
-    model = SigmoidBeliefNetwork(N_HIDDEN, covariance=covariance, n_sweeps=MANY, **arguments)
+    model = SigmoidBeliefNetwork(N_HIDDEN, covariance=covariance, max_iter=MANY, **arguments)
     model.n_features_in_ = X.shape[1]
     return model
 
@@ -158,8 +158,8 @@ def test_bound_is_below_the_exact_evidence(n_hidden, full):
         parts = scale * rng.normal(size=(N_VISIBLE, n_hidden)), rng.normal(size=N_VISIBLE), rng.normal(size=n_hidden)
         y = coins(30)
         known = posterior_of(*parts, precision=1e10, full=full)
-        for n_sweeps in (1, 50):  # below the evidence wherever the updates stop
-            gap = log_evidence(y, *parts) - infer(y, known, n_sweeps).bounds(known)
+        for max_iter in (1, 50):  # below the evidence wherever the updates stop
+            gap = log_evidence(y, *parts) - infer(y, known, max_iter).bounds(known)
             assert (gap > -1e-7).all()
         # and, with uncertain parameters, below the average of exact log evidences
         vague = posterior_of(*parts, precision=3.0, full=full)
@@ -193,7 +193,9 @@ def test_bound_of_parameters_and_records_is_below_the_integrated_evidence():
         log_likelihood = log_likelihood + logsumexp(terms, axis=0)
     evidence = logsumexp(log_likelihood) - np.log(n)
     plan = PrivacyPlan.non_private(n_steps=100)
-    model = SigmoidBeliefNetwork(1, covariance="full", prior="normal", privacy=plan, n_sweeps=50, random_state=0).fit(y)
+    model = SigmoidBeliefNetwork(1, covariance="full", penalty="normal", privacy=plan, max_iter=50, random_state=0).fit(
+        y
+    )
     assert evidence - 6.0 < model.bound(y, model.posterior_) < evidence
 
 
@@ -266,7 +268,7 @@ def test_statistics_are_the_derivatives_of_the_bound(covariance):
 def test_the_bound_does_not_fall_with_a_full_covariance(prior, n_steps):
     X = load_digits_binary().data[: 12 * n_steps].astype(float)
     plan = PrivacyPlan.non_private(n_steps=n_steps)
-    model = SigmoidBeliefNetwork(4, covariance="full", prior=prior, privacy=plan, n_sweeps=MANY, random_state=0)
+    model = SigmoidBeliefNetwork(4, covariance="full", penalty=prior, privacy=plan, max_iter=MANY, random_state=0)
     bounds = []
     original = model.to_posterior
 
@@ -287,7 +289,7 @@ def test_the_diagonal_fixed_point_is_that_of_one_update_at_a_time():
     """After many damped steps no weight, bias or precision would be moved by its own exact update."""
     X = load_digits_binary().data[:200, 10:22].astype(float)
     plan = PrivacyPlan.non_private(n_steps=3000)
-    model = SigmoidBeliefNetwork(2, prior="normal", privacy=plan, n_sweeps=15, random_state=3).fit(X)
+    model = SigmoidBeliefNetwork(2, penalty="normal", privacy=plan, max_iter=15, random_state=3).fit(X)
     posterior = model.posterior_
     units = infer(X, posterior, 15)
     z, omega, v = units.mean, units.omega, units.mean * (1 - units.mean)
@@ -309,7 +311,7 @@ def test_the_diagonal_fixed_point_is_that_of_one_update_at_a_time():
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_no_record_has_a_larger_norm_than_max_norm(covariance):
+def test_no_record_has_a_larger_norm_than_max_record_norm(covariance):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -319,13 +321,13 @@ def test_no_record_has_a_larger_norm_than_max_norm(covariance):
         y = coins(200, seed=seed)
         model = prepared(y, covariance, privacy=plan)
         norms = model.expected_statistics(y, posterior).norms(model.blocks())
-        assert norms.max() < model.max_norm() < 10.0 * norms.max()
+        assert norms.max() < model.max_record_norm() < 10.0 * norms.max()
 
 
 def test_clip_as_a_share_of_the_bound():
     y, plan = coins(50), PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1)
     model = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan, clip_share=0.25).fit(y)
-    assert model.privacy_.plan.clip_norm == pytest.approx(0.25 * model.max_norm())
+    assert model.privacy_.plan.clip_norm == pytest.approx(0.25 * model.max_record_norm())
     default = SigmoidBeliefNetwork(N_HIDDEN, privacy=plan).fit(y)
     assert default.privacy_.plan.clip_norm == pytest.approx(0.02 * np.sqrt(N_VISIBLE * N_HIDDEN))
 
@@ -393,8 +395,10 @@ def test_reconstructions_are_those_of_the_hidden_units(fitted, digits):
 
 
 def test_samples_look_like_the_data(fitted, digits):
-    samples = fitted.sample(4000, random_state=0)
-    assert samples.dtype == bool
+    samples, hidden = fitted.sample(4000, random_state=0)
+    assert samples.dtype == hidden.dtype == bool
+    expected = 1.0 / (1.0 + np.exp(-fitted.intercept_hidden_))
+    np.testing.assert_allclose(hidden.mean(axis=0), expected, atol=0.04)
     assert np.corrcoef(samples.mean(axis=0), digits.mean(axis=0))[0, 1] > 0.95
     together = np.corrcoef(np.cov(samples.T)[np.triu_indices(64, 1)], np.cov(digits.T)[np.triu_indices(64, 1)])[0, 1]
     assert together > 0.8
@@ -451,7 +455,7 @@ def test_degenerate_data_give_sound_private_fits(covariance):
         arrays = model.posterior_.to_arrays()
         assert all(np.isfinite(value).all() for value in arrays.values()), name
         assert np.abs(model.components_).max() <= 6.0
-        assert np.isfinite(model.sample(5)).all()
+        assert np.isfinite(model.sample(5)[0]).all()
 
 
 def test_steps_that_begin_without_noise_leave_weights_bounded():
@@ -475,9 +479,9 @@ def test_degenerate_data_without_privacy(digits):
     [
         ({"n_components": 0}, "`n_components` must be an integer ≥ 1"),
         ({"n_components": 2.5}, "`n_components`"),
-        ({"n_sweeps": 0}, "`n_sweeps`"),
+        ({"max_iter": 0}, "`max_iter`"),
         ({"covariance": "spherical"}, "`covariance` must be one of"),
-        ({"prior": "horseshoe"}, "`prior` must be one of"),
+        ({"penalty": "horseshoe"}, "`penalty` must be one of"),
         ({"clip_share": 1.5}, "`clip_share`"),
         ({"dtype": np.float16}, "`dtype`"),
         ({"binarize": "a"}, "`binarize`"),
@@ -501,7 +505,7 @@ def test_saved_networks_come_back(tmp_path, fitted, digits):
     for covariance in ("diagonal", "full"):
         for prior in ("tpbn", "normal"):
             plan = PrivacyPlan.non_private(n_steps=2)
-            model = SigmoidBeliefNetwork(3, covariance=covariance, prior=prior, privacy=plan, random_state=0).fit(
+            model = SigmoidBeliefNetwork(3, covariance=covariance, penalty=prior, privacy=plan, random_state=0).fit(
                 digits[:50]
             )
             model.save(tmp_path / "network.npz")

@@ -129,7 +129,7 @@ def turning(n, rng, low=25, high=40):
         of, np.array([turn(0.9), turn(-0.15)]), np.array([0.1 * np.eye(2)] * 2), np.full(2, 0.5),
         np.array([[0.95, 0.05], [0.05, 0.95]]), np.zeros((2, 2, 2)), 1.0, 30.0, 1,
     )  # fmt: skip
-    return model, *(model.sample_sequences(size, rng, lengths=rng.integers(low, high, size)) for size in (n, 100))
+    return model, *(model.sample(size, rng, lengths=rng.integers(low, high, size)) for size in (n, 100))
 
 
 @pytest.fixture(scope="module")
@@ -143,8 +143,8 @@ def test_regimes_are_found(learnt):
     true, train, test, regimes, model = learnt
     agreed, possible = (np.mean(each.predict(test) == regimes) for each in (model, true))
     assert max(agreed, 1.0 - agreed) > possible - 0.03 > 0.85
-    one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score(test)
-    assert model.score(test) - one > 0.9 * (true.score(test) - one) > 0.0
+    one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score_samples(test).sum()
+    assert model.score_samples(test).sum() - one > 0.9 * (true.score_samples(test).sum() - one) > 0.0
     angles = np.sort(np.abs(np.angle(np.linalg.eigvals(model.transition_matrices_))).mean(axis=1))
     np.testing.assert_allclose(angles, [0.15, 0.9], atol=0.05)
 
@@ -152,7 +152,7 @@ def test_regimes_are_found(learnt):
 def test_the_bound_does_not_fall(learnt):
     train, found = learnt[1][:60], []
     for n_steps in (2, 3, 4, 7, 11):
-        model = SwitchingLinearDynamicalSystem(2, 2, n_iter=40, privacy=every(n_steps), random_state=0).fit(train)
+        model = SwitchingLinearDynamicalSystem(2, 2, max_iter=40, privacy=every(n_steps), random_state=0).fit(train)
         found.append(model.bound(train, model.posterior_))
     assert (np.diff(found) > -1e-6).all()
     assert found[-1] > found[0] + 1.0
@@ -160,7 +160,7 @@ def test_the_bound_does_not_fall(learnt):
 
 def test_samples_are_of_the_model(learnt):
     model = learnt[-1]
-    drawn, states, regimes = model.sample_sequences(3_000, 0, lengths=np.full(3_000, 6))
+    drawn, states, regimes = model.sample(3_000, 0, lengths=np.full(3_000, 6))
     moves = np.zeros((M, M))
     chains = regimes.reshape(-1, 6)
     np.add.at(moves, (chains[:, :-1].ravel(), chains[:, 1:].ravel()), 1.0)
@@ -177,17 +177,17 @@ def test_samples_are_of_the_model(learnt):
 def test_hostile_sequences_executors_and_files(tmp_path):
     data = Sequences.from_list([*HOSTILE[:3], *DATA])
     with np.errstate(all="ignore"):
-        model = SwitchingLinearDynamicalSystem(K, M, n_iter=3, privacy=every(4), feature_norm=20.0, random_state=0).fit(
+        model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0).fit(
             data
         )
-        other = SwitchingLinearDynamicalSystem(K, M, n_iter=3, privacy=every(4), feature_norm=20.0, random_state=0)
+        other = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=every(4), max_norm=20.0, random_state=0)
         other.chunk_size = 7
         other.fit(data, executor="threads")
     np.testing.assert_allclose(other.transition_matrices_, model.transition_matrices_, rtol=1e-6)
-    assert np.isfinite(model.score(DATA))
+    assert np.isfinite(model.score_samples(DATA).sum())
     model.save(tmp_path / "a.vips")
     again = vips.load(tmp_path / "a.vips")
-    assert again.score(DATA) == model.score(DATA)
+    assert again.score_samples(DATA).sum() == model.score_samples(DATA).sum()
     arrays = model.posterior_.to_arrays()
     with pytest.raises(ValueError, match="regimes"):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
@@ -196,7 +196,7 @@ def test_hostile_sequences_executors_and_files(tmp_path):
 @pytest.mark.parametrize("stage", ["moments", "regimes"])
 def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stage):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, clip_norm=0.7)
-    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=4.0)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=4.0)
     model.n_features_in_ = P
     posterior = replace(a_posterior(), step=0 if stage == "moments" else 1)
     together = Sequences.from_list([*HOSTILE, *DATA])
@@ -223,15 +223,15 @@ def test_private_fits_take_hostile_sequences(noise, with_groups, size):
     groups = np.arange(len(data)) % 7 if with_groups else None
     bound = {"max_rows_per_group": 10} if with_groups else {}
     plan = PrivacyPlan(noise_multiplier=size, sampling_rate=0.5, n_steps=7, noise=noise, **bound)
-    model = SwitchingLinearDynamicalSystem(K, M, n_iter=3, privacy=plan, feature_norm=4.0).fit(data, groups=groups)
+    model = SwitchingLinearDynamicalSystem(K, M, max_iter=3, privacy=plan, max_norm=4.0).fit(data, groups=groups)
     assert all(np.isfinite(each).all() for each in model.posterior_.to_arrays().values())
-    assert np.isfinite(model.score(DATA))
+    assert np.isfinite(model.score_samples(DATA).sum())
 
 
 def test_any_totals_give_valid_regimes():
     """Noise alone, in counts that are large enough to be seen."""
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6)
-    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, feature_norm=3.0)
+    model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=3.0)
     model.n_features_in_, rng = P, np.random.default_rng(0)
     for size in np.geomspace(1.0, 1e4, 20):
         totals = {name: size * rng.normal(size=block.shape) for name, block in model.blocks().items()}
@@ -249,11 +249,11 @@ def test_any_totals_give_valid_regimes():
 def test_little_noise_changes_little(learnt):
     _, train, test, regimes, model = learnt
     plan = PrivacyPlan(noise_multiplier=0.02, sampling_rate=1.0, n_steps=40)
-    private = SwitchingLinearDynamicalSystem(2, 2, privacy=plan, feature_norm=12.0, random_state=0).fit(train)
+    private = SwitchingLinearDynamicalSystem(2, 2, privacy=plan, max_norm=12.0, random_state=0).fit(train)
     agreed = np.mean(private.predict(test) == regimes)
     assert max(agreed, 1.0 - agreed) > 0.85
-    one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score(test)
-    assert private.score(test) - one > 0.7 * (model.score(test) - one)
+    one = LinearDynamicalSystem(2, privacy=every(20)).fit(train).score_samples(test).sum()
+    assert private.score_samples(test).sum() - one > 0.7 * (model.score_samples(test).sum() - one)
 
 
 @pytest.mark.parametrize(

@@ -136,14 +136,14 @@ def test_samples_of_records_are_averaged_where_they_lie(kind):
     ({"mean_precision_prior": 0.0}, "mean_precision_prior"), ({"degrees_of_freedom_prior": 1.0}, "greater than 2"),
     ({"mean_prior": [0.0]}, "`mean_prior` must be 3"), ({"covariance_prior": -np.eye(3)}, "positive definite"),
     ({"covariance_prior": [1.0, 1.0, 1.0]}, "of shape"), ({"dof": 0.5}, "`dof`"), ({"dof": [3.0, 4.0]}, "`dof`"),
-    ({"dof": "heavy"}, "`dof`"), ({"feature_norm": 0.0}, "feature_norm"), ({"reg_covar": -1.0}, "reg_covar"),
+    ({"dof": "heavy"}, "`dof`"), ({"max_norm": 0.0}, "max_norm"), ({"reg_covar": -1.0}, "reg_covar"),
 ])  # fmt: skip
 def test_bad_arguments(settings, message):
     with pytest.raises(ValueError, match=message):
         BayesianGaussianMixture(**({"n_components": 3} | settings)).fit(X)
 
 
-def test_a_private_fit_needs_a_feature_norm():
+def test_a_private_fit_needs_a_max_norm():
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
-    with pytest.raises(ValueError, match=r"feature_norm=1\.0"):
+    with pytest.raises(ValueError, match=r"max_norm=1\.0"):
         BayesianGaussianMixture(2, privacy=plan).fit(X)

@@ -22,7 +22,7 @@ def steps(kind, dof, inference, size, negative, rng):
     """Posteriors and averages of a fit whose totals are all noise."""
     plan = PrivacyPlan(noise_multiplier=3.0, sampling_rate=0.1, n_steps=STEPS, clip_norm=0.5)
     model = BayesianGaussianMixture(
-        int(rng.integers(1, 5)), covariance_type=kind, dof=dof, inference=inference, feature_norm=0.01, privacy=plan
+        int(rng.integers(1, 5)), covariance_type=kind, dof=dof, inference=inference, max_norm=0.01, privacy=plan
     )
     model.n_features_in_ = int(rng.integers(1, 5))
     blocks = model.blocks()
@@ -58,7 +58,7 @@ def test_no_totals_make_numbers_that_are_not_finite(kind, size):
 @pytest.mark.parametrize("n_components", [1, 2, 5])
 def test_the_first_step_forgets_the_start(n_components):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60)
-    assert BayesianGaussianMixture(n_components, feature_norm=1.0, privacy=plan).step_size(1) == 1.0
+    assert BayesianGaussianMixture(n_components, max_norm=1.0, privacy=plan).step_size(1) == 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -66,9 +66,7 @@ def test_fits_to_no_records_say_so(kind):
     """Noise that moved with its component is dependent, and its deviation known on average only: counts tell."""
     for seed in range(6):
         plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
-        model = BayesianGaussianMixture(
-            5, covariance_type=kind, feature_norm=1.0, privacy=plan, random_state=seed, dof=4.0
-        )
+        model = BayesianGaussianMixture(5, covariance_type=kind, max_norm=1.0, privacy=plan, random_state=seed, dof=4.0)
         model.fit(np.zeros((0, 6)))
         assert model.privacy_.only_noise
         assert set(model.signal().values()) == {0.0}

@@ -17,9 +17,7 @@ N = 20_000
 
 def private(records, epsilon=1.0, n_steps=24, n_components=4, **settings):
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-6, sampling_rate=1.0, n_steps=n_steps)
-    return BayesianGaussianMixture(n_components, feature_norm=15.0, privacy=plan, random_state=0, **settings).fit(
-        records
-    )
+    return BayesianGaussianMixture(n_components, max_norm=15.0, privacy=plan, random_state=0, **settings).fit(records)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -44,7 +42,7 @@ def test_rows_that_weigh_less_do_not_bias_covariances(kind, dof, d):
     if dof is not None:
         records /= np.sqrt(rng.chisquare(dof, (40_000, 1)) / dof)
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=20)
-    model = BayesianGaussianMixture(1, covariance_type=kind, dof=dof, feature_norm=50.0, privacy=plan).fit(records)
+    model = BayesianGaussianMixture(1, covariance_type=kind, dof=dof, max_norm=50.0, privacy=plan).fit(records)
     found = np.diagonal(model.covariances_, axis1=-2, axis2=-1) if kind == "full" else model.covariances_
     np.testing.assert_allclose(found, 0.04, rtol=0.03)
     assert model.noisy_totals_.average["count"].sum() < 0.95 * 40_000  # rows do weigh less
@@ -56,13 +54,13 @@ def test_rows_that_weigh_less_do_not_bias_degrees_of_freedom(kind):
     rng = np.random.default_rng(0)
     records = 0.2 * rng.normal(size=(10_000, 8)) / np.sqrt(rng.chisquare(3.0, (10_000, 1)) / 3.0)
     plan = PrivacyPlan(noise_multiplier=1e-3, sampling_rate=1.0, n_steps=30)
-    model = BayesianGaussianMixture(1, covariance_type=kind, dof="learn", feature_norm=50.0, privacy=plan).fit(records)
+    model = BayesianGaussianMixture(1, covariance_type=kind, dof="learn", max_norm=50.0, privacy=plan).fit(records)
     assert model.dof_[0] == pytest.approx(3.0, abs=0.2)
 
 
 def test_noise_alone_leaves_degrees_of_freedom_as_they_are():
     plan = PrivacyPlan(noise_multiplier=30.0, sampling_rate=1.0, n_steps=1, clip_norm=1.0)
-    model = BayesianGaussianMixture(1, dof="learn", feature_norm=1.0, privacy=plan)
+    model = BayesianGaussianMixture(1, dof="learn", max_norm=1.0, privacy=plan)
     model.n_features_in_ = 2
     frame = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
     average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
@@ -73,7 +71,7 @@ def test_noise_alone_leaves_degrees_of_freedom_as_they_are():
 
 def test_what_the_view_assumes_about_influence_is_what_the_statistics_do():
     """Simulated rows of a component twice too large, against the curve."""
-    model = BayesianGaussianMixture(1, feature_norm=1.0)
+    model = BayesianGaussianMixture(1, max_norm=1.0)
     model.n_features_in_ = 4
     influence = Influence.of(model.blocks(), "full", 4, 1.0, 0.0)
     rows = np.random.default_rng(0).normal(size=(200_000, 4)) * np.sqrt(2.0)
@@ -88,7 +86,7 @@ def test_what_the_view_assumes_about_influence_is_what_the_statistics_do():
 
 def test_what_noise_hides_stays_as_it_was():
     model = BayesianGaussianMixture(
-        2, feature_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=3)
+        2, max_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=3)
     )
     model.n_features_in_ = 3
     frame = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
@@ -110,10 +108,10 @@ def test_what_noise_hides_stays_as_it_was():
 def test_components_without_records_are_reported():
     alone = 0.2 * np.random.default_rng(0).normal(size=(300, 2))
     plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    model = BayesianGaussianMixture(8, feature_norm=1.0, privacy=plan).fit(alone)
+    model = BayesianGaussianMixture(8, max_norm=1.0, privacy=plan).fit(alone)
     assert model.n_components_effective_ < 8
     assert model.findings() == {"components with records": float(model.n_components_effective_)}
-    empty = BayesianGaussianMixture(3, feature_norm=1.0, privacy=plan).fit(alone[:0])
+    empty = BayesianGaussianMixture(3, max_norm=1.0, privacy=plan).fit(alone[:0])
     assert np.isfinite(empty.score(alone))
 
 
@@ -122,7 +120,7 @@ def test_persons_checkpoints_files_and_executors(tmp_path):
     plan = PrivacyPlan(
         noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, reproducible_noise=True, max_rows_per_group=3
     )
-    settings = {"n_components": 3, "feature_norm": 15.0, "privacy": plan, "random_state": 0, "dof": "learn"}
+    settings = {"n_components": 3, "max_norm": 15.0, "privacy": plan, "random_state": 0, "dof": "learn"}
     persons = np.arange(600) // 3
     model = BayesianGaussianMixture(**settings).fit(records, groups=persons, checkpoint=tmp_path / "fit.vips")
     assert "unit" in model.privacy_.to_dict()
@@ -134,7 +132,7 @@ def test_persons_checkpoints_files_and_executors(tmp_path):
         np.testing.assert_allclose(other.means_, model.means_, rtol=1e-9)
         np.testing.assert_allclose(other.noisy_totals_.noise_std["second"], model.noisy_totals_.noise_std["second"])
     discrete = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=4, noise="discrete")
-    assert np.isfinite(BayesianGaussianMixture(2, feature_norm=15.0, privacy=discrete).fit(records).score(records))
+    assert np.isfinite(BayesianGaussianMixture(2, max_norm=15.0, privacy=discrete).fit(records).score(records))
 
 
 def test_compare_matches_components():
@@ -178,6 +176,6 @@ def test_summary_and_picture():
 )
 def test_an_audit_passes(kind):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2)
-    model = BayesianGaussianMixture(2, covariance_type=kind, feature_norm=15.0, privacy=plan)
+    model = BayesianGaussianMixture(2, covariance_type=kind, max_norm=15.0, privacy=plan)
     report = vips.audit(model, clusters(60), n_runs=2000)
     assert report.passed, str(report)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from vips import BayesianGaussianMixture, PrivacyPlan
+from vips._compute.rowwise import scaled_rows
 from vips.models._gaussians import kernels
-from vips.models._gaussians.rows import scaled_rows
 from vips.models.gaussian_mixtures import statistics
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
 from vips.privacy import Lattice
@@ -25,7 +25,7 @@ def prepared(settings, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(N, D)) @ np.diag(np.arange(1.0, D + 1)) + 4.0 * rng.integers(-1, 2, (N, 1))
     plan = PrivacyPlan.non_private(n_steps=8)
-    model = BayesianGaussianMixture(K, privacy=plan, random_state=0, feature_norm=40.0, **settings).fit(X)
+    model = BayesianGaussianMixture(K, privacy=plan, random_state=0, max_norm=40.0, **settings).fit(X)
     return model, X
 
 

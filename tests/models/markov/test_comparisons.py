@@ -28,7 +28,7 @@ def test_fits_are_compared_on_held_out_sequences(fits, tmp_path):
         comparison = vips.compare(*fits, test)
         row = comparison["log likelihood per step (higher is better)"]
         for fitted, found in zip(fits, (row.private, row.baseline), strict=True):
-            assert found == pytest.approx(fitted.score(TEST) / len(TEST.values))
+            assert found == pytest.approx(fitted.score_samples(TEST).sum() / len(TEST.values))
     comparison.to_html(tmp_path / "report.html")
     assert "moves[0, 1]" in (tmp_path / "report.html").read_text()
 
@@ -42,7 +42,7 @@ def test_certificates_and_files(fits, tmp_path):
     fitted, _ = fits
     fitted.save(tmp_path / "model.vips")
     loaded = vips.load(tmp_path / "model.vips")
-    assert loaded.score(TEST) == fitted.score(TEST)
+    assert loaded.score_samples(TEST).sum() == fitted.score_samples(TEST).sum()
     fitted.privacy_.to_html(tmp_path / "certificate.html")
     assert "one sequence" in (tmp_path / "certificate.html").read_text()
     assert "60 steps" in str(vips.plan_for(MODEL, epsilon=1.0, delta=1e-6, n_records=5_000))
@@ -54,6 +54,6 @@ def test_sources_are_for_fits_and_sequences_for_models_of_them(fits, tmp_path):
         fits[0].predict(source)
     for data in (TEST, source):
         with pytest.raises(TypeError, match="takes rows of a table"):
-            BayesianGaussianMixture(2, feature_norm=1.0, privacy=PLAN).fit(data)
+            BayesianGaussianMixture(2, max_norm=1.0, privacy=PLAN).fit(data)
     with pytest.raises(TypeError, match="takes sequences, got NpySource"):
         fits[0].fit(vips.data.NpySource(tmp_path / "test" / "00000.values.npy"))

@@ -50,8 +50,8 @@ def every(n_steps):
 
 def at_a_posterior(kind="full", **arguments):
     """A private model, and a posterior in the middle of a fit."""
-    posterior = GaussianHMM(K, kind, privacy=every(20)).fit(DATA).posterior_
-    model = GaussianHMM(K, kind, feature_norm=8.0, privacy=PLAN, **arguments)
+    posterior = GaussianHMM(K, covariance_type=kind, privacy=every(20)).fit(DATA).posterior_
+    model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=PLAN, **arguments)
     model.n_features_in_ = D
     return model, model.at_means(posterior)
 
@@ -77,7 +77,7 @@ def of_hmmlearn(model, kind, n_steps):
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_without_noise_it_is_hmmlearn(kind):
-    start, end = (GaussianHMM(K, kind, privacy=every(n)).fit(DATA) for n in (30, 40))
+    start, end = (GaussianHMM(K, covariance_type=kind, privacy=every(n)).fit(DATA) for n in (30, 40))
     peer, components = of_hmmlearn(start, kind, 10), end.posterior_.gaussians
     np.testing.assert_allclose(components.mean, peer.means_posterior_, atol=1e-8)
     np.testing.assert_allclose(components.covariances, peer._covars_, atol=1e-8)
@@ -91,7 +91,7 @@ def test_without_noise_it_is_hmmlearn(kind):
 
 @pytest.mark.parametrize("kind", ["full", "diag"])
 def test_em_is_that_of_hmmlearn(kind):
-    start, end = (GaussianHMM(K, kind, inference="em", privacy=every(n)).fit(DATA) for n in (30, 35))
+    start, end = (GaussianHMM(K, covariance_type=kind, inference="em", privacy=every(n)).fit(DATA) for n in (30, 35))
     peer = PeerEM(
         K, kind, n_iter=5, tol=-np.inf, init_params="", covars_prior=0.0, covars_weight=D if kind == "full" else 1.0,
         min_covar=0.0, startprob_prior=1.0, transmat_prior=1.0,
@@ -102,7 +102,7 @@ def test_em_is_that_of_hmmlearn(kind):
     np.testing.assert_allclose(end.means_, peer.means_, atol=1e-7)
     np.testing.assert_allclose(end.transmat_, peer.transmat_, atol=1e-7)
     np.testing.assert_allclose(end.covars_, peer.covars_, atol=1e-7)
-    np.testing.assert_allclose(end.score(DATA), peer.score(DATA.values, DATA.lengths), rtol=1e-9)
+    np.testing.assert_allclose(end.score_samples(DATA).sum(), peer.score(DATA.values, DATA.lengths), rtol=1e-9)
     (ours, states), (theirs, expected) = end.decode(DATA), peer.decode(DATA.values, DATA.lengths)
     np.testing.assert_allclose(ours, theirs, rtol=1e-9)
     np.testing.assert_array_equal(states, expected)
@@ -113,7 +113,7 @@ def formed(model, posterior, sequence):
     X, (start, moves), components = np.asarray(sequence), posterior.chain, posterior.gaussians
     norms = np.linalg.norm(X, axis=1)
     seen = np.isfinite(X).all(axis=1)
-    X = np.where(seen[:, None], X * np.minimum(1.0, model.feature_norm / np.maximum(norms, 1e-300))[:, None], 0.0)
+    X = np.where(seen[:, None], X * np.minimum(1.0, model.max_norm / np.maximum(norms, 1e-300))[:, None], 0.0)
     covariances = (
         components.covariances if model.covariance_type == "full" else [np.diag(c) for c in components.covariances]
     )
@@ -205,11 +205,13 @@ def test_private_fits_take_hostile_sequences(noise, kind, tmp_path):
     data = Sequences.from_list([*HOSTILE, *DATA])
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=12, noise=noise, max_rows_per_group=10)
     with np.errstate(all="raise"):
-        model = GaussianHMM(K, kind, feature_norm=8.0, privacy=plan).fit(data, groups=np.arange(len(data)) % 20)
+        model = GaussianHMM(K, covariance_type=kind, max_norm=8.0, privacy=plan).fit(
+            data, groups=np.arange(len(data)) % 20
+        )
     assert np.isfinite(model.means_).all()
     assert np.isfinite(model.covars_).all()
     model.save(tmp_path / "a.vips")
-    assert vips.load(tmp_path / "a.vips").score(DATA) == model.score(DATA)
+    assert vips.load(tmp_path / "a.vips").score_samples(DATA).sum() == model.score_samples(DATA).sum()
 
 
 def test_transport_carries_sums_to_the_coordinates_of_the_next_posterior():
@@ -244,12 +246,14 @@ def test_private_fits_find_the_states():
         generated(3_000, rng),
         PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40),
     )
-    model = GaussianHMM(K, feature_norm=6.0, privacy=plan).fit(train)
+    model = GaussianHMM(K, max_norm=6.0, privacy=plan).fit(train)
     order = [int(np.argmin(((model.means_ - mean) ** 2).sum(axis=1))) for mean in MEANS]
     np.testing.assert_allclose(model.means_[order], MEANS, atol=0.15)
     np.testing.assert_allclose(model.transmat_[np.ix_(order, order)], 0.7 * np.eye(K) + 0.1, atol=0.06)
-    drawn, states = model.sample_sequences(300, 0, lengths=np.full(300, 20))
-    assert model.score(drawn) / len(drawn.values) == pytest.approx(model.score(train) / len(train.values), abs=0.15)
+    drawn, states = model.sample(300, 0, lengths=np.full(300, 20))
+    assert model.score_samples(drawn).sum() / len(drawn.values) == pytest.approx(
+        model.score_samples(train).sum() / len(train.values), abs=0.15
+    )
     assert (model.predict(drawn) == states).mean() > 0.9
 
 
@@ -266,7 +270,7 @@ def test_a_mask_orders_the_states():
     masks = {"startprob_mask": [True, False, False], "transmat_mask": np.triu(np.ones((K, K)))}
     plan = PrivacyPlan.from_epsilon(epsilon=4.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
     for privacy in (None, plan):
-        model = GaussianHMM(K, feature_norm=6.0, privacy=privacy, **masks).fit(found)
+        model = GaussianHMM(K, max_norm=6.0, privacy=privacy, **masks).fit(found)
         np.testing.assert_allclose(model.means_, MEANS, atol=0.15)
         np.testing.assert_allclose(model.transmat_, moves, atol=0.05)
         assert not np.tril(model.transmat_, -1).any()
@@ -305,7 +309,7 @@ def test_bounds_of_norms_are_bounds():
         ({"scale_prior": -np.eye(2)}, "positive definite"),
         ({"means_prior": [0.0]}, "means_prior"),
         ({"dof_prior": 0.5}, "dof_prior"),
-        ({"privacy": PLAN}, "feature_norm"),
+        ({"privacy": PLAN}, "max_norm"),
     ],
 )
 def test_bad_arguments_are_refused(arguments, message):
@@ -318,7 +322,7 @@ def test_growth_leaves_steps_for_what_follows():
         for n_components in (1, 2, 8, 30):
             model = GaussianHMM(
                 n_components,
-                feature_norm=1.0,
+                max_norm=1.0,
                 privacy=PrivacyPlan(noise_multiplier=1, sampling_rate=1.0, n_steps=n_steps),
             )
             assert model.n_first_steps() <= max(1, n_steps // 3 + gaussian_contract._SETTLES)
@@ -349,7 +353,7 @@ def test_a_sequence_that_contradicts_the_mask_counts(n_states, dtype, low):
 
 
 def test_a_forged_type_of_covariance_is_refused():
-    arrays = GaussianHMM(K, "diag", privacy=every(3)).fit(DATA).posterior_.to_arrays()
+    arrays = GaussianHMM(K, covariance_type="diag", privacy=every(3)).fit(DATA).posterior_.to_arrays()
     for kind in range(4):
         forged = arrays | {"gaussians_covariance_type": np.array(kind)}
         if kind == arrays["gaussians_covariance_type"]:

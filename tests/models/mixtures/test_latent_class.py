@@ -184,7 +184,7 @@ def test_mutants_are_noticed(mutant, says, monkeypatch):
 
 def test_no_record_is_longer_than_the_largest_norm():
     model, found, _ = both_statistics(answers(200, seed=5))
-    assert found.norms(model.blocks()).max() <= model.max_norm() * (1.0 + 1e-8)
+    assert found.norms(model.blocks()).max() <= model.max_record_norm() * (1.0 + 1e-8)
     assert model.default_clip() == pytest.approx(0.7 * np.sqrt(5.0))
 
 

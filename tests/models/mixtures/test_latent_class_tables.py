@@ -186,7 +186,10 @@ def test_all_rows_of_a_person_are_one_record():
 def test_a_synthetic_table_has_the_names_dtypes_and_categories_of_the_data():
     frame, codes = people(3000, missing=0.0)
     model = LatentClassAnalysis(3, random_state=0, categories=CATEGORIES).fit(frame)
-    synthetic = model.sample(20_000, random_state=1)
+    synthetic, component = model.sample(20_000, random_state=1)
+    np.testing.assert_allclose(
+        np.bincount(component, minlength=len(model.weights_)) / 20_000, model.weights_, atol=0.02
+    )
     assert (synthetic.dtypes == frame.dtypes).all()
     assert list(synthetic.columns) == list(frame.columns)
     for name in frame:
@@ -195,13 +198,14 @@ def test_a_synthetic_table_has_the_names_dtypes_and_categories_of_the_data():
     for one, other in (("sex", "area"), ("area", "children")):  # pairs, too
         shares, expected = (pd.crosstab(each[one], each[other], normalize=True) for each in (synthetic, frame))
         assert (shares - expected).abs().to_numpy().max() < 0.03
-    assert synthetic.equals(model.sample(20_000, random_state=1))
-    of_codes = LatentClassAnalysis(3, random_state=0).fit(codes).sample(5, random_state=1)
+    assert synthetic.equals(model.sample(20_000, random_state=1)[0])
+    of_codes = LatentClassAnalysis(3, random_state=0).fit(codes).sample(5, random_state=1)[0]
     assert of_codes.shape == (5, 4)
     assert of_codes.dtype.kind == "i"
-    words = model_of(categories=list(CATEGORIES.values())).fit(frame.to_numpy(dtype=object)).sample(50, random_state=0)
+    of_words = model_of(categories=list(CATEGORIES.values())).fit(frame.to_numpy(dtype=object))
+    words = of_words.sample(50, random_state=0)[0]
     assert set(words[:, 1]) <= set(CATEGORIES["area"])
-    assert model.sample(0).shape == (0, 4)
+    assert model.sample(0)[0].shape == (0, 4)
 
 
 def test_profiles_are_probabilities_by_column_and_category():
@@ -222,8 +226,8 @@ def test_a_saved_model_is_the_same(tmp_path):
     model.save(tmp_path / "classes.vips")
     loaded = load(tmp_path / "classes.vips")
     np.testing.assert_array_equal(loaded.score_samples(frame), model.score_samples(frame))
-    assert loaded.sample(30, random_state=0).equals(model.sample(30, random_state=0))
-    assert (loaded.sample(3).dtypes == frame.dtypes).all()
+    assert loaded.sample(30, random_state=0)[0].equals(model.sample(30, random_state=0)[0])
+    assert (loaded.sample(3)[0].dtypes == frame.dtypes).all()
     assert loaded.get_params()["categories"] == CATEGORIES
 
 

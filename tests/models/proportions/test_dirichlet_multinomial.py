@@ -17,7 +17,7 @@ def categories(n_records, theta, rng):
 def test_without_noise_it_is_the_conjugate_posterior():
     X = np.random.default_rng(0).poisson(2.0, (50, 4))
     for data in (X, sp.csr_array(X)):
-        model = DirichletMultinomial(0.3).fit(data)
+        model = DirichletMultinomial(prior=0.3).fit(data)
         np.testing.assert_allclose(model.posterior_.concentration, 0.3 + X.sum(axis=0))
 
 
@@ -64,9 +64,9 @@ def test_noise_that_vanishes_leaves_the_exact_posterior():
 
 def test_bad_input():
     with pytest.raises(ValueError, match="`prior`"):
-        DirichletMultinomial(0.0).fit("not data")
-    with pytest.raises(ValueError, match="`largest_total`"):
-        DirichletMultinomial(largest_total=np.inf).fit("not data")
+        DirichletMultinomial(prior=0.0).fit("not data")
+    with pytest.raises(ValueError, match="`max_total`"):
+        DirichletMultinomial(max_total=np.inf).fit("not data")
     with pytest.raises(ValueError, match=r"1 feature\(s\) .* minimum of 2"):
         DirichletMultinomial().fit(np.ones((3, 1)))
     with pytest.raises(ValueError, match="Negative"):

@@ -69,8 +69,8 @@ def test_counts_above_the_declared_largest_count_as_the_largest():
     X = covariates(80)
     y = np.random.default_rng(4).poisson(3.0, 80)
     settings = {"max_count": 4, "privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=4)}
-    one = BayesianNegativeBinomialRegression(feature_norm=2.0, **settings).fit(X, y)
-    other = BayesianNegativeBinomialRegression(feature_norm=2.0, **settings).fit(X, np.minimum(y, 4))
+    one = BayesianNegativeBinomialRegression(max_norm=2.0, **settings).fit(X, y)
+    other = BayesianNegativeBinomialRegression(max_norm=2.0, **settings).fit(X, np.minimum(y, 4))
     np.testing.assert_allclose(one.posterior_.mean, other.posterior_.mean, rtol=1e-5)
 
 
@@ -84,7 +84,7 @@ def test_private_counts_recover_the_slopes(model):
     binomial = isinstance(model, BayesianBinomialRegression)
     y = rng.binomial(6, expit(psi)) if binomial else rng.negative_binomial(3.0, 1.0 - expit(psi))
     plan = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    model.set_params(privacy=plan, feature_norm=3.0).fit(X, y)
+    model.set_params(privacy=plan, max_norm=3.0).fit(X, y)
     assert np.corrcoef(model.predict(X), expit(psi) if binomial else np.exp(psi))[0, 1] > 0.95
     assert not hasattr(model, "bound_")
 
@@ -99,6 +99,6 @@ def test_what_cannot_work_is_refused():
     with pytest.raises(ValueError, match="`dispersion`"):
         BayesianNegativeBinomialRegression(dispersion=0.0).fit(X, y)
     with pytest.raises(ValueError, match="`max_count` is required"):
-        BayesianNegativeBinomialRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+        BayesianNegativeBinomialRegression(privacy=plan, max_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="whole numbers"):
         BayesianNegativeBinomialRegression().fit(X, y + 0.5)

@@ -31,12 +31,12 @@ MODELS = {
         ),
     ),
     "binomial": (
-        lambda **settings: BayesianBinomialRegression(5, **settings),
+        lambda **settings: BayesianBinomialRegression(n_trials=5, **settings),
         list(range(6)),
         lambda psi: binom.pmf(np.arange(6), 5, expit(psi)),
     ),
     "negative binomial": (
-        lambda **settings: BayesianNegativeBinomialRegression(2.0, max_count=400, **settings),
+        lambda **settings: BayesianNegativeBinomialRegression(dispersion=2.0, max_count=400, **settings),
         list(range(401)),
         lambda psi: nbinom.pmf(np.arange(401), 2.0, expit(-psi)),
     ),
@@ -46,7 +46,7 @@ MODELS = {
 def prepared(make, covariance="full", **settings):
     """A model, rows, and a posterior without variance at some coefficients."""
     rng = np.random.default_rng(0)
-    model = make(privacy=PLAN, feature_norm=2.0, covariance=covariance, **settings)
+    model = make(privacy=PLAN, max_norm=2.0, covariance=covariance, **settings)
     model.n_features_in_ = 3
     average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
     average["precision"] += 1e9 * np.eye(4) if covariance == "full" else 1e9
@@ -115,7 +115,7 @@ def test_the_variance_of_scores_is_that_of_persons(kind, covariance, noise):
     X, person = table(kind, rng)
     y = rng.integers(0, 2, 40)
     plan = replace(PLAN, clip_norm=0.3, noise=noise, max_rows_per_group=9 if noise == "discrete" else None)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0, covariance=covariance)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0, covariance=covariance)
     model.n_features_in_ = 6
     blocks = model.blocks()
     posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
@@ -144,7 +144,7 @@ def test_a_person_in_pieces_has_the_same_variance(kind, noise):
     X, person, y = X[:, :6], np.where(person < 11, 0, 1), rng.integers(0, 3, 40)
     X[7, 0] = np.nan  # a defective row
     plan = replace(PLAN, clip_norm=0.3, noise=noise, max_rows_per_group=40 if noise == "discrete" else None)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=2.0, classes=[0, 1, 2])
+    model = BayesianLogisticRegression(privacy=plan, max_norm=2.0, classes=[0, 1, 2])
     model.n_features_in_ = 6
     blocks, sums = model.blocks(), []
     posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
@@ -175,7 +175,7 @@ def test_slopes_are_right_at_the_default_clip():
     y = rng.random(30_000) < expit(X @ truth - 1.0)
     plan = PrivacyPlan(noise_multiplier=0.01, sampling_rate=1.0, n_steps=60)
     slopes = {
-        influence: BayesianLogisticRegression(privacy=plan, feature_norm=1.0, influence=influence).fit(X, y).coef_[0]
+        influence: BayesianLogisticRegression(privacy=plan, max_norm=1.0, influence=influence).fit(X, y).coef_[0]
         / truth
         for influence in ("unbiased", "clipped")
     }

@@ -15,8 +15,9 @@ from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
+from experiments.datasets import load_adult
 from vips import BayesianLogisticRegression, PrivacyPlan, load
-from vips.datasets import load_adult
+from vips.expfam import Gamma
 from vips.preprocessing import TableEncoder
 from vips.reference import gibbs_logistic
 
@@ -52,7 +53,9 @@ def textbook(X, y, n_steps, a0=1.0, b0=1.0):
 @pytest.mark.parametrize("statistics", ["centred", "paper"])
 def test_a_full_batch_without_noise_is_the_textbook_update(statistics, container):
     X, y = logistic_data(60, [1.0, -2.0, 0.5])
-    model = BayesianLogisticRegression(privacy=FULL_BATCH, fit_intercept=False, prior=(2.0, 3.0), statistics=statistics)
+    model = BayesianLogisticRegression(
+        privacy=FULL_BATCH, fit_intercept=False, prior=Gamma(2.0, 3.0), statistics=statistics
+    )
     model.fit(container(X), y)
     mean, cov, alpha = textbook(X, y, FULL_BATCH.n_steps, 2.0, 3.0)
     np.testing.assert_allclose(model.posterior_.mean, mean, rtol=1e-10)
@@ -226,8 +229,8 @@ def test_longer_rows_are_scaled_down_in_fits_and_predictions():
     X, y = logistic_data(200, [1.0, -2.0])
     norms = np.linalg.norm(X, axis=1, keepdims=True)
     short = X * np.minimum(1.0, 0.8 / norms)
-    one = BayesianLogisticRegression(feature_norm=0.8).fit(X, y)
-    other = BayesianLogisticRegression(feature_norm=0.8).fit(short, y)
+    one = BayesianLogisticRegression(max_norm=0.8).fit(X, y)
+    other = BayesianLogisticRegression(max_norm=0.8).fit(short, y)
     np.testing.assert_allclose(one.posterior_.mean, other.posterior_.mean, rtol=1e-10)
     np.testing.assert_allclose(one.predict_proba(X), other.predict_proba(short), rtol=1e-10)
 
@@ -235,13 +238,13 @@ def test_longer_rows_are_scaled_down_in_fits_and_predictions():
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 def test_a_change_of_units_changes_nothing(covariance, fit_intercept):
-    """Clip, block scales, views and the intercept's constant all follow ``feature_norm``."""
+    """Clip, block scales, views and the intercept's constant all follow ``max_norm``."""
     X, y = logistic_data(300, [1.0, -2.0], 0.5)
     settings = {"covariance": covariance, "fit_intercept": fit_intercept, "privacy": noiseless()}
-    one = BayesianLogisticRegression(feature_norm=2.0, prior=0.5, **settings).fit(X, y)
-    other = BayesianLogisticRegression(feature_norm=200.0, prior=0.5e4, **settings).fit(100 * X, y)
+    one = BayesianLogisticRegression(max_norm=2.0, prior=0.5, **settings).fit(X, y)
+    other = BayesianLogisticRegression(max_norm=200.0, prior=0.5e4, **settings).fit(100 * X, y)
     np.testing.assert_allclose(one.decision_function(X), other.decision_function(100 * X), rtol=1e-8)
-    assert one.max_norm() == pytest.approx(other.max_norm())
+    assert one.max_record_norm() == pytest.approx(other.max_record_norm())
 
 
 @pytest.mark.parametrize("covariance", ["full", "diagonal"])
@@ -249,9 +252,9 @@ def test_a_change_of_units_changes_nothing(covariance, fit_intercept):
 def test_no_valid_record_exceeds_max_norm_and_some_come_near(covariance, classes):
     rng = np.random.default_rng(0)
     model = BayesianLogisticRegression(
-        privacy=noiseless(), feature_norm=3.0, covariance=covariance, classes=classes, fit_intercept=False
+        privacy=noiseless(), max_norm=3.0, covariance=covariance, classes=classes, fit_intercept=False
     )
-    largest = model.max_norm()  # before fit
+    largest = model.max_record_norm()  # before fit
     assert model.default_clip() == 0.5
     assert BayesianLogisticRegression(influence="clipped").default_clip() == 0.3
     model.fit(rng.normal(size=(5, 4)), [0, 1, 0, 1, 0])
@@ -286,9 +289,7 @@ def private(epsilon=1.0, **changes):
 def test_a_private_fit_ranks_like_the_truth(covariance, sampling_rate):
     X, y = logistic_data(40_000, [0.5, -1.0, 0.7, 0.0], -1.0)
     plan = private(sampling_rate=sampling_rate, n_steps=40)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=3.0, covariance=covariance).fit(
-        X[:30_000], y[:30_000]
-    )
+    model = BayesianLogisticRegression(privacy=plan, max_norm=3.0, covariance=covariance).fit(X[:30_000], y[:30_000])
     truth = roc_auc_score(y[30_000:], X[30_000:] @ [0.5, -1.0, 0.7, 0.0])
     assert roc_auc_score(y[30_000:], model.decision_function(X[30_000:])) > truth - 0.01
     assert not hasattr(model, "bound_")
@@ -303,25 +304,25 @@ def test_adult_at_epsilon_one():
     X, y = TableEncoder(adult.columns).fit_transform(adult.data), np.asarray(adult.target)
     order = np.random.default_rng(100).permutation(len(y))
     train, test = order[: int(0.8 * len(y))], order[int(0.8 * len(y)) :]
-    model = BayesianLogisticRegression(privacy=private(delta=1e-5), feature_norm=1.0).fit(X[train], y[train])
+    model = BayesianLogisticRegression(privacy=private(delta=1e-5), max_norm=1.0).fit(X[train], y[train])
     assert roc_auc_score(y[test], model.decision_function(X[test])) > 0.888
 
 
 def test_what_is_not_declared_is_asked_for():
     X, y = logistic_data(10, [1.0])
-    with pytest.raises(ValueError, match="`feature_norm` is required"):
+    with pytest.raises(ValueError, match="`max_norm` is required"):
         BayesianLogisticRegression(privacy=private()).fit(X, y)
     with pytest.raises(ValueError, match="requires y"):
-        BayesianLogisticRegression(privacy=private(), feature_norm=1.0).fit(X)
+        BayesianLogisticRegression(privacy=private(), max_norm=1.0).fit(X)
     with pytest.raises(ValueError, match="one label for each row"):
-        BayesianLogisticRegression(privacy=private(), feature_norm=1.0).fit(X, np.zeros((10, 2)))
+        BayesianLogisticRegression(privacy=private(), max_norm=1.0).fit(X, np.zeros((10, 2)))
     with pytest.raises(TypeError, match="numbers"):
-        BayesianLogisticRegression(privacy=private(), feature_norm=1.0).fit(X, np.array(["a", "b"] * 5))
+        BayesianLogisticRegression(privacy=private(), max_norm=1.0).fit(X, np.array(["a", "b"] * 5))
 
 
 def test_undeclared_labels_and_defective_rows_count_for_nothing():
     X, y = logistic_data(100, [1.0, -2.0])
-    settings = {"privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=5), "feature_norm": 5.0}
+    settings = {"privacy": PrivacyPlan(noise_multiplier=1e-9, sampling_rate=1.0, n_steps=5), "max_norm": 5.0}
     alone = BayesianLogisticRegression(**settings).fit(X, y).posterior_.mean
     bad_X = np.vstack([X, np.ones((3, 2)), [[np.nan, 1.0], [np.inf, 0.0]]])
     bad_y = np.concatenate([y, [2.0, np.nan, 0.5], [1.0, 0.0]])
@@ -354,7 +355,7 @@ def test_degenerate_records_give_finite_private_posteriors_in_silence(X, y, cova
         for container in (np.asarray, sp.csr_array):
             for sampling_rate, epsilon in ((1.0, 1e-2), (0.3, 10.0)):
                 plan = private(epsilon, sampling_rate=sampling_rate, n_steps=5)
-                model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, covariance=covariance)
+                model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, covariance=covariance)
                 model.fit(container(X), y)
                 assert np.isfinite(model.posterior_.mean).all()
                 assert np.isfinite(model.posterior_.std).all()
@@ -382,7 +383,7 @@ def test_one_class_needs_declared_classes_in_a_plain_fit():
 @pytest.mark.parametrize(
     "setting",
     [
-        {"feature_norm": 0.0}, {"feature_norm": np.inf}, {"prior": (1.0,)}, {"prior": -1.0}, {"prior": (1.0, 0.0)},
+        {"max_norm": 0.0}, {"max_norm": np.inf}, {"prior": (1.0,)}, {"prior": -1.0}, {"prior": (1.0, 0.0)},
         {"covariance": "block"}, {"statistics": "raw"}, {"covariance": "diagonal", "statistics": "paper"},
         {"classes": [1]}, {"classes": [1, 1]}, {"classes": [0, np.nan]}, {"dtype": np.int64}, {"schedule": 0.5},
         {"on_invalid": "ignore"}, {"prior": "gamma"},
@@ -400,7 +401,7 @@ def test_impossible_settings_are_refused(setting):
 
 def test_curvatures_of_a_private_fit_are_not_released():
     X, y = logistic_data(50, [1.0])
-    model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(privacy=private(), max_norm=1.0).fit(X, y)
     with pytest.raises(ValueError, match="without noise"):
         model.laplace_posterior(X, y)
 
@@ -408,7 +409,7 @@ def test_curvatures_of_a_private_fit_are_not_released():
 def test_saved_and_cloned(tmp_path):
     X, y = logistic_data(300, [1.0, -2.0])
     for settings in ({}, {"covariance": "diagonal"}, {"classes": (0, 1, 2)}):
-        model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0, **settings).fit(X, y)
+        model = BayesianLogisticRegression(privacy=private(), max_norm=1.0, **settings).fit(X, y)
         model.save(tmp_path / "model")
         again = load(tmp_path / "model")
         np.testing.assert_allclose(again.predict_proba(X), model.predict_proba(X), rtol=1e-12)
@@ -419,7 +420,7 @@ def test_saved_and_cloned(tmp_path):
 def test_a_resumed_fit_goes_on_from_released_values(tmp_path):
     X, y = logistic_data(300, [1.0, -2.0])
     plan = PrivacyPlan(noise_multiplier=0.0, sampling_rate=1.0, n_steps=6, clip_norm=1.0)
-    settings = {"privacy": plan, "feature_norm": 1.0}
+    settings = {"privacy": plan, "max_norm": 1.0}
     whole = BayesianLogisticRegression(**settings).fit(X, y)
 
     class Interrupted(BayesianLogisticRegression):
@@ -440,9 +441,9 @@ def test_a_resumed_fit_goes_on_from_released_values(tmp_path):
 
 def test_the_report_names_what_was_declared():
     X, y = logistic_data(50, [1.0])
-    report = str(BayesianLogisticRegression(privacy=private(), feature_norm=2.5).fit(X, y).privacy_)
-    assert "feature_norm = 2.5" in report
-    assert "classes: 0, 1" in report
+    report = str(BayesianLogisticRegression(privacy=private(), max_norm=2.5).fit(X, y).privacy_)
+    assert "max_norm = 2.5" in report
+    assert "classes: 0 and 1" in report
     assert "noisy total of block 'linear' of every step; noisy total of block 'precision' of every step" in report
 
 
@@ -467,7 +468,7 @@ def statistics_of(model, X, y, posterior):
 def test_rows_choose_their_kernel_by_themselves(covariance):
     """Zero rows in front, which would make a chunk sparse on average, do not change the statistics of other rows."""
     rng = np.random.default_rng(0)
-    model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0, covariance=covariance, dtype=np.float32)
+    model = BayesianLogisticRegression(privacy=private(), max_norm=1.0, covariance=covariance, dtype=np.float32)
     dense, sparse = rng.normal(size=(6, 12)), one_hot_rows(6, rng)
     labels = rng.integers(0, 2, 12).astype(float)
     model.fit(np.vstack([dense, sparse]), labels)
@@ -485,7 +486,7 @@ def test_rows_choose_their_kernel_by_themselves(covariance):
 def test_norms_of_sparse_rows_do_not_depend_on_their_place(n_stored):
     rng = np.random.default_rng(n_stored)
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, noise="discrete")
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, covariance="diagonal", fit_intercept=False)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, covariance="diagonal", fit_intercept=False)
     X = sp.csr_array(rng.normal(size=(60, n_stored)))
     model.fit(X, np.ones(60))
     norms, _ = statistics_of(model, X, np.ones(60), model.posterior_)
@@ -496,7 +497,7 @@ def test_norms_of_sparse_rows_do_not_depend_on_their_place(n_stored):
 
 def test_what_y_may_be_depends_on_its_container_alone():
     X = np.eye(3)
-    model = BayesianLogisticRegression(privacy=private(), feature_norm=1.0)
+    model = BayesianLogisticRegression(privacy=private(), max_norm=1.0)
     for y in ([0, 1, 0], [[0], [1], [0]], [[0], [1, 2], [0]], sp.csr_array(np.ones((3, 1)))):
         with pytest.raises(TypeError, match="private fit needs y"):
             model.fit(X, y)
@@ -507,11 +508,11 @@ def test_what_y_may_be_depends_on_its_container_alone():
         with pytest.warns(DataConversionWarning, match="column-vector"):
             model.fit(X[:0], y[:0])
     with pytest.raises(TypeError, match="`classes` are strings, but y has dtype float64"):
-        BayesianLogisticRegression(privacy=private(), feature_norm=1.0, classes=["no", "yes"]).fit(X, np.ones(3))
+        BayesianLogisticRegression(privacy=private(), max_norm=1.0, classes=["no", "yes"]).fit(X, np.ones(3))
 
 
 def test_alpha_is_not_learnt_from_noise():
     """On pure noise α stays near its prior's mean; the floor of the view once drove it to hundreds."""
-    model = BayesianLogisticRegression(privacy=private(0.5), feature_norm=1.0, covariance="diagonal")
+    model = BayesianLogisticRegression(privacy=private(0.5), max_norm=1.0, covariance="diagonal")
     model.fit(np.zeros((100, 800)), np.zeros(100))
     assert 0.3 < model.alpha_ < 3.0

@@ -15,7 +15,7 @@ from vips import (
     PrivacyPlan,
     PrivacyWarning,
 )
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models.regression.noise_aware import NoisySteps, _Curvatures, noise_aware_moments_of
 
 ALPHA = 0.1
@@ -30,7 +30,7 @@ def table(n_records, d, rng, n_trials=1):
 
 
 def unclipped(model):
-    model.privacy = replace(model.privacy, clip_norm=model.max_norm())
+    model.privacy = replace(model.privacy, clip_norm=model.max_record_norm())
     return model
 
 
@@ -40,7 +40,7 @@ def coverage(n_records, epsilon, n_fits, seed, sampling_rate=1.0):
     plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=1e-5, sampling_rate=sampling_rate, n_steps=20)
     for _ in range(n_fits):
         X, y, w = table(n_records, 4, rng)
-        model = unclipped(BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA)).fit(X, y)
+        model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA)).fit(X, y)
         own = []
         for posterior in (model.posterior_, model.noise_aware_posterior_):
             lower, upper = posterior.interval(0.95)
@@ -67,7 +67,7 @@ def test_without_noise_it_is_the_laplace_approximation_of_the_exact_posterior():
     rng = np.random.default_rng(0)
     X, y, _ = table(20_000, 4, rng)
     plan = PrivacyPlan.non_private(n_steps=200)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA).fit(X, y)
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA).fit(X, y)
     laplace = model.laplace_posterior(X, y)
     units = model._units()
     design = np.hstack([X, np.full((len(X), 1), model._intercept_constant())])
@@ -100,7 +100,7 @@ def test_kept_steps_are_those_of_the_fit():
     """The points at which the steps computed their totals, and these noisy totals, recovered from the running average."""
     X, y, _ = table(2000, 3, np.random.default_rng(2))
     plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.7, n_steps=9)
-    model = unclipped(BayesianLogisticRegression(privacy=plan, feature_norm=2.0, prior=1.0))
+    model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=2.0, prior=1.0))
     looked, totals = [], []
     original = PrivacyPlan.add_noise
 
@@ -125,12 +125,12 @@ def test_kept_steps_are_those_of_the_fit():
 def test_a_clip_that_binds_is_warned_of_and_predictions_can_use_it(tmp_path):
     X, y, _ = table(3000, 3, np.random.default_rng(3))
     plan = PrivacyPlan(noise_multiplier=10.0, sampling_rate=1.0, n_steps=20)
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, influence="clipped").fit(X, y)
-    with pytest.warns(PrivacyWarning, match="max_norm"):
+    model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, influence="clipped").fit(X, y)
+    with pytest.warns(PrivacyWarning, match="max_record_norm"):
         assert model.noise_aware_posterior_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        model = unclipped(BayesianLogisticRegression(privacy=plan, feature_norm=1.0)).fit(X, y)
+        model = unclipped(BayesianLogisticRegression(privacy=plan, max_norm=1.0)).fit(X, y)
         aware = model.predict_proba(X[:200], noise_aware=True)
     naive = model.predict_proba(X[:200])
     assert aware.shape == naive.shape
@@ -148,11 +148,9 @@ def test_several_outputs_and_counts_have_a_noise_aware_posterior():
     rng = np.random.default_rng(4)
     X, y, _ = table(3000, 3, rng, n_trials=4)
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=10)
-    counts = unclipped(BayesianBinomialRegression(n_trials=4, privacy=plan, feature_norm=1.0)).fit(X, y)
+    counts = unclipped(BayesianBinomialRegression(n_trials=4, privacy=plan, max_norm=1.0)).fit(X, y)
     assert counts.noise_aware_posterior_.cov.shape == (4, 4)
-    three = unclipped(
-        BayesianLogisticRegression(classes=(0, 1, 2), privacy=plan, feature_norm=1.0, fit_intercept=False)
-    )
+    three = unclipped(BayesianLogisticRegression(classes=(0, 1, 2), privacy=plan, max_norm=1.0, fit_intercept=False))
     three.fit(X, np.minimum(y, 2))
     assert three.noise_aware_posterior_.mean.shape == (2, 3)
     assert (three.noise_aware_posterior_.std > three.posterior_.std).mean() > 0.5
@@ -163,7 +161,7 @@ def test_models_and_fits_without_a_noise_aware_posterior_say_so():
     with pytest.raises(AttributeError, match="added no noise"):
         assert BayesianLogisticRegression().fit(X, y).noise_aware_posterior_
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2)
-    paper = BayesianLogisticRegression(statistics="paper", privacy=plan, feature_norm=1.0).fit(X, y)
+    paper = BayesianLogisticRegression(statistics="paper", privacy=plan, max_norm=1.0).fit(X, y)
     with pytest.raises(AttributeError, match='statistics="centred"'):
         assert paper.noise_aware_posterior_
     other = BetaBernoulli(privacy=plan).fit((X > 0.0).astype(float))
@@ -179,7 +177,7 @@ def test_a_diagonal_covariance_can_be_noise_aware_for_independent_features():
     )  # fmt: skip
     for _ in range(5):
         X, y, w = table(20_000, 20, rng)
-        model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=ALPHA, covariance="diagonal")
+        model = BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=ALPHA, covariance="diagonal")
         model = unclipped(model).fit(X + 0.05, y)
         bounds = (posterior.interval(0.95) for posterior in (model.posterior_, model.noise_aware_posterior_))
         held.append([((lower[:20] < w) & (w < upper[:20])).mean() for lower, upper in bounds])

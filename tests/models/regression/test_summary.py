@@ -17,7 +17,7 @@ from vips import (
 )
 from vips.models._coefficient_tables import signal_of
 from vips.models.regression.posterior import CoefficientPosterior
-from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline, make_public_pipeline
+from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline
 
 COLUMNS = {"age": (10, 90), "ward": ["A", "B", "C"], "smoker": [True]}
 PLAN = PrivacyPlan(noise_multiplier=2.0, sampling_rate=1.0, n_steps=20)
@@ -39,18 +39,23 @@ TRUTH = [0.04, 0.9, -0.6, 0.5, -2.4]
 NAMES = ["age", "ward: B against A", "ward: C against A", "smoker: True", "intercept"]
 
 
-def test_a_pipeline_reads_in_units_of_its_columns():
+def fitted_to(frame, y, encoder, **settings):
+    return BayesianLogisticRegression(max_norm=1.0, **settings).fit(encoder.fit_transform(frame), y)
+
+
+def test_a_model_reads_in_units_of_the_columns():
     frame, y = patients(40_000)
-    model = BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0)
-    pipeline = make_public_pipeline(TableEncoder(COLUMNS), model).fit(frame, y)
-    table = pipeline.summary()
+    encoder = TableEncoder(COLUMNS)
+    model = fitted_to(frame, y, encoder, privacy=PLAN)
+    table = model.summary(features=encoder)
     assert table.index.tolist() == NAMES
+    assert table.index.name == "log-odds of 1"
     np.testing.assert_array_less(np.abs(table["mean"] - TRUTH), 4.5 * table["std"])
     assert (table["std"] < [0.002, 0.15, 0.15, 0.15, 0.2]).all()
     np.testing.assert_allclose(table["odds ratio"], np.exp(table["mean"]))
     np.testing.assert_allclose(table["P(> 0)"], norm.cdf(table["mean"] / table["std"]))
     np.testing.assert_allclose(table["upper"] - table["mean"], norm.ppf(0.975) * table["std"])
-    narrow = pipeline.summary(0.5)
+    narrow = model.summary(0.5, features=encoder)
     assert (narrow["upper"] - narrow["lower"] < 0.5 * (table["upper"] - table["lower"])).all()
     assert table.attrs["signal"].share > 0.9
 
@@ -60,7 +65,7 @@ def test_units_of_columns_give_the_same_predictor():
     frame, y = patients(500)
     encoder = TableEncoder(COLUMNS)
     X = encoder.fit_transform(frame)
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(X, y)
     mean = model.summary(features=encoder)["mean"]
     by_hand = frame["age"] * mean["age"] + frame["smoker"] * mean["smoker: True"] + mean["intercept"]
     for ward in "BC":
@@ -71,7 +76,7 @@ def test_units_of_columns_give_the_same_predictor():
 def test_deviations_of_differences_use_the_covariance():
     frame, y = patients(500)
     encoder = TableEncoder({"ward": ["A", "B", "C"]})
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(encoder.fit_transform(frame), y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(encoder.fit_transform(frame), y)
     cov = model.posterior_.cov
     expected = np.sqrt(cov[1, 1] + cov[0, 0] - 2.0 * cov[0, 1])
     assert model.summary(features=encoder).loc["ward: B against A", "std"] == pytest.approx(expected)
@@ -92,22 +97,23 @@ def test_an_empty_category_is_no_finding():
     frame, y = patients(20_000)
     columns = {"age": (10, 90), "ward": ["A", "B", "C", "empty"]}
     plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, reproducible_noise=True)  # an interval misses 1 time in 20
-    model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, random_state=0)
-    row = make_public_pipeline(TableEncoder(columns), model).fit(frame, y).summary().loc["ward: empty against A"]
+    encoder = TableEncoder(columns)
+    model = fitted_to(frame, y, encoder, privacy=plan, random_state=0)
+    row = model.summary(features=encoder).loc["ward: empty against A"]
     assert row["lower"] < 0.0 < row["upper"]
     assert row["std"] > 0.5
 
 
 def test_a_fit_to_nothing_says_so_and_one_to_something_does_not():
     frame, y = patients(8_000)
-    pipeline = make_public_pipeline(TableEncoder(COLUMNS), BayesianLogisticRegression(privacy=PLAN, feature_norm=1.0))
+    encoder = TableEncoder(COLUMNS)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PrivacyWarning)
-        pipeline.fit(frame, y).summary()
+        fitted_to(frame, y, encoder, privacy=PLAN).summary(features=encoder)
     plan = PrivacyPlan(noise_multiplier=400.0, sampling_rate=1.0, n_steps=20, reproducible_noise=True)
-    noise = BayesianLogisticRegression(privacy=plan, feature_norm=1.0, prior=1.0, random_state=0)
+    noise = fitted_to(frame[:200], y[:200], encoder, privacy=plan, prior=1.0, random_state=0)
     with pytest.warns(PrivacyWarning, match="No coefficient stands out"):
-        table = make_public_pipeline(TableEncoder(COLUMNS), noise).fit(frame[:200], y[:200]).summary()
+        table = noise.summary(features=encoder)
     assert table.attrs["signal"].share < 0.9
 
 
@@ -128,7 +134,7 @@ def test_p_values_of_nothing_are_uniform():
 def test_several_classes_and_counts():
     rng = np.random.default_rng(1)
     X = rng.uniform(-0.5, 0.5, (900, 2))
-    classes = BayesianLogisticRegression(feature_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
+    classes = BayesianLogisticRegression(max_norm=1.0).fit(X, rng.choice(["a", "b", "c"], 900))
     table = classes.summary()
     assert table.index.names == ["class", "coefficient"]
     assert table.index.tolist() == [(own, name) for own in "ab" for name in ("x0", "x1", "intercept")]
@@ -142,10 +148,10 @@ def test_a_forest_plot_has_a_line_for_each_coefficient():
     matplotlib = pytest.importorskip("matplotlib")
     matplotlib.use("Agg")
     frame, y = patients(2000)
-    pipeline = make_public_pipeline(TableEncoder(COLUMNS), BayesianLogisticRegression(feature_norm=1.0)).fit(frame, y)
-    axes = pipeline.plot_coefficients()
+    encoder = TableEncoder(COLUMNS)
+    axes = fitted_to(frame, y, encoder).plot_coefficients(features=encoder)
     assert [label.get_text() for label in axes.get_yticklabels()] == NAMES[:-1]
-    assert "95 %" in axes.get_xlabel()
+    assert axes.get_xlabel() == "log-odds of 1, with its 95 % interval"
     matplotlib.pyplot.close(axes.figure)
 
 
@@ -156,7 +162,7 @@ def test_draws_for_arviz(monkeypatch):
     monkeypatch.setitem(sys.modules, "arviz", stand_in)
     rng = np.random.default_rng(2)
     X, y = rng.uniform(-0.5, 0.5, (600, 2)), rng.integers(0, 3, 600)
-    model = BayesianLogisticRegression(feature_norm=1.0).fit(X, y)
+    model = BayesianLogisticRegression(max_norm=1.0).fit(X, y)
     model.to_arviz(n_draws=3000, random_state=1)
     assert given["posterior"]["coef"].shape == (1, 3000, 2, 2)
     assert given["dims"] == {"coef": ["class", "feature"], "intercept": ["class"]}

@@ -12,7 +12,7 @@ from vips import BayesianLinearRegression, PrivacyPlan, audit, load
 from vips.models.second_moments.denoising import Denoised
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 
-TABLE = {"feature_norm": 1.0, "target_range": (-6.0, 6.0)}
+TABLE = {"max_norm": 1.0, "target_range": (-6.0, 6.0)}
 
 
 def table(n, rng, noise=0.5, d=4):
@@ -33,9 +33,9 @@ def test_without_noise_it_is_scikit_learn(prior, reference, fit_intercept):
     X = rng.normal([3.0, 0.0, -2.0, 0.0, 1.0], size=(150, 5))
     y = X @ rng.normal(size=5) + 10.0 + rng.normal(size=150)
     expected = reference(fit_intercept=fit_intercept, tol=1e-3).fit(X, y)
-    declared = {"feature_norm": 50.0, "target_range": (-100.0, 200.0)}
+    declared = {"max_norm": 50.0, "target_range": (-100.0, 200.0)}
     for records, bounds in ((X, {}), (sp.csr_array(X), {}), (X, declared)):
-        model = BayesianLinearRegression(prior, fit_intercept=fit_intercept, tol=1e-3, **bounds).fit(records, y)
+        model = BayesianLinearRegression(penalty=prior, fit_intercept=fit_intercept, tol=1e-3, **bounds).fit(records, y)
         for name in ("coef_", "intercept_", "alpha_", "lambda_", "sigma_"):
             np.testing.assert_allclose(
                 getattr(model, name), getattr(expected, name), rtol=1e-6, atol=1e-8, err_msg=name
@@ -75,7 +75,7 @@ def _held(prior, n_records, epsilon, n_fits):
     rng, naive, aware = np.random.default_rng(n_records), [], []
     for _ in range(n_fits):
         X, y, w = table(n_records, rng)
-        model = BayesianLinearRegression(prior, privacy=plan(epsilon), **TABLE).fit(X, y)
+        model = BayesianLinearRegression(penalty=prior, privacy=plan(epsilon), **TABLE).fit(X, y)
         for held, posterior in ((naive, model.posterior_), (aware, model.noise_aware_posterior_)):
             lower, upper = (side[: len(w)] for side in posterior.interval(0.95))
             held.append((lower < w) & (w < upper))
@@ -194,9 +194,9 @@ def test_save_summary_audit_and_persons(tmp_path):
 def test_bad_input():
     private = {"privacy": plan()}
     for settings, says in (
-        ({"prior": "flat"}, "`prior`"),
-        (private | {"target_range": (0, 1)}, "`feature_norm` is required"),
-        (private | {"feature_norm": 1.0}, "`target_range` is required"),
+        ({"penalty": "flat"}, "`penalty`"),
+        (private | {"target_range": (0, 1)}, "`max_norm` is required"),
+        (private | {"max_norm": 1.0}, "`target_range` is required"),
         ({"target_range": (1.0, 1.0)}, "low < high"),
         ({"target_range": 3.0}, "`target_range` must be"),
         ({"max_iter": 0}, "`max_iter`"),

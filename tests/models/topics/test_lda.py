@@ -179,7 +179,12 @@ def test_perplexity_is_per_word_and_does_not_depend_on_the_number_of_documents(c
     assert fitted.perplexity(twice, kind="bound") == pytest.approx(fitted.perplexity(test, kind="bound"), rel=1e-6)
     assert fitted.perplexity(twice) == pytest.approx(fitted.perplexity(test), rel=0.02)
     assert fitted.perplexity(test) == fitted.perplexity(test)
-    assert fitted.score(test) == pytest.approx(-np.log(fitted.perplexity(test)))
+    scores = fitted.score_samples(test)
+    assert scores.shape == (test.shape[0],)
+    assert fitted.score(test) == pytest.approx(scores.mean())
+    np.testing.assert_allclose(fitted.score_samples(test[::-1]), scores[::-1], rtol=1e-5)  # each document alone
+    halves = np.ceil(test.sum(axis=1) / 2).sum()
+    assert np.exp(-scores.sum() / halves) == pytest.approx(fitted.perplexity(test), rel=0.05)
 
 
 def test_completion_by_brute_force(fitted, corpus):
@@ -293,10 +298,10 @@ def test_document_length(corpus):
         model = LatentDirichletAllocation(3, document_length=500, length_method=method, privacy=plan, random_state=0)
         model.fit(corpus.counts[:100])
         assert model.components_.sum() == pytest.approx(100 * 500 + 200, rel=1e-5)
-        assert model.max_norm() == 500.0
+        assert model.max_record_norm() == 500.0
         documents = model._to_length(sp.csr_array(corpus.counts[:4]))
         np.testing.assert_allclose(documents.sum(axis=1), 500)
-    assert LatentDirichletAllocation(3).max_norm() == np.inf
+    assert LatentDirichletAllocation(3).max_record_norm() == np.inf
 
 
 def test_resampled_documents_follow_their_words():

@@ -209,11 +209,13 @@ def test_code_from_the_cache_computes_what_fresh_code_does(tmp_path):
 def test_kernels_change_with_what_is_inlined_into_them():
     """Otherwise numba would load code that it compiled before the change."""
     package = Path(vips.__file__).parent
-    both = ("_compute/lanes.py", "models/topics/digamma.py")
+    lanes, digamma = "_compute/lanes.py", "models/topics/digamma.py"
     for name, inlined in (
-        ("models/topics/kernels.py", both),
-        ("models/topics/sums.py", both),
-        ("_compute/rowwise_kernels.py", ("_compute/lanes.py",)),
+        ("models/topics/kernels.py", (lanes, digamma)),
+        ("models/topics/sums.py", (digamma,)),
+        ("models/_chains.py", (lanes,)),
+        ("models/_gaussians/kernels.py", (lanes,)),
+        ("_compute/rowwise_kernels.py", (lanes,)),
     ):
         sources = b"".join((package / source).read_bytes() for source in inlined)
         version = hashlib.sha256(sources.replace(b"\r\n", b"\n")).hexdigest()[:8]

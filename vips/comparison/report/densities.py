@@ -47,6 +47,6 @@ def curve(p: Family) -> tuple[np.ndarray, np.ndarray]:
 def _log_density(p: Family, t: np.ndarray) -> np.ndarray:
     """Log density of t = log x, up to a constant."""
     if isinstance(p, Dirichlet):  # two categories: x has a Beta
-        ours, rest = np.ravel(p.concentration)
-        return ours * t + (rest - 1.0) * np.log(-np.expm1(t))
+        ours, other = np.ravel(p.concentration)
+        return ours * t + (other - 1.0) * np.log(-np.expm1(t))
     return p.shape.item() * t - p.rate.item() * np.exp(t)  # Gamma

@@ -48,15 +48,15 @@ def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
     if not lines:
         return None
     ends = "; ".join(
-        f"{kind}: from {number(own[0])} at {DELTAS[0]:g} down to {number(own[-1])} at {DELTAS[-1]:g}"
-        for kind, own in lines.items()
+        f"{kind}: from {number(curve[0])} at {DELTAS[0]:g} down to {number(curve[-1])} at {DELTAS[-1]:g}"
+        for kind, curve in lines.items()
     )
     described = f"Line chart of ε against δ. {ends}. All numbers are in the table below."
     labels = {"private": "ε of the private fit", "baseline": "ε of the baseline"}
     return {
         "chart": draw_epsilon(lines, DELTAS, marks, described),
         "heads": [labels[kind] for kind in lines],
-        "rows": [(f"{DELTAS[i]:.0e}", [own[i] for own in lines.values()]) for i in range(0, len(DELTAS), IN_TABLE)],
+        "rows": [(f"{DELTAS[i]:.0e}", [curve[i] for curve in lines.values()]) for i in range(0, len(DELTAS), IN_TABLE)],
     }
 
 
@@ -65,10 +65,10 @@ def utility_view(utility: UtilityCurve | None) -> dict | None:
     if utility is None:
         return None
     scores = list(zip(utility.epsilons, utility.scores, strict=True))
-    rows = [(f"ε = {epsilon:g}", _spread(own)) for epsilon, own in scores]
+    rows = [(f"ε = {epsilon:g}", _spread(repeats)) for epsilon, repeats in scores]
     if utility.baseline is not None:
         rows.append(("without noise", _spread(utility.baseline)))
-    described = ", ".join(f"{number(own.mean())} at ε {epsilon:g}" for epsilon, own in scores)
+    described = ", ".join(f"{number(repeats.mean())} at ε {epsilon:g}" for epsilon, repeats in scores)
     n_fits = utility.scores.shape[1]
     return {
         "rows": rows,

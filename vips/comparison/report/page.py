@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
+from jinja2 import Environment
+
+from vips._pages.engine import environment
 from vips._pages.page import write_page
 from vips.comparison.curve import NO_GUARANTEE, UtilityCurve
 from vips.comparison.curve import PRIVATE as PRIVATE_SCORES
 from vips.comparison.curve import PUBLIC as PUBLIC_SCORES
-from vips.comparison.report.engine import templates
 from vips.comparison.report.numbers import curve_view, summary_view, utility_view
 from vips.comparison.report.posteriors import marginals_view, movers_view, topics_view, weights_view
-from vips.comparison.sources import PRIVATE, RELEASED, X_TEST, combined
-from vips.comparison.text import paragraph
+from vips.comparison.text import PRIVATE, RELEASED, X_TEST, combined, paragraph
 from vips.privacy import certificate
 from vips.privacy.certificate.cover import cover_view
 from vips.privacy.certificate.declared import Declared
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
     from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["write_report"]
+__all__ = ["render", "templates", "write_report"]
 
 _PARTS = [(certificate.__name__, "certificate.css"), (__package__, "report.css"), (__package__, "report.js")]
 _MEANS = {
@@ -74,6 +76,19 @@ def write_report(
         notice=_notice(comparison, utility),
         sections=_sections(comparison, utility),
     )
+
+
+def render(template: str, **values: object) -> str:
+    """Render a template of the folder ``templates``."""
+    return templates().get_template(template).render(values)
+
+
+@cache
+def templates() -> Environment:
+    """The engine, which also knows whether a source is protected."""
+    made = environment(__package__, certificate.__name__)
+    made.tests["protected"] = lambda source: source in (RELEASED, PUBLIC_SCORES)
+    return made
 
 
 def _cover(

@@ -15,7 +15,7 @@ from vips._pages.text import Cell, number
 from vips.comparison.movement import Movement, largest
 from vips.comparison.report.charts import draw_marginals, image
 from vips.comparison.report.densities import with_moments
-from vips.comparison.sources import PRIVATE, RELEASED
+from vips.comparison.text import PRIVATE, RELEASED
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
@@ -95,8 +95,8 @@ def weights_view(comparison: Comparison) -> dict | None:
             "number": int(k),
             "distance": distances[k],
             "images": [
-                (image(own[k].reshape(side, side), largest), f"{fit}, {_weights_in_words(own[k], columns)}")
-                for fit, own in (("Private fit", ours), ("Baseline", theirs))
+                (image(rows[k].reshape(side, side), largest), f"{fit}, {_weights_in_words(rows[k], columns)}")
+                for fit, rows in (("Private fit", ours), ("Baseline", theirs))
             ],
         }
         for k in chosen
@@ -111,7 +111,7 @@ def _aware_movers(movements: Sequence[Movement]) -> dict:
     for movement, index in largest(movements, _N_MOVERS):
         (mean, other), (std, other_std) = movement.means, movement.stds
         values = (mean, std, other, other_std, movement.difference, movement.standardized)
-        rows.append((movement.name(index), [Cell(float(each[index])) for each in values]))
+        rows.append((movement.name(index), [Cell(float(quantity[index])) for quantity in values]))
     heading = "The noise-aware posterior of the private fit"
     return {"key": "aware-movers-table", "rows": rows, "which": _which(rows, movements), "heading": heading}
 

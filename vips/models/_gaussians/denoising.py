@@ -143,7 +143,7 @@ def view(
         inner = _shrunken(ratio * second / total - pulled, ratio * std["second"][0] / total)
         totals["second"] = (count[: frame.n_active].sum() * inner + total * pulled) / loss
         losses = np.full(len(count), loss)
-        missing = np.array([each.corrected(np.trace(second) / (d * total))[2] for each in influences])
+        missing = np.array([influence.corrected(np.trace(second) / (d * total))[2] for influence in influences])
     else:
         losses, unit, missing = np.ones(len(count)), d if kind == "spherical" else 1.0, np.zeros(len(count))
         for k in active:

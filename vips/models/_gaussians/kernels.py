@@ -14,7 +14,7 @@ Records are handled in tiles of ``TILE``, column by column, so that one instruct
 
 from __future__ import annotations
 
-# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version d8ed1574
+# numba's cache notices changes of this file only, not of the inlined functions of lanes.py: version 788cabae
 import numba
 import numpy as np
 
@@ -58,7 +58,7 @@ def _fill(columns, A, shift, tile):
 
 
 @_jit
-def _squares(tile, power, found):
+def _squares(tile, power, sums):
     """Σ_i y_i² of each record, or Σ_i y_i⁴."""
     like = zeros(tile, _REGISTERS)
     nothing = zeros(tile, _REGISTERS)
@@ -69,25 +69,25 @@ def _squares(tile, power, found):
             if power == 4:
                 y = multiply_add_once(y, y, nothing)
             value = multiply_add_once(y, y, value)
-        store(found, start, value)
+        store(sums, start, value)
 
 
 @_jit
 def squares_of(X, rows, shifts, power, start, stop, squares):
     """Σ_i y_nki² of records ``start`` to ``stop``; the sum of fourth powers if ``power`` is 4."""
     d = X.shape[1]
-    columns, tile, found = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE)
+    columns, tile, sums = np.empty((d, TILE)), np.empty((d, TILE)), np.empty(TILE)
     for first in range(start, stop, TILE):
         last = min(first + TILE, stop)
         _gather(X, np.arange(first, last), columns)
         for k in range(len(rows)):
             _fill(columns, rows[k], shifts[k], tile)
-            _squares(tile, power, found)
-            squares[first:last, k] = found[: last - first]
+            _squares(tile, power, sums)
+            squares[first:last, k] = sums[: last - first]
 
 
 @_jit
-def images(X, rows, shifts, found):
+def images(X, rows, shifts, values):
     """y_nk of all records, shape (n_records, K, d)."""
     n, d = X.shape
     columns, tile = np.empty((d, TILE)), np.empty((d, TILE))
@@ -96,7 +96,7 @@ def images(X, rows, shifts, found):
         _gather(X, np.arange(first, last), columns)
         for k in range(len(rows)):
             _fill(columns, rows[k], shifts[k], tile)
-            found[first:last, k] = tile[:, : last - first].T
+            values[first:last, k] = tile[:, : last - first].T
 
 
 @_jit
@@ -171,23 +171,23 @@ def responsibilities(squares, constants, excess, tail, n_columns, start, stop, s
         log_likelihood[n] = top
     _exponentials(shares[start:stop].reshape(-1))
     for n in range(start, stop):
-        row, own, total = shares[n], sums[n], 0.0
+        row, sums_of_record, total = shares[n], sums[n], 0.0
         for k in range(n_components):
             total += row[k]
         log_likelihood[n] += np.log(total)
         inverse = 1.0 / total
-        own[:] = 0.0
+        sums_of_record[:] = 0.0
         for k in range(n_components):
             share = row[k] * inverse
             share = share if share >= NOTHING else 0.0
             row[k] = share
-            own[0] += share * share
+            sums_of_record[0] += share * share
             if tail[k] > 0.0:
                 share *= factors[n, k]
             square = share * squares[n, k]
-            own[1] += share * share
-            own[2] += share * square
-            own[3] += square * square
+            sums_of_record[1] += share * share
+            sums_of_record[2] += share * square
+            sums_of_record[3] += square * square
 
 
 @_jit
@@ -205,12 +205,12 @@ def add_moments(X, rows, shifts, weights, shares, factors, first, last, count, w
         for row in range(n + 1):
             if row < n and weights[row] != 0.0 and shares[row, k] != 0.0:
                 chosen[n_chosen] = row
-                own = weights[row] * shares[row, k]
-                count[k] += own
+                portion = weights[row] * shares[row, k]
+                count[k] += portion
                 if len(factors):
-                    own *= factors[row, k]
-                    weight[k] += own
-                share[0, n_chosen] = own
+                    portion *= factors[row, k]
+                    weight[k] += portion
+                share[0, n_chosen] = portion
                 n_chosen += 1
             if n_chosen == TILE or (row == n and n_chosen > 0):
                 _gather(X, chosen[:n_chosen], columns)

@@ -90,10 +90,10 @@ class MixturePosterior:
     def covariances(self) -> np.ndarray:
         """Inverses of the expected precisions, (K, d, d), (d, d), (K, d) or (K,), as scikit-learn has them."""
         if self.covariance_type in ("full", "tied"):
-            found = self.factor @ np.swapaxes(self.factor, 1, 2)
-            return found if self.covariance_type == "full" else found[0]
-        found = np.square(self.factor[:, 0])
-        return found if self.covariance_type == "diag" else found[:, 0]
+            covariances = self.factor @ np.swapaxes(self.factor, 1, 2)
+            return covariances if self.covariance_type == "full" else covariances[0]
+        variances = np.square(self.factor[:, 0])
+        return variances if self.covariance_type == "diag" else variances[:, 0]
 
     @property
     def factors(self) -> np.ndarray:
@@ -144,12 +144,12 @@ class MixturePosterior:
     def in_order(self, order: np.ndarray) -> MixturePosterior:
         """The same components in another order."""
         order = np.asarray(order)
-        own = {name: getattr(self, name)[order] for name in ("mean", "mean_precision", "dof", "tail", "portion")}
-        own["parent"] = np.arange(len(order))
-        own["concentration"] = self.concentration[..., order]
+        reordered = {name: getattr(self, name)[order] for name in ("mean", "mean_precision", "dof", "tail", "portion")}
+        reordered["parent"] = np.arange(len(order))
+        reordered["concentration"] = self.concentration[..., order]
         if len(self.factor) > 1 or len(order) == 1:
-            own["factor"] = self.factor[order]
-        return replace(self, **own)
+            reordered["factor"] = self.factor[order]
+        return replace(self, **reordered)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -165,40 +165,40 @@ class MixturePosterior:
         ValueError
             If a number is not of a posterior.
         """
-        found = dict(arrays)
+        values = dict(arrays)
         for name in _NUMBERS:
-            if found[name].dtype.kind != "f" or not (np.abs(found[name]) < _TOO_LARGE).all():
+            if values[name].dtype.kind != "f" or not (np.abs(values[name]) < _TOO_LARGE).all():
                 raise ValueError(f"the posterior's {name!r} are no moderate numbers")
         for name in ("plug_in", "n_active", "step", "parent", "covariance_type"):
-            if found[name].dtype.kind not in ("b" if name == "plug_in" else "iu"):
+            if values[name].dtype.kind not in ("b" if name == "plug_in" else "iu"):
                 raise ValueError(f"the posterior's {name!r} has another type")
-        n_components, d = found["mean"].shape
-        kind, n_active, parent = int(found["covariance_type"]), int(found["n_active"]), found["parent"]
+        n_components, d = values["mean"].shape
+        kind, n_active, parent = int(values["covariance_type"]), int(values["n_active"]), values["parent"]
         if not (
-            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and int(found["step"]) >= 0
+            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and int(values["step"]) >= 0
             and ((parent >= 0) & (parent < n_components)).all()
         ):  # fmt: skip
             raise ValueError("the posterior's components do not fit together")
-        plug_in, concentration = bool(found["plug_in"]), found["concentration"]
+        plug_in, concentration = bool(values["plug_in"]), values["concentration"]
         least = (0.0, 0.0) if plug_in else (_SMALL, d - 1.0 + 1e-9)
         if not (
             (concentration >= least[0]).all() and concentration.sum(axis=-1).min() > 0.0
-            and (found["mean_precision"] >= least[0]).all() and (found["dof"] >= least[1]).all()
+            and (values["mean_precision"] >= least[0]).all() and (values["dof"] >= least[1]).all()
         ):  # fmt: skip
             raise ValueError("the posterior's counts must not be negative")
-        factor, portion, tail = found["factor"], found["portion"], found["tail"]
+        factor, portion, tail = values["factor"], values["portion"], values["tail"]
         is_matrix = KINDS[kind] in ("full", "tied")
         diagonal = np.diagonal(factor, axis1=1, axis2=2) if is_matrix else factor
-        prior = found["prior_covariance"]
-        rounding = 1e-9 * max(1.0, np.abs(prior).max(), np.square(found["prior_mean"]).max())  # of constant columns
+        prior = values["prior_covariance"]
+        rounding = 1e-9 * max(1.0, np.abs(prior).max(), np.square(values["prior_mean"]).max())  # of constant columns
         if (np.diagonal(prior) if is_matrix else prior).min() < -rounding:
             raise ValueError("the posterior's prior covariance has negative variances")
         if not ((diagonal >= _SMALL).all() and not (is_matrix and np.triu(factor, 1).any())):
             raise ValueError("the posterior's covariances are not positive definite")
         if not (((portion > 0.0) & (portion <= 1.0)).all() and ((tail >= 1.0 - 1e-9).all() or not tail.any())):
             raise ValueError("the posterior's portions or degrees of freedom are none")
-        found |= {"covariance_type": KINDS[kind], "plug_in": plug_in}
-        return cls(**found | {"n_active": n_active, "step": int(found["step"]), "parent": parent.astype(np.int64)})
+        values |= {"covariance_type": KINDS[kind], "plug_in": plug_in}
+        return cls(**values | {"n_active": n_active, "step": int(values["step"]), "parent": parent.astype(np.int64)})
 
     def check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Whether arrays of a file are those of a posterior like this one: those of another kind have the same shapes.
@@ -208,9 +208,9 @@ class MixturePosterior:
         ValueError
             If covariances are of another type, or a posterior of variational Bayes is one of EM.
         """
-        own = self.to_arrays()
+        model_arrays = self.to_arrays()
         for name in ("covariance_type", "plug_in"):
-            if name in arrays and not np.array_equal(arrays[name], own[name]):
+            if name in arrays and not np.array_equal(arrays[name], model_arrays[name]):
                 raise ValueError(f"the posterior's {name!r} is not the model's")
         if "tail" in arrays and arrays["tail"].dtype.kind == "f" and arrays["tail"].any() != self.tail.any():
             raise ValueError("the posterior's components are not those of the model: Gaussian, or Student-t")

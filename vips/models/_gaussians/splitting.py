@@ -48,7 +48,7 @@ def split(
     covariance = moments.covariance.copy()
     parent, portion = np.arange(len(count)), np.ones(len(count))
     for new in range(n_active, min(n_active + n_splits, len(count))):
-        variances, axes = zip(*(_longest(each, kind, directions[new]) for each in covariance), strict=True)
+        variances, axes = zip(*(_longest(matrix, kind, directions[new]) for matrix in covariance), strict=True)
         old = int(np.argmax(count[:new] * np.broadcast_to(variances, len(count))[:new]))
         place = min(old, len(covariance) - 1)
         shift = _SHIFT * np.sqrt(variances[place]) * axes[place]

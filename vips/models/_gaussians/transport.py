@@ -72,8 +72,8 @@ def _noise(
     def variance(name: str) -> np.ndarray:
         return np.square(np.broadcast_to(np.asarray(noise_std[name]).reshape(-1), n_components)[parent])
 
-    found = {name: portion * np.sqrt(variance(name)) for name in noise_std if name not in ("linear", "second")}
-    of_count = np.square(found.get("weight", found["count"]))
+    deviations = {name: portion * np.sqrt(variance(name)) for name in noise_std if name not in ("linear", "second")}
+    of_count = np.square(deviations.get("weight", deviations["count"]))
     squares = np.square(B).sum(axis=(1, 2))  # ‖B‖²
     lengths = np.square(b).sum(axis=1)  # ‖b‖²
     linear = np.where(is_new, 0.0, squares / d * variance("linear") + lengths / d * of_count)
@@ -102,9 +102,9 @@ def _noise(
         if is_new.any():
             # halves of one parent hold the same noise, and add up to it
             second = (variance("count") / np.bincount(parent)[parent]).sum() * d / entries
-        return found | {"linear": np.sqrt(linear)[:, None], "second": np.sqrt(second).reshape(1, 1)}
+        return deviations | {"linear": np.sqrt(linear)[:, None], "second": np.sqrt(second).reshape(1, 1)}
     second = (of_second * variance("second") + of_linear * variance("linear") + of_total * of_count) / entries
-    restarted = np.square((1.0 - centre) * found["count"]) * (d * d if kind == "spherical" else d / entries)
+    restarted = np.square((1.0 - centre) * deviations["count"]) * (d * d if kind == "spherical" else d / entries)
     second = np.sqrt(np.where(is_new, restarted, second))
     shape = {"full": (-1, 1, 1), "diag": (-1, 1), "spherical": (-1,)}[kind]
-    return found | {"linear": np.sqrt(linear)[:, None], "second": second.reshape(shape)}
+    return deviations | {"linear": np.sqrt(linear)[:, None], "second": second.reshape(shape)}

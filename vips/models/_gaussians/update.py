@@ -85,13 +85,13 @@ class Moments:
         return cls(count, weight, mean, covariance[:, None], totals.get("tail"))
 
     def first(self, n: int) -> Moments:
-        """Of the first n components; the others get no records, and the place of the first."""
-        rest = np.arange(len(self.count)) >= n
+        """Totals of the first n components; the others get no records, and the place of the first."""
+        is_empty = np.arange(len(self.count)) >= n
         covariance = self.covariance
         if len(covariance) > 1:
-            covariance = np.where(rest[:, None, None], covariance[0], covariance)
-        zeros = {name: np.where(rest, 0.0, getattr(self, name)) for name in ("count", "weight")}
-        return replace(self, mean=np.where(rest[:, None], self.mean[0], self.mean), covariance=covariance, **zeros)
+            covariance = np.where(is_empty[:, None, None], covariance[0], covariance)
+        zeros = {name: np.where(is_empty, 0.0, getattr(self, name)) for name in ("count", "weight")}
+        return replace(self, mean=np.where(is_empty[:, None], self.mean[0], self.mean), covariance=covariance, **zeros)
 
 
 def next_posterior(moments: Moments, previous: MixturePosterior, priors: Priors, n_active: int) -> MixturePosterior:
@@ -159,13 +159,13 @@ def _tails(sums: np.ndarray, count: np.ndarray, old: np.ndarray) -> np.ndarray:
         return np.log(half) - digamma(half) + 1.0 + mean
 
     low, high = np.log(_TAILS)
-    found = old.copy()
+    tails = old.copy()
     for k in np.flatnonzero(count > 1.0):
         mean = sums[k] / count[k]
         if slope(high, mean) >= 0.0:
-            found[k] = _TAILS[1]
+            tails[k] = _TAILS[1]
         elif slope(low, mean) <= 0.0:
-            found[k] = _TAILS[0]
+            tails[k] = _TAILS[0]
         else:
-            found[k] = np.exp(brentq(slope, low, high, args=(mean,), xtol=1e-10))
-    return found
+            tails[k] = np.exp(brentq(slope, low, high, args=(mean,), xtol=1e-10))
+    return tails

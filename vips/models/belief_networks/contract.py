@@ -12,7 +12,6 @@ from vips._compute.rowwise import PIECE
 from vips._validation import check_choice, check_dtype_of_computation, check_integer, check_number, check_schedule
 from vips.data import rows_without
 from vips.model import ConjugateExponentialModel
-from vips.models._binding_clip import warn_of_binding_clip
 from vips.models.belief_networks.inference import dense_rows, infer
 from vips.models.belief_networks.noise_aware import noise_aware_network
 from vips.models.belief_networks.parts import network_parts, reordered
@@ -21,7 +20,7 @@ from vips.models.belief_networks.prior import PRIORS
 from vips.models.belief_networks.statistics import NetworkStatistics
 from vips.models.belief_networks.trail import KEPT, Trail
 from vips.models.belief_networks.update import CENTRE, LARGEST_WEIGHT, first_posterior, first_weights, next_posterior
-from vips.parts import Part
+from vips.parts import Part, warn_of_binding_clip
 from vips.privacy import PrivacyPlan
 from vips.privacy.units import is_group
 from vips.statistics import Block
@@ -47,8 +46,8 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     n_components: int
     covariance: str
-    prior: str
-    n_sweeps: int
+    penalty: str
+    max_iter: int
     binarize: float | None
     clip_share: float | None
     schedule: Callable[[int], float] | None
@@ -56,10 +55,10 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("n_components", "n_sweeps"):
+        for name in ("n_components", "max_iter"):
             check_integer(name, getattr(self, name))
         check_choice("covariance", self.covariance, ("diagonal", "full"))
-        check_choice("prior", self.prior, PRIORS)
+        check_choice("penalty", self.penalty, PRIORS)
         if self.clip_share is not None:
             check_number("clip_share", self.clip_share, 0.0, 1.0, "above 0 and at most 1, or None", open_low=True)
         if self.binarize is not None:
@@ -114,7 +113,7 @@ class BeliefNetwork(ConjugateExponentialModel):
     def expected_statistics(self, records, posterior: NetworkPosterior) -> NetworkStatistics:
         # hardened noise needs an E-step whose bits depend on the record alone, which BLAS does not promise
         alone = self._plan().rounds_records
-        units = infer(self._binary(records), posterior, self.n_sweeps, alone=alone)
+        units = infer(self._binary(records), posterior, self.max_iter, alone=alone)
         return NetworkStatistics(units, posterior.weights.mean, CENTRE, self.covariance == "full", alone)
 
     def to_posterior(self, average, noise_std, previous: NetworkPosterior | None) -> NetworkPosterior:
@@ -122,7 +121,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         plan = self._plan()
         if previous is None:
             trail = Trail.start(average) if plan.is_private else None
-            return replace(first_posterior(average["weights"], self.prior, self.covariance == "full"), trail=trail)
+            return replace(first_posterior(average["weights"], self.penalty, self.covariance == "full"), trail=trail)
         exact = not plan.is_private and plan.sampling_rate == 1.0
         posterior = next_posterior(average, noise_std, previous, plan.is_private, exact)
         if previous.trail is None:
@@ -157,12 +156,12 @@ class BeliefNetwork(ConjugateExponentialModel):
 
     def default_clip(self) -> float:
         """0.02 √(J K), far below the norms of most records, so that all have about the same weight (docs/sbn.md); or
-        ``clip_share`` times :meth:`max_norm`."""
+        ``clip_share`` times :meth:`max_record_norm`."""
         if self.clip_share is not None:
-            return self.clip_share * self.max_norm()
+            return self.clip_share * self.max_record_norm()
         return _CLIP_NORM * float(np.sqrt(self.n_features_in_ * self.n_components))
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Bound on the norms of a private fit's records: residuals are at most 1, ω and v at most ¼, weights at most 6."""
         n_visible, n_hidden, largest = self.n_features_in_, self.n_components, max(CENTRE, 1.0 - CENTRE)
         J, K = np.sqrt(n_visible), np.sqrt(n_hidden)
@@ -203,13 +202,13 @@ class BeliefNetwork(ConjugateExponentialModel):
             ),
             "declared_public": (
                 f"number of columns: {self.n_features_in_}",
-                "n_components, prior and all other constructor arguments",
+                "n_components, penalty and all other constructor arguments",
             ),
         }
 
     def bound(self, records, posterior: NetworkPosterior) -> float:
         """Evidence lower bound of these records and the parameters, for non-private fits and tests: not private."""
-        units = infer(self._binary(records), posterior, self.n_sweeps)
+        units = infer(self._binary(records), posterior, self.max_iter)
         return float(units.bounds(posterior).sum()) - posterior.divergence()
 
     def default_chunk_size(self) -> int:

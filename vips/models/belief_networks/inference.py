@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from vips._compute.blas_threads import at_most_threads
+from vips._compute.blas_threads import one_blas_thread
 from vips._compute.rowwise import PIECE, rowwise_product, strict_product, zero_filled
 from vips._compute.threads import run_ranges
 from vips.models.belief_networks import kernels
@@ -71,7 +71,7 @@ def dense_rows(records, dtype: np.dtype) -> np.ndarray:
 
 
 def infer(
-    y: np.ndarray, posterior, n_sweeps: int, observed: np.ndarray | None = None, alone: bool = False
+    y: np.ndarray, posterior, max_iter: int, observed: np.ndarray | None = None, alone: bool = False
 ) -> HiddenUnits:
     """Hidden units of a chunk of records.
 
@@ -80,7 +80,7 @@ def infer(
     y : float array of shape (n_records, J)
         Its dtype is that of the computation.
     posterior : NetworkPosterior
-    n_sweeps : int
+    max_iter : int
         Updates of each unit; every record starts at σ(b̄).
     observed : bool array of shape (n_records, J), optional
         Entries to infer from; all of them by default.
@@ -106,20 +106,20 @@ def infer(
     def work(first: int, last: int) -> None:
         for start in range(first * PIECE, min(last * PIECE, len(y)), PIECE):
             rows = slice(start, start + PIECE)
-            _infer_rows(units.rows(rows), arrays, spread, n_sweeps, None if observed is None else observed[rows], times)
+            _infer_rows(units.rows(rows), arrays, spread, max_iter, None if observed is None else observed[rows], times)
 
-    with at_most_threads(1):  # of BLAS: our threads divide the records
+    with one_blas_thread():  # our threads divide the records
         run_ranges(work, np.arange(-(-len(y) // PIECE) + 1))
     return units.rows(slice(n_records))
 
 
-def _infer_rows(units: HiddenUnits, arrays, spread, n_sweeps: int, observed: np.ndarray | None, times) -> None:
+def _infer_rows(units: HiddenUnits, arrays, spread, max_iter: int, observed: np.ndarray | None, times) -> None:
     """Fill all arrays of ``units`` but y, in place."""
     weights, bias, log_odds, bias_var, coupling = arrays
     y, z = units.y, units.mean
     share = np.ones(len(y), y.dtype) if observed is None else observed.mean(axis=1, dtype=y.dtype)
     z[:] = 1.0 / (1.0 + np.exp(-log_odds))
-    for last in [False] * n_sweeps + [True]:
+    for last in [False] * max_iter + [True]:
         predictor, variance = times(z, weights.T), spread.of_predictor(z, times)
         kernels.residuals(y, bias, bias_var, predictor, variance, observed, units.omega, units.residual)
         if not last:

@@ -79,7 +79,7 @@ class _Moments:
     rows: np.ndarray  # μ
     rows_cov: np.ndarray  # Γ
     rows_slope: np.ndarray  # D
-    rows_rest: np.ndarray  # the part of Γ that u does not explain
+    rows_residual: np.ndarray  # the part of Γ that u does not explain
     hidden: np.ndarray
     hidden_cov: np.ndarray
     hidden_slope: np.ndarray
@@ -122,32 +122,32 @@ def noise_aware_network(model) -> NetworkPosterior:
     trail = posterior.trail
     if trail is None or trail.n_steps == 0:
         raise NotImplementedError("This network did not keep the totals of its last steps, which intervals need.")
-    records = _Records(trail, posterior, blocks, plan.clip_weights, model.n_sweeps)
+    records = _Records(trail, posterior, blocks, plan.clip_weights, model.max_iter)
     totals = _released(trail, blocks, plan.noise_std() / plan.sampling_rate, plan.sampling_rate)
     start = _Network(np.column_stack([posterior.visible_bias.mean, posterior.weights.mean]), posterior.hidden_bias.mean)
-    found = _solved(records, totals, start, _N_SWEEPS, seed=0)
-    if (found.told < _TOLD).any():
-        units = np.flatnonzero(found.told < _TOLD).tolist()
+    network = _solved(records, totals, start, _N_SWEEPS, seed=0)
+    if (network.told < _TOLD).any():
+        units = np.flatnonzero(network.told < _TOLD).tolist()
         warnings.warn(
             f"Noise hides the hidden units {units} from the fit: intervals of the noise-aware posterior need not hold. "
             "More records, a larger epsilon or fewer hidden units help.",
             PrivacyWarning,
             stacklevel=4,
         )
-    factors = _factors(records, totals, found)
-    sizes = _deviations(found) * factors
+    factors = _factors(records, totals, network)
+    sizes = _deviations(network) * factors
     weight_var = sizes[:, 1:] ** 2
     if isinstance(posterior.weights, Gaussian):
         scale = factors[0, 1:]
-        cov = found.rows_cov[:, 1:, 1:] * scale[:, None] * scale
-        weights = Gaussian(found.rows[:, 1:], np.linalg.inv(cov))
+        cov = network.rows_cov[:, 1:, 1:] * scale[:, None] * scale
+        weights = Gaussian(network.rows[:, 1:], np.linalg.inv(cov))
     else:
-        weights = DiagonalGaussian(found.rows[:, 1:], 1.0 / weight_var)
+        weights = DiagonalGaussian(network.rows[:, 1:], 1.0 / weight_var)
     return replace(
         posterior,
         weights=weights,
-        visible_bias=DiagonalGaussian(found.rows[:, 0], 1.0 / sizes[:, 0] ** 2),
-        hidden_bias=DiagonalGaussian(found.hidden, 1.0 / (np.diag(found.hidden_cov) * factors[0, 0] ** 2)),
+        visible_bias=DiagonalGaussian(network.rows[:, 0], 1.0 / sizes[:, 0] ** 2),
+        hidden_bias=DiagonalGaussian(network.hidden, 1.0 / (np.diag(network.hidden_cov) * factors[0, 0] ** 2)),
     )
 
 
@@ -167,7 +167,7 @@ def _released(trail: Trail, blocks: Mapping[str, Block], noise_std: float, rate:
 class _Records:
     """Simulated records, whose statistics are those at the average network of the last steps."""
 
-    def __init__(self, trail: Trail, posterior: NetworkPosterior, blocks, clip_weights, n_sweeps: int) -> None:
+    def __init__(self, trail: Trail, posterior: NetworkPosterior, blocks, clip_weights, max_iter: int) -> None:
         self._at = replace(
             posterior,
             weights=DiagonalGaussian(trail.at_weights, np.ones(trail.at_weights.shape)),
@@ -175,7 +175,7 @@ class _Records:
             hidden_bias=DiagonalGaussian(trail.at_hidden, np.ones(trail.at_hidden.shape)),
             coupling=trail.at_coupling,
         )
-        self._blocks, self._clip_weights, self._n_sweeps = blocks, clip_weights, n_sweeps
+        self._blocks, self._clip_weights, self._max_iter = blocks, clip_weights, max_iter
 
     def moments(self, network: _Network, seed: int) -> _Moments:
         """By simulation from the network; the same seed gives the same random numbers to every network."""
@@ -189,13 +189,14 @@ class _Records:
         explained = sums["su"] @ np.linalg.inv(sums["uu"] + 2.0 / _N_RECORDS * np.eye(width))
         mean = s - np.einsum("jab,jb->ja", explained, u)
         crossed = explained @ np.swapaxes(sums["su"], 1, 2)
-        rest = sums["ss"] - crossed - np.swapaxes(crossed, 1, 2) + explained @ sums["uu"] @ np.swapaxes(explained, 1, 2)
+        squares = explained @ sums["uu"] @ np.swapaxes(explained, 1, 2)
+        residual = sums["ss"] - crossed - np.swapaxes(crossed, 1, 2) + squares
         return _Moments(
             float(sums["count"]),
             mean,
             sums["ss"] - s[:, :, None] * s[:, None, :],
             explained @ sums["fisher"],
-            rest - mean[:, :, None] * mean[:, None, :],
+            residual - mean[:, :, None] * mean[:, None, :],
             z,
             sums["zz"] - np.outer(z, z),
             sums["zb"],
@@ -207,7 +208,7 @@ class _Records:
         design = np.column_stack([np.ones(n), z])
         p = expit(design @ network.rows.T)
         y = (rng.random((n, J)) < p).astype(np.float64)
-        units = infer(y, self._at, self._n_sweeps)
+        units = infer(y, self._at, self._max_iter)
         statistics = NetworkStatistics(units, self._at.weights.mean, CENTRE, "outer" in self._blocks, False)
         weights = self._clip_weights(statistics.norms(self._blocks))
         centred, var = units.mean - CENTRE, units.mean * (1.0 - units.mean)
@@ -233,9 +234,9 @@ class _Records:
         }
 
 
-def _solved(records: _Records, totals: _Totals, network: _Network, n_sweeps: int, seed: int) -> _Network:
+def _solved(records: _Records, totals: _Totals, network: _Network, max_iter: int, seed: int) -> _Network:
     """The network whose totals are the released ones, as far as the prior lets it."""
-    for sweep in range(n_sweeps):
+    for sweep in range(max_iter):
         network = _moved(network, totals, records.moments(network, seed), 1.0 if sweep < _FULL else 0.5)
     return network
 
@@ -266,26 +267,26 @@ def _expected(totals: _Totals, of_one: _Moments) -> tuple[float, np.ndarray, np.
     n = max(totals.count / max(of_one.count, _LEAST_WEIGHT), _FEWEST)
     n_var = totals.count_var / max(of_one.count, _LEAST_WEIGHT) ** 2 + n  # the latter at most, by clip weights
 
-    def variance(mean, cov, rest, noise) -> np.ndarray:
+    def variance(mean, cov, residual, noise) -> np.ndarray:
         squares = mean[..., :, None] * mean[..., None, :]
         sampled = totals.sampled * n * (cov + squares)
         return (
             n * cov
             + sampled
             + n_var * squares
-            + n**2 / _N_RECORDS * rest
+            + n**2 / _N_RECORDS * residual
             + (noise + _LEAST_VAR * n) * np.eye(len(mean.T))
         )
 
     hidden = variance(of_one.hidden, of_one.hidden_cov, of_one.hidden_cov, totals.hidden_var)
-    return n, variance(of_one.rows, of_one.rows_cov, of_one.rows_rest, totals.rows_var), hidden
+    return n, variance(of_one.rows, of_one.rows_cov, of_one.rows_residual, totals.rows_var), hidden
 
 
-def _step(value, rest, slope, variance, prior, length: float) -> tuple[np.ndarray, np.ndarray]:
+def _step(value, residual, slope, variance, prior, length: float) -> tuple[np.ndarray, np.ndarray]:
     """New values and their covariances, by row."""
     weighted = np.swapaxes(slope, 1, 2) @ np.linalg.inv(variance)
     cov = np.linalg.inv(weighted @ slope + np.diag(prior))
-    move = np.einsum("jab,jb->ja", cov, np.einsum("jab,jb->ja", weighted, rest) - prior * value)
+    move = np.einsum("jab,jb->ja", cov, np.einsum("jab,jb->ja", weighted, residual) - prior * value)
     largest = np.abs(move).max(axis=1, keepdims=True)
     return value + length * move / np.maximum(1.0, largest / _LARGEST_MOVE), cov
 
@@ -294,18 +295,18 @@ def _deviations(network: _Network) -> np.ndarray:
     return np.sqrt(np.diagonal(network.rows_cov, axis1=1, axis2=2))
 
 
-def _factors(records: _Records, totals: _Totals, found: _Network) -> np.ndarray:
+def _factors(records: _Records, totals: _Totals, network: _Network) -> np.ndarray:
     """By which deviations of c and of w must grow, shape (1, K + 1)."""
     ratios = []
     for seed in range(1, 1 + _STAND_INS):
-        rng, of_one = np.random.default_rng([seed, 1]), records.moments(found, seed)
+        rng, of_one = np.random.default_rng([seed, 1]), records.moments(network, seed)
         n, rows_var, hidden_var = _expected(totals, of_one)
         noisy = replace(totals, rows=n * of_one.rows + _normal(rows_var, rng))
         noisy = replace(noisy, hidden=n * of_one.hidden + _normal(hidden_var[None], rng)[0])
-        again = _solved(records, noisy, found, _LAST, seed)
-        ratios.append(np.abs(again.rows - found.rows) / _deviations(again))
+        again = _solved(records, noisy, network, _LAST, seed)
+        ratios.append(np.abs(again.rows - network.rows) / _deviations(again))
     of_bias, of_weights = (np.quantile(part, _LEVEL) / _QUANTILE for part in np.split(np.array(ratios), [1], axis=2))
-    return np.maximum(1.0, np.append(of_bias, np.full(found.rows.shape[1] - 1, of_weights)))[None]
+    return np.maximum(1.0, np.append(of_bias, np.full(network.rows.shape[1] - 1, of_weights)))[None]
 
 
 def _normal(cov: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -75,7 +75,7 @@ class NetworkPosterior:
 
     @property
     def weight_variances(self) -> np.ndarray:
-        """Of each weight, shape (J, K): from the covariance, which the E-step needs anyway."""
+        """Variance of each weight, shape (J, K): from the covariance, which the E-step needs anyway."""
         if isinstance(self.weights, Gaussian):
             return np.diagonal(self.weights.cov, axis1=-2, axis2=-1)
         return self.weights.var

@@ -26,7 +26,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from vips._random_state import RandomStateLike, as_generator
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips._validation import check_integer
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
 from vips.parts import Score, average
@@ -50,14 +51,15 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         None is a non-private fit. The first step moves biases only, so a plan needs at least two steps.
     covariance : {"diagonal", "full"}
         Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
-    prior : {"tpbn", "normal"}
-        Of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
-    n_sweeps : int
+    penalty : {"tpbn", "normal"}
+        The prior of the weights: three-parameter beta normal shrinkage, as in the paper, or N(0, 1).
+    max_iter : int
         Updates of each hidden unit of a record in every step of a fit. Every step starts each record afresh.
     binarize : float or None
         Entries above it are 1, others 0. None: entries must be 0 or 1.
     clip_share : float or None
-        Clip norm of a plan without one, as a share of :meth:`max_norm`. None: a public constant, see :meth:`default_clip`.
+        Clip norm of a plan without one, as a share of :meth:`max_record_norm`. None: a public constant, see
+        :meth:`default_clip`.
     schedule : RobbinsMonro, callable or None
         Step sizes of the averages: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
     on_invalid : {"drop", "raise"}
@@ -99,7 +101,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     >>> model = SigmoidBeliefNetwork(n_components=10, privacy=plan, random_state=0).fit(digits)
     >>> model.transform(digits[:5]).shape
     (5, 10)
-    >>> model.sample(3, random_state=0).shape
+    >>> model.sample(3, random_state=0)[0].shape
     (3, 64)
     """
 
@@ -111,8 +113,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         *,
         privacy: PrivacyPlan | None = None,
         covariance: str = "diagonal",
-        prior: str = "tpbn",
-        n_sweeps: int = 3,
+        penalty: str = "tpbn",
+        max_iter: int = 3,
         binarize: float | None = None,
         clip_share: float | None = None,
         schedule: Callable[[int], float] | None = None,
@@ -123,8 +125,8 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         self.n_components = n_components
         self.privacy = privacy
         self.covariance = covariance
-        self.prior = prior
-        self.n_sweeps = n_sweeps
+        self.penalty = penalty
+        self.max_iter = max_iter
         self.binarize = binarize
         self.clip_share = clip_share
         self.schedule = schedule
@@ -185,13 +187,14 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             X, observed, lambda units: posterior_probabilities(units.predictor, units.variance), (self.n_features_in_,)
         )
 
-    def sample(self, n: int, random_state: RandomStateLike = None, *, noise_aware: bool = False) -> np.ndarray:
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, noise_aware: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Synthetic records of the network at the posterior mean; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
-            Number of records.
+        n_samples : int
         random_state : int, Generator, RandomState or None
         noise_aware : bool
             Of ``noise_aware_posterior_`` in place of ``posterior_``, whose weights clipping makes too large. Slow where weights
@@ -199,14 +202,17 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
 
         Returns
         -------
-        bool ndarray of shape (n, n_features)
+        X : bool ndarray of shape (n_samples, n_features)
+        hidden : bool ndarray of shape (n_samples, n_components)
+            The hidden units.
         """
         check_is_fitted(self)
+        check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
         posterior = self.noise_aware_posterior_ if noise_aware else self.posterior_
-        hidden = rng.uniform(size=(n, self.n_components)) < expit(posterior.hidden_bias.mean)
+        hidden = rng.uniform(size=(n_samples, self.n_components)) < expit(posterior.hidden_bias.mean)
         predictor = hidden @ posterior.weights.mean.T + posterior.visible_bias.mean
-        return rng.uniform(size=predictor.shape) < expit(predictor)
+        return rng.uniform(size=predictor.shape) < expit(predictor), hidden
 
     def score_samples(self, X) -> np.ndarray:
         """Evidence lower bound of each record given the parameters' posterior, in nats, shape (n_records,)."""
@@ -215,6 +221,12 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
+
+    @property
+    def n_iter_(self) -> int:
+        """Updates of each hidden unit of a record in a step: always ``max_iter``."""
+        check_is_fitted(self, "posterior_")
+        return self.max_iter
 
     @property
     def components_(self) -> np.ndarray:
@@ -286,4 +298,4 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
             if not np.isfinite(rows).all():
                 raise ValueError("X holds NaN or infinity where it is observed.")
             self.check_values(rows, None)
-            yield infer(self._binary(rows), self.posterior_, max(self.n_sweeps, _PREDICTION_SWEEPS), mask)
+            yield infer(self._binary(rows), self.posterior_, max(self.max_iter, _PREDICTION_SWEEPS), mask)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
+from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.models._sequences import SequenceModel
 from vips.models.dynamics import moments
@@ -27,9 +27,9 @@ from vips.step_size import RobbinsMonro
 
 __all__ = ["DynamicsModel"]
 
-# Share of `feature_norm` that the constant has in a step.
+# Share of `max_norm` that the constant has in a step.
 _CONSTANT_SHARE = 0.25
-_TYPICAL = 0.4  # norm of a typical sequence, in units of its length and of `feature_norm` squared
+_TYPICAL = 0.4  # norm of a typical sequence, in units of its length and of `max_norm` squared
 _LEAST_LAGS = 5
 _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 _EXACT = 1e-6  # of a variance, without noise
@@ -47,7 +47,7 @@ class DynamicsModel(SequenceModel):
     transition_prior: float = 1.0
     loadings_prior: float = 0.01
     n_lags: int | None
-    feature_norm: float | None
+    max_norm: float | None
     max_length: int
     typical_length: int
     schedule: Callable[[int], float] | None
@@ -66,7 +66,7 @@ class DynamicsModel(SequenceModel):
                 "`inference='vb'` reads the records in every step, but a private fit releases moments once and computes the "
                 "system from them. Write inference='em', or leave `privacy` out."
             )
-        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
         check_schedule(self.schedule, "RobbinsMonro()")
 
     def check_features(self) -> None:
@@ -101,8 +101,8 @@ class DynamicsModel(SequenceModel):
         """First the system of the moments; then, without privacy, the M-step, or its Bayesian form."""
         if previous is None or previous.step == 0 or self.is_private:
             step = 0 if previous is None else previous.step + 1
-            found = self._of_moments(average, noise_std, step)
-            return started(found, self._prior()) if self.inference == "vb" else found
+            posterior = self._of_moments(average, noise_std, step)
+            return started(posterior, self._prior()) if self.inference == "vb" else posterior
         if self.inference == "vb":
             return next_system(average, previous, self._prior())
         n, n_steps = average["counts"]
@@ -122,12 +122,12 @@ class DynamicsModel(SequenceModel):
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
 
     def default_clip(self) -> float:
-        """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``feature_norm``, in units of its square."""
+        """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``max_norm``, in units of its square."""
         return _TYPICAL * self.typical_length if self.is_private else np.inf
 
-    def max_norm(self) -> float:
-        """Of ``max_length`` equal steps of norm ``feature_norm``; ``inf`` without one."""
-        if self.feature_norm is None or not self.is_private:
+    def max_record_norm(self) -> float:
+        """Of ``max_length`` equal steps of norm ``max_norm``; ``inf`` without one."""
+        if self.max_norm is None or not self.is_private:
             return np.inf
         w = self._n_lags() + 1
         step, opening = 1.0 + _CONSTANT_SHARE**2, min(w, self.max_length) / self.blocks()["opening"].scale
@@ -155,7 +155,7 @@ class DynamicsModel(SequenceModel):
                 "hence the posterior",
             ),
             "declared_public": (
-                f"feature_norm = {self._ball() if self.feature_norm else np.inf:g}: longer steps are scaled down to it",
+                f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
                 "n_components and all other constructor arguments",
             ),
@@ -174,12 +174,12 @@ class DynamicsModel(SequenceModel):
 
     def _of_moments(self, average, noise_std, step: int) -> DynamicsPosterior:
         p, K = self.n_features_in_, self.n_components
-        found = moments.of_totals(average, noise_std, self._constant())
-        if found is None:
+        lagged_moments = moments.of_totals(average, noise_std, self._constant())
+        if lagged_moments is None:
             nothing = Dynamics.idle(K, np.zeros(p), np.full(p, self._ball() ** 2 / p))
             return DynamicsPosterior(nothing, 0.0, 0.0, step)
-        of = system_of(found, K) if self.is_private else system_of(found, K, _EXACT)
-        return DynamicsPosterior(of, found.n_sequences, found.n_steps, step)
+        of = system_of(lagged_moments, K) if self.is_private else system_of(lagged_moments, K, _EXACT)
+        return DynamicsPosterior(of, lagged_moments.n_sequences, lagged_moments.n_steps, step)
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them; steps are not scaled down."""
@@ -190,10 +190,10 @@ class DynamicsModel(SequenceModel):
         return Sequences(values, records.offsets)
 
     def _usable(self, records: Sequences) -> Sequences:
-        return usable(records, np.inf if self.feature_norm is None else float(self.feature_norm))
+        return usable(records, np.inf if self.max_norm is None else float(self.max_norm))
 
     def _ball(self) -> float:
-        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+        return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _constant(self) -> float:
         return _CONSTANT_SHARE * self._ball() / np.sqrt(self.n_features_in_)

@@ -120,15 +120,15 @@ def _step_back(back, ahead_cov, before, product, now):
 
 @_jit
 def filter_forward(
-    values, offsets, some, first, last, A, Q, C, d, R, m0, P0, ahead, ahead_cov, mean, cov, log_likelihood
+    values, offsets, chosen, first, last, A, Q, C, d, R, m0, P0, ahead, ahead_cov, mean, cov, log_likelihood
 ):
-    """Of the sequences ``some[first:last]``: states given the steps before (``ahead``), and given those up to now.
+    """For the sequences ``chosen[first:last]``: states given the steps before (``ahead``), and given those up to now.
 
     Means have the shape (n_steps, K), covariances (n_steps, K, K)."""
     p, K = C.shape
     product, gain = np.empty((K, K)), np.empty(K)
     for number in range(first, last):
-        n = some[number]
+        n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         log_likelihood[n] = 0.0
         for t in range(a, b):
@@ -164,13 +164,13 @@ def filter_forward(
 
 
 @_jit
-def smooth_backward(offsets, some, first, last, A, ahead, ahead_cov, mean, cov, lagged):
-    """Of the sequences ``some[first:last]``: ``mean`` and ``cov`` become those given the whole sequence; ``lagged[t]`` is the
-    covariance of the states at t and t - 1, 0 at the first step."""
+def smooth_backward(offsets, chosen, first, last, A, ahead, ahead_cov, mean, cov, lagged):
+    """For the sequences ``chosen[first:last]``: ``mean`` and ``cov`` become those given the whole sequence; ``lagged[t]`` is
+    the covariance of the states at t and t - 1, 0 at the first step."""
     K = len(A)
     product, backward, factor, now = np.empty((K, K)), np.empty((K, K)), np.empty((K, K)), np.empty((K, K))
     for number in range(first, last):
-        n = some[number]
+        n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         if a == b:
             continue
@@ -191,7 +191,7 @@ def smooth_backward(offsets, some, first, last, A, ahead, ahead_cov, mean, cov, 
 
 @_jit
 def known_gains(n_steps, A, Q, C, R, P0, gains, variances, ahead_cov, cov):
-    """Of a sequence in which nothing is missing: gains (n_steps, p, K) and variances (n_steps, p) of the scalar updates, and
+    """For a sequence in which nothing is missing: gains (n_steps, p, K) and variances (n_steps, p) of the scalar updates, and
     covariances of the states before and after them."""
     p, K = C.shape
     product = np.empty((K, K))
@@ -236,11 +236,13 @@ def known_smoother(A, ahead_cov, cov, backs, last, total, lagged):
 
 
 @_jit
-def means_known(values, offsets, some, first, last, A, C, d, m0, gains, variances, backs, ahead, mean, log_likelihood):
-    """Of the sequences ``some[first:last]``, in which nothing is missing: means of the states given the whole sequence."""
+def means_known(
+    values, offsets, chosen, first, last, A, C, d, m0, gains, variances, backs, ahead, mean, log_likelihood
+):
+    """For the sequences ``chosen[first:last]``, in which nothing is missing: means of the states given the whole sequence."""
     p, K = C.shape
     for number in range(first, last):
-        n = some[number]
+        n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         total, log_total = 0.0, 0.0
         for t in range(a, b):

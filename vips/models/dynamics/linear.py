@@ -46,7 +46,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound on the L2 norm of a step; longer steps are scaled down to it. Centre and scale columns by public numbers
         first. Required for a private fit.
     max_length : int
@@ -94,7 +94,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     >>> level = rng.normal(size=(5000, 30)).cumsum(axis=1) * 0.1
     >>> series = list(level[:, :, None] + 0.3 * rng.normal(size=(5000, 30, 3)))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = LinearDynamicalSystem(1, n_features=3, privacy=plan, feature_norm=2.0).fit(series)
+    >>> model = LinearDynamicalSystem(1, n_features=3, privacy=plan, max_norm=2.0).fit(series)
     >>> bool(0.9 < model.transition_matrix_[0, 0] < 1.0)
     True
     >>> model.forecast(series[:2], n_steps=5)[0].shape
@@ -110,7 +110,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         loadings_prior: float = 0.01,
         n_lags: int | None = None,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -123,7 +123,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         self.loadings_prior = loadings_prior
         self.n_lags = n_lags
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy
@@ -171,13 +171,13 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found, _ = smoothed_whole(self._read(X, lengths), self._system())
-        return found.mean, found.cov
+        states, _ = smoothed_whole(self._read(X, lengths), self._system())
+        return states.mean, states.cov
 
     def filter(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given the steps up to each one: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found = filtered(self._read(X, lengths), self._system())
-        return found.mean, found.cov
+        states = filtered(self._read(X, lengths), self._system())
+        return states.mean, states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray:
         """Means of the states given whole sequences, shape (n_steps, K)."""
@@ -213,36 +213,25 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
     # -- likelihood and synthetic sequences -----------------------------------------------------------------------
 
     def score(self, X, lengths=None) -> float:
-        """Log likelihood of all sequences, in nats."""
-        return float(self.score_samples(X, lengths).sum())
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Log likelihood of each sequence, shape (n_sequences,)."""
+        """Log likelihood of each sequence, in nats, shape (n_sequences,)."""
         check_is_fitted(self, "posterior_")
         return self._log_likelihood(self._sequences(X, lengths))
 
-    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
-        """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        states : ndarray of shape (n_samples, K)
-        """
-        check_integer("n_samples", n_samples, 0)
-        drawn, states = self.sample_sequences(1, random_state, lengths=[n_samples])
-        return drawn.values, states
-
-    def sample_sequences(
-        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
     ) -> tuple[Sequences, np.ndarray]:
         """Synthetic sequences; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of sequences.
         random_state : int, Generator, RandomState or None
-        lengths : sequence of n int, optional
+        lengths : sequence of n_samples int, optional
             None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
 
         Returns
@@ -250,11 +239,11 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         sequences : Sequences
         states : ndarray of shape (n_steps, K)
         """
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng, of = as_generator(random_state), self._system()
         if lengths is None:
             ended = np.clip(self.posterior_.n_sequences / max(self.posterior_.n_steps, _TINY), _TINY, 1.0)
-            lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n), self.max_length)
+            lengths = np.minimum(rng.geometric(max(ended, 1.0 / self.max_length), n_samples), self.max_length)
         return samples(of, np.asarray(lengths, np.int64), rng)
 
     # -- comparisons --------------------------------------------------------------------------------------------

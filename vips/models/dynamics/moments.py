@@ -49,7 +49,7 @@ class Pairs:
         if noise_std > 0.0:
             counts = shared(counts, noise_std / constant**2, (-2, -1))
             later, earlier = (
-                shared(each, noise_std / constant, (axis,)) for each, axis in ((later, -1), (earlier, -2))
+                shared(cross, noise_std / constant, (axis,)) for cross, axis in ((later, -1), (earlier, -2))
             )
         return cls(products, later, earlier, counts, noise_std, noise_std / constant)
 

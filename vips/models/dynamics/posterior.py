@@ -87,14 +87,14 @@ class Dynamics:
     def widened(self, n_components: int) -> Dynamics:
         """With entries of the state that nothing shows, up to ``n_components``."""
         p, K = self.loadings.shape
-        rest, eye = n_components - K, np.eye(n_components)
-        if rest == 0:
+        n_added, eye = n_components - K, np.eye(n_components)
+        if n_added == 0:
             return self
         wide = [0.0 * eye, eye.copy(), eye.copy()]
         for target, matrix in zip(wide, (self.moves, self.moves_cov, self.start_cov), strict=True):
             target[:K, :K] = matrix
-        loadings = np.hstack([self.loadings, np.zeros((p, rest))])
-        start = np.append(self.start, np.zeros(rest))
+        loadings = np.hstack([self.loadings, np.zeros((p, n_added))])
+        start = np.append(self.start, np.zeros(n_added))
         return Dynamics(wide[0], wide[1], loadings, self.offset, self.noise_variance, start, wide[2])
 
 
@@ -142,28 +142,28 @@ class DynamicsPosterior:
 
     def known(self, n_steps: int) -> KnownSteps:
         """Gains and covariances of the filter for at least ``n_steps`` steps without gaps."""
-        found = self._known.get("steps")
-        if found is None or len(found.gains) < n_steps:
+        steps = self._known.get("steps")
+        if steps is None or len(steps.gains) < n_steps:
             of, (p, K) = self.dynamics, self.dynamics.loadings.shape
-            found = KnownSteps(
+            steps = KnownSteps(
                 np.empty((n_steps, p, K)), np.empty((n_steps, p)), np.zeros((n_steps, K, K)), np.empty((n_steps, K, K)),
                 np.empty((n_steps, K, K)),
             )  # fmt: skip
             args = (of.moves, of.moves_cov, of.loadings, of.noise_variance, of.start_cov)
-            kernels.known_gains(n_steps, *args, found.gains, found.variances, found.ahead_cov, found.cov)
+            kernels.known_gains(n_steps, *args, steps.gains, steps.variances, steps.ahead_cov, steps.cov)
             if n_steps:
                 ends, sums = np.empty((2, K, K)), np.empty((2, K, K))
-                kernels.known_smoother(of.moves, found.ahead_cov, found.cov, found.backs, ends, *sums)
-            self._known["steps"] = found  # threads may compute it twice, with the same numbers
-        return found
+                kernels.known_smoother(of.moves, steps.ahead_cov, steps.cov, steps.backs, ends, *sums)
+            self._known["steps"] = steps  # threads may compute it twice, with the same numbers
+        return steps
 
     def known_sums(self, length: int) -> np.ndarray:
         """Covariances of a sequence of ``length`` steps without gaps, shape (4, K, K): of the first state, of the last one, and
         the sums over steps of Cov(x_t) and of Cov(x_t, x_{t-1})."""
-        found = self._known.get(("sums", length))
-        if found is None:
+        sums = self._known.get(("sums", length))
+        if sums is None:
             steps, K = self.known(length), self.dynamics.loadings.shape[1]
-            found = np.zeros((4, K, K))
+            sums = np.zeros((4, K, K))
             if length:
                 backs = np.empty((length, K, K))
                 kernels.known_smoother(
@@ -171,12 +171,12 @@ class DynamicsPosterior:
                     steps.ahead_cov[:length],
                     steps.cov[:length],
                     backs,
-                    found[:2],
-                    found[2],
-                    found[3],
+                    sums[:2],
+                    sums[2],
+                    sums[3],
                 )
-            self._known[("sums", length)] = found
-        return found
+            self._known[("sums", length)] = sums
+        return sums
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -194,7 +194,7 @@ class DynamicsPosterior:
         ValueError
             If the arrays do not fit together, are not finite, or a variance or covariance is not positive.
         """
-        of = Dynamics(*(np.asarray(arrays[each.name], dtype=np.float64) for each in fields(Dynamics)))
+        of = Dynamics(*(np.asarray(arrays[entry.name], dtype=np.float64) for entry in fields(Dynamics)))
         p, K = of.loadings.shape
         shapes = {"moves": (K, K), "moves_cov": (K, K), "offset": (p,), "noise_variance": (p,), "start": (K,)}
         if any(getattr(of, name).shape != shape for name, shape in (shapes | {"start_cov": (K, K)}).items()):
@@ -205,7 +205,7 @@ class DynamicsPosterior:
             raise ValueError("a covariance of the dynamics is not positive definite")
         spread = None
         if any(name.startswith(_OF) for name in arrays):
-            given = (np.asarray(arrays[f"{_OF}{each.name}"], np.float64) for each in fields(Uncertainty))
+            given = (np.asarray(arrays[f"{_OF}{entry.name}"], np.float64) for entry in fields(Uncertainty))
             *matrices, count, dof = given
             spread = Uncertainty(*matrices, float(count), float(dof))
             if spread.columns.shape != (p, K + 1, K + 1):

@@ -81,10 +81,10 @@ class SystemReading:
         from vips.models.dynamics.plot import plot_forecast
 
         series = Sequences.from_list([np.asarray(X, float)], self.n_features_in_)
-        means, lower, upper = (each[0] for each in self.forecast(series, n_steps=n_steps, level=level))
-        some = list(range(min(4, self.n_features_in_)) if columns is None else columns)
-        names = [self.column_names()[j] for j in some]
-        return plot_forecast(series.values[:, some], means[:, some], lower[:, some], upper[:, some], names, ax)
+        means, lower, upper = (values[0] for values in self.forecast(series, n_steps=n_steps, level=level))
+        shown = list(range(min(4, self.n_features_in_)) if columns is None else columns)
+        names = [self.column_names()[j] for j in shown]
+        return plot_forecast(series.values[:, shown], means[:, shown], lower[:, shown], upper[:, shown], names, ax)
 
 
 def forecasts(
@@ -101,11 +101,11 @@ def forecasts(
     level : float
         Of the intervals, for known parameters.
     """
-    found, filled = filtered(records, of), records.lengths > 0
+    states, filled = filtered(records, of), records.lengths > 0
     mean, cov = np.tile(of.start, (len(records), 1)), np.tile(of.start_cov, (len(records), 1, 1))
     ends = records.offsets[1:][filled] - 1
-    mean[filled] = found.mean[ends] @ of.moves.T
-    cov[filled] = of.moves @ found.cov[ends] @ of.moves.T + of.moves_cov
+    mean[filled] = states.mean[ends] @ of.moves.T
+    cov[filled] = of.moves @ states.cov[ends] @ of.moves.T + of.moves_cov
     means, deviations = (np.empty((len(records), n_steps, len(of.offset))) for _ in range(2))
     for t in range(n_steps):
         means[:, t] = mean @ of.loadings.T + of.offset

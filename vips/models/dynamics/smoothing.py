@@ -17,17 +17,17 @@ __all__ = ["LEAST_STEPS", "Filtered", "Smoothed", "cumulative_work", "filtered",
 LEAST_STEPS = 500  # below it, one thread
 
 
-def usable(records: Sequences, feature_norm: float) -> Sequences:
+def usable(records: Sequences, max_norm: float) -> Sequences:
     """Steps in float64; what is not finite is missing, and becomes NaN.
 
-    A step longer than ``feature_norm`` is scaled down to it; one whose norm overflows is missing."""
+    A step longer than ``max_norm`` is scaled down to it; one whose norm overflows is missing."""
     values = np.array(records.values, dtype=np.float64, order="C")
     is_seen = np.isfinite(values)
     values[~is_seen] = np.nan
-    if np.isfinite(feature_norm):
+    if np.isfinite(max_norm):
         norms = row_norms(np.where(is_seen, values, 0.0))
-        long = np.flatnonzero(~(norms <= feature_norm))
-        values[long] *= np.where(np.isfinite(norms[long]), feature_norm / norms[long], np.nan)[:, None]
+        long = np.flatnonzero(~(norms <= max_norm))
+        values[long] *= np.where(np.isfinite(norms[long]), max_norm / norms[long], np.nan)[:, None]
     return Sequences(values, records.offsets)
 
 
@@ -71,12 +71,12 @@ class Smoothed:
     gappy: np.ndarray
 
 
-def cumulative_work(records: Sequences, some: np.ndarray) -> np.ndarray:
+def cumulative_work(records: Sequences, chosen: np.ndarray) -> np.ndarray:
     """Steps of some sequences, added up, for ``run_ranges``."""
-    return np.concatenate([[0], np.cumsum(records.lengths[some])])
+    return np.concatenate([[0], np.cumsum(records.lengths[chosen])])
 
 
-def filtered(records: Sequences, of: Dynamics, some: np.ndarray | None = None) -> Filtered:
+def filtered(records: Sequences, of: Dynamics, chosen: np.ndarray | None = None) -> Filtered:
     """The Kalman filter, by scalar updates: any entries may be missing.
 
     Parameters
@@ -84,40 +84,40 @@ def filtered(records: Sequences, of: Dynamics, some: np.ndarray | None = None) -
     records : Sequences
         As from :func:`usable`.
     of : Dynamics
-    some : ndarray of int, optional
+    chosen : ndarray of int, optional
         Sequences to filter; arrays are not filled in elsewhere. None: all.
     """
-    some = np.arange(len(records)) if some is None else some
-    n_steps, K = (len(records.values) if len(some) else 0), len(of.start)
-    found = Filtered(
+    chosen = np.arange(len(records)) if chosen is None else chosen
+    n_steps, K = (len(records.values) if len(chosen) else 0), len(of.start)
+    states = Filtered(
         np.empty((n_steps, K)), np.empty((n_steps, K, K)), np.empty((n_steps, K)), np.empty((n_steps, K, K)),
         np.zeros(len(records)),
     )  # fmt: skip
     args = (of.moves, of.moves_cov, of.loadings, of.offset, of.noise_variance, of.start, of.start_cov)
-    out = (found.ahead, found.ahead_cov, found.mean, found.cov, found.log_likelihood)
+    out = (states.ahead, states.ahead_cov, states.mean, states.cov, states.log_likelihood)
 
     def run(first: int, last: int) -> None:
         kernels.filter_forward(
-            records.values, records.offsets, some, first, last, *map(np.ascontiguousarray, args), *out
+            records.values, records.offsets, chosen, first, last, *map(np.ascontiguousarray, args), *out
         )
 
-    run_ranges(run, cumulative_work(records, some), least_work=LEAST_STEPS)
-    return found
+    run_ranges(run, cumulative_work(records, chosen), least_work=LEAST_STEPS)
+    return states
 
 
-def smoothed_whole(records: Sequences, of: Dynamics, some: np.ndarray | None = None) -> tuple[Filtered, np.ndarray]:
+def smoothed_whole(records: Sequences, of: Dynamics, chosen: np.ndarray | None = None) -> tuple[Filtered, np.ndarray]:
     """As :func:`filtered`, with means and covariances given whole sequences, and Cov(x_t, x_{t-1})."""
-    some = np.arange(len(records)) if some is None else some
-    found = filtered(records, of, some)
-    lagged, moves = np.empty(found.cov.shape), np.ascontiguousarray(of.moves)
+    chosen = np.arange(len(records)) if chosen is None else chosen
+    states = filtered(records, of, chosen)
+    lagged, moves = np.empty(states.cov.shape), np.ascontiguousarray(of.moves)
 
     def run(first: int, last: int) -> None:
         kernels.smooth_backward(
-            records.offsets, some, first, last, moves, found.ahead, found.ahead_cov, found.mean, found.cov, lagged
+            records.offsets, chosen, first, last, moves, states.ahead, states.ahead_cov, states.mean, states.cov, lagged
         )
 
-    run_ranges(run, cumulative_work(records, some), least_work=LEAST_STEPS)
-    return found, lagged
+    run_ranges(run, cumulative_work(records, chosen), least_work=LEAST_STEPS)
+    return states, lagged
 
 
 def smoothed(records: Sequences, posterior: DynamicsPosterior) -> Smoothed:

@@ -44,12 +44,12 @@ def system_of(moments: LaggedMoments, n_components: int, least: float = _LEAST) 
     variances = np.diag(covariances[0])
     lowest = max(noise / moments.n_steps, 1e-12 * max(np.abs(variances).max(initial=0.0), 1e-280))
     variances = np.maximum(variances, lowest)
-    second, found = _window_of(moments, offset, variances), []
+    second, systems = _window_of(moments, offset, variances), []
     for of in _starts(covariances, variances, moments, n_components):
-        found.append(refined(of, second, _ITERATIONS, _LARGEST, least))
-    if not found:
+        systems.append(refined(of, second, _ITERATIONS, _LARGEST, least))
+    if not systems:
         return Dynamics.idle(n_components, offset, variances)
-    of = max(found, key=lambda of: log_likelihood(of, second, np.zeros(len(second))))
+    of = max(systems, key=lambda of: log_likelihood(of, second, np.zeros(len(second))))
     offset, start = _means(of, moments, variances)
     of = refined(replace(of, offset=offset), _window_of(moments, offset, variances), _AGAIN, _LARGEST, least)
     return _opened(replace(of, start=start), moments, variances, least).widened(n_components)
@@ -115,8 +115,8 @@ def _states_of(moves: np.ndarray, loadings: np.ndarray, scaled: np.ndarray) -> n
     whole[np.arange(len(upper[0])), upper[0], upper[1]] = 1.0
     whole[np.arange(len(upper[0])), upper[1], upper[0]] = 1.0
     design = np.vstack(rows) @ whole.reshape(len(whole), -1).T
-    found = np.linalg.lstsq(design, np.concatenate(targets), rcond=1e-10)[0]
-    return np.tensordot(found, whole, axes=1)
+    entries = np.linalg.lstsq(design, np.concatenate(targets), rcond=1e-10)[0]
+    return np.tensordot(entries, whole, axes=1)
 
 
 def _window_of(moments: LaggedMoments, offset: np.ndarray, variances: np.ndarray) -> np.ndarray:
@@ -150,9 +150,9 @@ def _means(of: Dynamics, moments: LaggedMoments, variances: np.ndarray) -> tuple
             errors + np.outer(np.arange(w + 1) == 0, np.square(_SPREAD * of.loadings @ maps[0] @ start))
         )
         rows = np.vstack([(design * weight[:, :, None]).reshape(-1, p + K), prior])
-        found = np.linalg.lstsq(rows, np.append((targets * weight).ravel(), np.zeros(K)), rcond=None)[0]
-        start = found[p:]
-    return found[:p], start
+        solution = np.linalg.lstsq(rows, np.append((targets * weight).ravel(), np.zeros(K)), rcond=None)[0]
+        start = solution[p:]
+    return solution[:p], start
 
 
 def _opened(of: Dynamics, moments: LaggedMoments, variances: np.ndarray, least: float) -> Dynamics:
@@ -167,6 +167,6 @@ def _opened(of: Dynamics, moments: LaggedMoments, variances: np.ndarray, least: 
 
 
 def _sums(openings: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Of the columns at each step of the first windows, shape (w, p): their sums and numbers, p times."""
+    """Sums and numbers of the columns at each step of the first windows, shape (w, p), p times."""
     here = np.arange(len(openings.counts))
     return openings.later[here, here].sum(axis=-1), np.maximum(openings.counts[here, here].sum(axis=-1), 1.0)

@@ -88,16 +88,16 @@ class MomentStatistics(RecordStatistics):
         D, w = rows.shape[1], n_lags + 1
         second, lagged = np.zeros((n, D, D)), np.zeros((n, n_lags, D, D))
 
-        def some(first: int, last: int) -> None:
+        def add_range(first: int, last: int) -> None:
             sums.add_lagged(rows, offsets, first, last, second, lagged)
 
-        run_ranges(some, offsets, least_work=LEAST_STEPS)
+        run_ranges(add_range, offsets, least_work=LEAST_STEPS)
         self._sums = DenseStatistics({"second": second, "lagged": lagged})
         places = offsets[:-1, None] + np.arange(w)
         is_step = places < offsets[1:, None]
-        found = np.zeros((n, w, D))
-        found[is_step] = rows[places[is_step]]
-        self._openings = found.reshape(n, w * D)
+        openings = np.zeros((n, w, D))
+        openings[is_step] = rows[places[is_step]]
+        self._openings = openings.reshape(n, w * D)
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
         """The opening's is ‖u‖², which is ‖u uᵀ‖."""
@@ -124,7 +124,7 @@ class WithZeros(RecordStatistics):
 
     Parameters
     ----------
-    some : RecordStatistics
+    statistics : RecordStatistics
     names : iterable of str
         Their blocks.
     blocks : dict of str to Block
@@ -133,20 +133,20 @@ class WithZeros(RecordStatistics):
 
     sums_are_new = True
 
-    def __init__(self, some: RecordStatistics, names: Iterable[str], blocks: Mapping[str, Block]) -> None:
-        self._some, self._names, self._blocks = some, tuple(names), blocks
+    def __init__(self, statistics: RecordStatistics, names: Iterable[str], blocks: Mapping[str, Block]) -> None:
+        self._statistics, self._names, self._blocks = statistics, tuple(names), blocks
 
     def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self._some.norms({name: blocks[name] for name in self._names})
+        return self._statistics.norms({name: blocks[name] for name in self._names})
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         zeros = {name: np.zeros(block.shape) for name, block in self._blocks.items() if name not in self._names}
-        return zeros | self._some.weighted_sum(weights)
+        return zeros | self._statistics.weighted_sum(weights)
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         zeros = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items() if name not in self._names}
-        own = {name: blocks[name] for name in self._names}
-        return zeros | self._some.rounded_sum(weights, own, lattice)
+        present_blocks = {name: blocks[name] for name in self._names}
+        return zeros | self._statistics.rounded_sum(weights, present_blocks, lattice)
 
 
 def state_statistics(records: Sequences, posterior) -> DenseStatistics:
@@ -155,8 +155,8 @@ def state_statistics(records: Sequences, posterior) -> DenseStatistics:
     offsets, values = records.offsets, records.values
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
-    found = expected_states(records, posterior)
-    whole, gappy, mean = found.whole, found.gappy, found.mean
+    paths = expected_states(records, posterior)
+    whole, gappy, mean = paths.whole, paths.gappy, paths.mean
     for length in np.unique(records.lengths[whole]):
         these = whole[records.lengths[whole] == length]
         known = posterior.known_sums(int(length))
@@ -164,15 +164,15 @@ def state_statistics(records: Sequences, posterior) -> DenseStatistics:
             target[these] = value
         seen[these, :, :K, :K] = known[2]
 
-    def some(first: int, last: int) -> None:
+    def add_range(first: int, last: int) -> None:
         sums.add_states(values, offsets, first, last, mean, begin, end, states, cross, seen, loadings, squares)
 
     def of_gaps(first: int, last: int) -> None:
         sums.add_covariances(
-            values, offsets, gappy, first, last, found.cov, found.lagged, begin, end, states, cross, seen
+            values, offsets, gappy, first, last, paths.cov, paths.lagged, begin, end, states, cross, seen
         )
 
-    run_ranges(some, offsets, least_work=LEAST_STEPS)
+    run_ranges(add_range, offsets, least_work=LEAST_STEPS)
     run_ranges(of_gaps, cumulative_work(records, gappy), least_work=LEAST_STEPS)
     start = np.zeros((n, K))
     filled = records.lengths > 0

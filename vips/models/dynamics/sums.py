@@ -47,11 +47,11 @@ def add_states(values, offsets, first, last, mean, begin, end, states, cross, se
 
 
 @_jit
-def add_covariances(values, offsets, some, first, last, cov, lagged, begin, end, states, cross, seen):
-    """As ``add_states``, the part of the covariances, of the sequences ``some[first:last]``."""
+def add_covariances(values, offsets, chosen, first, last, cov, lagged, begin, end, states, cross, seen):
+    """As ``add_states``, the part of the covariances, of the sequences ``chosen[first:last]``."""
     K, p = cov.shape[1], values.shape[1]
     for number in range(first, last):
-        n = some[number]
+        n = chosen[number]
         a, b = offsets[n], offsets[n + 1]
         for t in range(a, b):
             states[n] += cov[t]

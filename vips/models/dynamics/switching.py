@@ -54,9 +54,9 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     n_components : int
         Entries of the state.
     n_regimes : int
-    n_iter : int
+    max_iter : int
         Rounds of mean field for a sequence.
-    n_lags, n_features, feature_norm, max_length, typical_length
+    n_lags, n_features, max_norm, max_length, typical_length
         See :class:`LinearDynamicalSystem`.
     privacy : PrivacyPlan or None
         None is 100 steps of EM with all records. The first sixth of a private plan's steps releases moments: write about 30.
@@ -79,7 +79,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     Privacy
     -------
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
-    noisy totals of every step, hence the system and the sequences that ``sample_sequences`` draws. Public by declaration: all
+    noisy totals of every step, hence the system and the sequences that ``sample`` draws. Public by declaration: all
     constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
 
     Examples
@@ -102,10 +102,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         n_components: int = 2,
         n_regimes: int = 2,
         *,
-        n_iter: int = 10,
+        max_iter: int = 10,
         n_lags: int | None = None,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -114,10 +114,10 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     ) -> None:
         self.n_components = n_components
         self.n_regimes = n_regimes
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.n_lags = n_lags
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy
@@ -128,17 +128,17 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        for name in ("n_regimes", "n_iter"):
+        for name in ("n_regimes", "max_iter"):
             check_integer(name, getattr(self, name))
 
     def blocks(self) -> dict[str, Block]:
         # a typical sequence then has about the same norm in both kinds of steps
         scale = _SCALE * self.typical_length if self.is_private else 1.0
-        own = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
-        return self._of_moments_only() | own
+        regime_blocks = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
+        return self._of_moments_only() | regime_blocks
 
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records; in place of moves draws: how those of the regimes differ at first."""
+        """Zero totals; ``moves`` holds random draws that separate the regimes."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
 
@@ -151,7 +151,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
             statistics = MomentStatistics(records, self._n_lags(), self._constant())
             return WithZeros(statistics, self._of_moments_only(), blocks)
         names = [name for name in blocks if name not in self._of_moments_only()]
-        return WithZeros(switching_statistics(records, posterior, self.n_iter), names, blocks)
+        return WithZeros(switching_statistics(records, posterior, self.max_iter), names, blocks)
 
     def to_posterior(self, average, noise_std, previous: SwitchingPosterior | None) -> SwitchingPosterior:
         """First regimes around the system of the moments; then the M-step, after which noisy parameters are repaired."""
@@ -183,18 +183,18 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
             return _AVERAGING(s)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``inf``: states have no bound."""
         return np.inf
 
     def describe(self) -> dict:
-        found = super().describe()
+        description = super().describe()
         steps = "noisy totals of states, regimes and columns, in every other step"
-        return found | {"released": (*found["released"][:2], steps, found["released"][2])}
+        return description | {"released": (*description["released"][:2], steps, description["released"][2])}
 
     def bound(self, records, posterior: SwitchingPosterior) -> float:
         """Evidence lower bound of these records."""
-        return float(inferred(self._usable(records), posterior, self.n_iter).bound.sum())
+        return float(inferred(self._usable(records), posterior, self.max_iter).bound.sum())
 
     # -- users --------------------------------------------------------------------------------------------------
 
@@ -219,27 +219,27 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def smooth(self, X, lengths=None) -> tuple[np.ndarray, np.ndarray]:
         """States given whole sequences: means, shape (n_steps, K), and covariances, shape (n_steps, K, K)."""
-        found = self._inferred(X, lengths)
-        return found.mean, found.cov
+        states = self._inferred(X, lengths)
+        return states.mean, states.cov
 
     def transform(self, X, lengths=None) -> np.ndarray:
         """Means of the states given whole sequences, shape (n_steps, K)."""
         return self._inferred(X, lengths).mean
 
     def score(self, X, lengths=None) -> float:
-        """Lower bound of the log likelihood of all sequences, in nats."""
-        return float(self.score_samples(X, lengths).sum())
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Lower bound of the log likelihood of each sequence, shape (n_sequences,)."""
+        """Lower bound of the log likelihood of each sequence, in nats, shape (n_sequences,)."""
         return self._inferred(X, lengths).bound
 
-    def sample_sequences(
-        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
     ) -> tuple[Sequences, np.ndarray, np.ndarray]:
         """Synthetic sequences of these lengths, their states (n_steps, K), and their regimes (n_steps,)."""
         check_is_fitted(self, "posterior_")
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng, of, shared = as_generator(random_state), self.posterior_, self.posterior_.dynamics
         lengths = np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
@@ -317,15 +317,15 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
 
     def _numbers_of_one(self) -> int:
         p = self.__dict__.get("n_features_in_", 1)
-        own = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
-        return super()._numbers_of_one() + sum(math.prod(block.shape) for block in own.values())
+        regime_blocks = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
+        return super()._numbers_of_one() + sum(math.prod(block.shape) for block in regime_blocks.values())
 
     def _n_of_moments(self) -> int:
         """Steps that take moments."""
         return max(1, self._plan().n_steps // 6) if self.is_private else 1
 
     def _inferred(self, X, lengths=None) -> Inferred:
-        return inferred(self._read(X, lengths), self.posterior_, self.n_iter)
+        return inferred(self._read(X, lengths), self.posterior_, self.max_iter)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         return self.score_samples(records)

@@ -29,23 +29,23 @@ _LEAST, _LEAST_START, _LEAST_NOISE = (
 def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> dict[str, np.ndarray]:
     """Totals without negative counts or moments. Where noise is larger than the differences between the columns' moments of the
     states, columns share their average. What noise hides counts as not seen, so that its parameters stay as they are."""
-    found = dict(totals)
+    denoised = dict(totals)
     for name in ("regimes", "pairs", "first_regime"):
-        found[name] = np.maximum(totals[name], 0.0)
-    found["counts"] = np.maximum(totals["counts"], 1.0)
+        denoised[name] = np.maximum(totals[name], 0.0)
+    denoised["counts"] = np.maximum(totals["counts"], 1.0)
     seen = shared(totals["seen"], noise_std["seen"], (0,))
-    least = max(noise_std["seen"], _LEAST * found["counts"][1])
-    found["seen"] = np.array([floored(each, least) for each in seen])
-    found["before"] = np.array([
-        floored(each, max(noise_std["before"], _LEAST * count))
-        for each, count in zip(totals["before"], found["regimes"], strict=True)
+    least = max(noise_std["seen"], _LEAST * denoised["counts"][1])
+    denoised["seen"] = np.array([floored(moments, least) for moments in seen])
+    denoised["before"] = np.array([
+        floored(moments, max(noise_std["before"], _LEAST * count))
+        for moments, count in zip(totals["before"], denoised["regimes"], strict=True)
     ])  # fmt: skip
-    found["regimes"] = np.where(found["regimes"] > _VISIBLE * noise_std["before"], found["regimes"], 0.0)
-    if not found["counts"][1] > _VISIBLE * noise_std["seen"]:
-        found["seen"] = np.zeros(found["seen"].shape)
-    if not found["counts"][0] > _VISIBLE * noise_std["begin"]:
-        found["counts"] = np.array([0.0, found["counts"][1]])
-    return found
+    denoised["regimes"] = np.where(denoised["regimes"] > _VISIBLE * noise_std["before"], denoised["regimes"], 0.0)
+    if not denoised["counts"][1] > _VISIBLE * noise_std["seen"]:
+        denoised["seen"] = np.zeros(denoised["seen"].shape)
+    if not denoised["counts"][0] > _VISIBLE * noise_std["begin"]:
+        denoised["counts"] = np.array([0.0, denoised["counts"][1]])
+    return denoised
 
 
 def repaired(posterior: SwitchingPosterior) -> SwitchingPosterior:
@@ -54,8 +54,8 @@ def repaired(posterior: SwitchingPosterior) -> SwitchingPosterior:
     variance = np.square(of.loadings).sum(axis=1) + of.noise_variance
     return replace(
         posterior,
-        moves=np.array([stable(each, _LARGEST) for each in posterior.moves]),
-        moves_cov=np.array([floored(each, _LEAST) for each in posterior.moves_cov]),
+        moves=np.array([stable(moves, _LARGEST) for moves in posterior.moves]),
+        moves_cov=np.array([floored(covariance, _LEAST) for covariance in posterior.moves_cov]),
         dynamics=replace(
             of, start_cov=floored(of.start_cov, _LEAST_START),
             noise_variance=np.maximum(of.noise_variance, _LEAST_NOISE * variance),

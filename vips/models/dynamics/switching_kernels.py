@@ -164,7 +164,7 @@ def _regimes(a, b, start, moves, likely, scale, shares, pair, forward):
 
 @_jit
 def infer(
-    values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, n_iter,
+    values, offsets, first, last, C, d, R, m0, inverse_P0, log_det_P0, A, inverse_Q, log_det_Q, start, moves, max_iter,
     shares, pairs, mean, cov, lagged, bound,
 ):  # fmt: skip
     """Of sequences ``first`` to ``last``: shares of the regimes, their pairs, states, and the evidence lower bound."""
@@ -185,7 +185,7 @@ def infer(
         likely, scale, forward = np.empty((T, M)), np.empty(T), np.empty((T, M))
         for t in range(a, b):
             _next_shares(shares[t - 1], start, moves, t == a, shares[t])
-        for _ in range(n_iter):
+        for _ in range(max_iter):
             log_det = _states(
                 values, a, b, C, d, R, m0, inverse_P0, inverse_Q, across, before, shares, J, lower, inverse, eta, mean, cov,
                 lagged,
@@ -208,10 +208,10 @@ def infer(
             for i in range(p):
                 y = values[t, i]
                 if np.isfinite(y):
-                    rest, spread = y - d[i], 0.0
+                    residual, spread = y - d[i], 0.0
                     for k in range(K):
-                        rest -= C[i, k] * mean[t, k]
+                        residual -= C[i, k] * mean[t, k]
                         for j in range(K):
                             spread += C[i, k] * cov[t, k, j] * C[i, j]
-                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (rest * rest + spread) / R[i])
+                    value -= 0.5 * (_LOG_TWO_PI + np.log(R[i]) + (residual * residual + spread) / R[i])
         bound[n] = value

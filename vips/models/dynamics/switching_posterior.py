@@ -57,21 +57,22 @@ class SwitchingPosterior:
         return f"<SwitchingPosterior of {M} regimes, {K} states, {len(self.dynamics.offset)} columns>"
 
     @classmethod
-    def of_system(cls, found: DynamicsPosterior, draws: np.ndarray) -> SwitchingPosterior:
+    def of_system(cls, system: DynamicsPosterior, draws: np.ndarray) -> SwitchingPosterior:
         """Regimes around the moves of one system."""
-        of, (M, K) = found.dynamics.canonical(), draws.shape[:2]
-        moves = np.array([stable(of.moves + _APART * each / np.sqrt(K), 0.98) for each in draws])
+        of, (M, K) = system.dynamics.canonical(), draws.shape[:2]
+        moves = np.array([stable(of.moves + _APART * draw / np.sqrt(K), 0.98) for draw in draws])
         if M == 1:
             moves = of.moves[None]
         stays = np.full((M, M), (1.0 - _STAYS) / max(M - 1, 1)) + (_STAYS - (1.0 - _STAYS) / max(M - 1, 1)) * np.eye(M)
         start, stays = np.full(M, 1.0 / M), stays if M > 1 else np.ones((1, 1))
         cov = np.repeat(of.moves_cov[None], M, axis=0)
-        return cls(of, moves, cov, start, stays, draws, found.n_sequences, found.n_steps, found.step)
+        return cls(of, moves, cov, start, stays, draws, system.n_sequences, system.n_steps, system.step)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        own = {each.name: np.asarray(getattr(self, each.name)) for each in fields(self) if each.name != "dynamics"}
-        return own | {f"shared_{name}": value for name, value in vars(self.dynamics).items()}
+        names = (field.name for field in fields(self) if field.name != "dynamics")
+        arrays = {name: np.asarray(getattr(self, name)) for name in names}
+        return arrays | {f"shared_{name}": value for name, value in vars(self.dynamics).items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SwitchingPosterior:
@@ -84,20 +85,20 @@ class SwitchingPosterior:
         """
         shared = {name.removeprefix("shared_"): value for name, value in arrays.items() if name.startswith("shared_")}
         of = DynamicsPosterior.from_arrays(shared | {"n_sequences": 0.0, "n_steps": 0.0, "step": 0}).dynamics
-        own = [
+        regimes = [
             np.asarray(arrays[name], np.float64)
             for name in ("moves", "moves_cov", "regime_start", "regime_moves", "draws")
         ]
-        M, K = len(own[2]), len(of.start)
-        if [each.shape for each in own] != [(M, K, K), (M, K, K), (M,), (M, M), (M, K, K)]:
+        M, K = len(regimes[2]), len(of.start)
+        if [part.shape for part in regimes] != [(M, K, K), (M, K, K), (M,), (M, M), (M, K, K)]:
             raise ValueError("the regimes do not fit to the dynamics")
-        if not all(np.isfinite(each).all() for each in own):
+        if not all(np.isfinite(part).all() for part in regimes):
             raise ValueError("the regimes are not finite")
-        if np.linalg.eigvalsh(own[1]).min() <= 0.0 or min(own[2].min(), own[3].min()) < 0.0:
+        if np.linalg.eigvalsh(regimes[1]).min() <= 0.0 or min(regimes[2].min(), regimes[3].min()) < 0.0:
             raise ValueError("a covariance of the regimes is not positive definite, or a probability is negative")
-        if not (np.allclose(own[2].sum(), 1.0) and np.allclose(own[3].sum(axis=1), 1.0)):
+        if not (np.allclose(regimes[2].sum(), 1.0) and np.allclose(regimes[3].sum(axis=1), 1.0)):
             raise ValueError("the probabilities of the regimes do not add up to 1")
-        return cls(of, *own, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
+        return cls(of, *regimes, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,26 +114,26 @@ class Inferred:
     bound: np.ndarray
 
 
-def inferred(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> Inferred:
-    """Structured mean field of each sequence, after ``n_iter`` rounds."""
+def inferred(records: Sequences, posterior: SwitchingPosterior, max_iter: int) -> Inferred:
+    """Structured mean field of each sequence, after ``max_iter`` rounds."""
     of, (M, K), n_steps = posterior.dynamics, posterior.moves.shape[:2], len(records.values)
-    found = Inferred(
+    inference = Inferred(
         np.empty((n_steps, M)), np.empty((len(records), M, M)), np.empty((n_steps, K)), np.empty((n_steps, K, K)),
         np.empty((n_steps, K, K)), np.empty(len(records)),
     )  # fmt: skip
     shared = (of.loadings, of.offset, of.noise_variance, of.start, np.linalg.inv(of.start_cov))
     regimes = (posterior.moves, np.linalg.inv(posterior.moves_cov), np.linalg.slogdet(posterior.moves_cov)[1])
-    arrays = [np.ascontiguousarray(each) for each in (*regimes, posterior.regime_start, posterior.regime_moves)]
+    arrays = [np.ascontiguousarray(part) for part in (*regimes, posterior.regime_start, posterior.regime_moves)]
     log_det = float(np.linalg.slogdet(of.start_cov)[1])
 
     def run(first: int, last: int) -> None:
         switching_kernels.infer(
-            records.values, records.offsets, first, last, *map(np.ascontiguousarray, shared), log_det, *arrays, n_iter,
-            *vars(found).values(),
+            records.values, records.offsets, first, last, *map(np.ascontiguousarray, shared), log_det, *arrays, max_iter,
+            *vars(inference).values(),
         )  # fmt: skip
 
     run_ranges(run, records.offsets, least_work=LEAST_STEPS)
-    return found
+    return inference
 
 
 def switching_blocks(p: int, K: int, M: int, scale: float = 1.0) -> dict[str, Block]:
@@ -147,33 +148,33 @@ def switching_blocks(p: int, K: int, M: int, scale: float = 1.0) -> dict[str, Bl
     return {name: replace(block, scale=scale) for name, block in blocks.items()}
 
 
-def switching_statistics(records: Sequences, posterior: SwitchingPosterior, n_iter: int) -> DenseStatistics:
+def switching_statistics(records: Sequences, posterior: SwitchingPosterior, max_iter: int) -> DenseStatistics:
     """Expected statistics of each sequence: as those of one system (``statistics.py``), and sums over the steps of a regime."""
     n, (M, K), p = len(records), posterior.moves.shape[:2], len(posterior.dynamics.offset)
     values, offsets, every = records.values, records.offsets, np.arange(n)
-    found = inferred(records, posterior, n_iter)
+    paths = inferred(records, posterior, max_iter)
     begin, end, states, cross = (np.zeros((n, K, K)) for _ in range(4))
     seen, loadings, squares = np.zeros((n, p, K + 1, K + 1)), np.zeros((n, p, K + 1)), np.zeros((n, p))
     before, after, both = (np.zeros((n, M, K, K)) for _ in range(3))
     regimes, first_regime = np.zeros((n, M)), np.zeros((n, M))
 
-    def some(first: int, last: int) -> None:
-        sums.add_states(values, offsets, first, last, found.mean, begin, end, states, cross, seen, loadings, squares)
+    def add_range(first: int, last: int) -> None:
+        sums.add_states(values, offsets, first, last, paths.mean, begin, end, states, cross, seen, loadings, squares)
         sums.add_covariances(
-            values, offsets, every, first, last, found.cov, found.lagged, begin, end, states, cross, seen
+            values, offsets, every, first, last, paths.cov, paths.lagged, begin, end, states, cross, seen
         )
         sums.add_regimes(
-            offsets, first, last, found.shares, found.mean, found.cov, found.lagged, before, after, both, regimes,
-            first_regime,
+            offsets, first, last, paths.shares, paths.mean, paths.cov, paths.lagged, before, after, both,
+            regimes, first_regime,
         )  # fmt: skip
 
-    run_ranges(some, offsets, least_work=LEAST_STEPS)
+    run_ranges(add_range, offsets, least_work=LEAST_STEPS)
     start, filled = np.zeros((n, K)), records.lengths > 0
-    start[filled] = found.mean[offsets[:-1][filled]]
+    start[filled] = paths.mean[offsets[:-1][filled]]
     counts = np.stack([filled, records.lengths], axis=1).astype(np.float64)
     return DenseStatistics({
         "start": start, "begin": begin, "before": before, "after": after, "cross": both, "regimes": regimes,
-        "first_regime": first_regime, "pairs": found.pairs, "seen": seen, "loadings": loadings, "squares": squares,
+        "first_regime": first_regime, "pairs": paths.pairs, "seen": seen, "loadings": loadings, "squares": squares,
         "counts": counts,
     })  # fmt: skip
 

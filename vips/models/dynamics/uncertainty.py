@@ -38,5 +38,5 @@ class Uncertainty:
         numbers = [self.start_count, self.start_dof - (K - 1), *self.shapes]
         if not all(np.isfinite(value).all() for value in vars(self).values()) or not min(numbers) > 0.0:
             raise ValueError("the uncertainty is not finite, or a count is not positive")
-        if min(np.linalg.eigvalsh(each)[0] for each in (self.moves, *self.columns)) <= 0.0:
+        if min(np.linalg.eigvalsh(covariance)[0] for covariance in (self.moves, *self.columns)) <= 0.0:
             raise ValueError("a covariance of the uncertainty is not positive definite")

@@ -25,18 +25,19 @@ def next_dynamics(totals: Mapping[str, np.ndarray], previous: Dynamics) -> Dynam
     previous : Dynamics
     """
     n, n_steps = np.maximum(totals["counts"], 0.0)
-    found = previous
+    dynamics = previous
     if n > 0.0:
         start = totals["start"] / n
         start_cov = raised(totals["begin"] / n - np.outer(start, start), _lowest(previous.start_cov))
-        found = replace(found, start=start, start_cov=start_cov)
+        dynamics = replace(dynamics, start=start, start_cov=start_cov)
     if n_steps > n:
         cross = totals["cross"]
         before, after = totals["states"] - totals["end"], totals["states"] - totals["begin"]
         moves = divided_by(before, cross)
         residual = after - moves @ cross.T - cross @ moves.T + moves @ before @ moves.T
-        found = replace(found, moves=moves, moves_cov=raised(residual / (n_steps - n), _lowest(previous.moves_cov)))
-    return replace(found, **_columns(totals, previous))
+        moves_cov = raised(residual / (n_steps - n), _lowest(previous.moves_cov))
+        dynamics = replace(dynamics, moves=moves, moves_cov=moves_cov)
+    return replace(dynamics, **_columns(totals, previous))
 
 
 def _columns(totals: Mapping[str, np.ndarray], previous: Dynamics) -> dict[str, np.ndarray]:
@@ -59,8 +60,8 @@ def _columns(totals: Mapping[str, np.ndarray], previous: Dynamics) -> dict[str, 
 def divided_by(second: np.ndarray, cross: np.ndarray) -> np.ndarray:
     """Coefficients of regressions, cross second⁻¹, shape (m, K); the smallest ones where ``second`` is singular."""
     scale = np.sqrt(np.maximum(np.diag(second), 1e-290))
-    found = np.linalg.lstsq(second / np.outer(scale, scale), (cross / scale).T, rcond=1e-13)[0]
-    return found.T / scale
+    coefficients = np.linalg.lstsq(second / np.outer(scale, scale), (cross / scale).T, rcond=1e-13)[0]
+    return coefficients.T / scale
 
 
 def raised(cov: np.ndarray, least: float) -> np.ndarray:

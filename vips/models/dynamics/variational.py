@@ -65,13 +65,13 @@ def started(posterior: DynamicsPosterior, prior: SystemPrior) -> DynamicsPosteri
     """A posterior around the system of the first step, in coordinates in which Q = I."""
     of, (p, K) = posterior.dynamics, posterior.dynamics.loadings.shape
     lower = cholesky(positive_definite(of.moves_cov))
-    found = replace(of.in_coordinates(np.linalg.inv(lower), lower), moves_cov=np.eye(K))
+    dynamics = replace(of.in_coordinates(np.linalg.inv(lower), lower), moves_cov=np.eye(K))
     n, n_steps = max(posterior.n_sequences, 1.0), max(posterior.n_steps, 1.0)
     spread = Uncertainty(
         np.eye(K) / n_steps, np.tile(np.eye(K + 1) / n_steps, (p, 1, 1)), np.full(p, prior.shape + 0.5 * n_steps),
         prior.start_count + n, K - 1.0 + prior.start_dof + n,
     )  # fmt: skip
-    return replace(posterior, dynamics=found, uncertainty=spread)
+    return replace(posterior, dynamics=dynamics, uncertainty=spread)
 
 
 def augmented(records: Sequences, posterior: DynamicsPosterior) -> tuple[Sequences, Dynamics]:
@@ -89,7 +89,7 @@ def augmented(records: Sequences, posterior: DynamicsPosterior) -> tuple[Sequenc
     roots, absent = [of_moves, cholesky(spread.columns.sum(axis=0))], [np.tile(is_last[:, None], (1, K))]
     absent.append(np.tile(~is_whole[:, None], (1, K + 1)))
     if (is_seen.any(axis=1) & ~is_whole).any():
-        roots += [cholesky(each) for each in spread.columns]
+        roots += [cholesky(covariance) for covariance in spread.columns]
         absent += [np.tile((is_whole | ~is_seen[:, i])[:, None], (1, K + 1)) for i in range(p)]
     rows = np.hstack(roots).T
     zeros = np.where(np.hstack(absent), np.nan, 0.0)
@@ -108,14 +108,14 @@ def expected_states(records: Sequences, posterior: DynamicsPosterior) -> Smoothe
     if posterior.uncertainty is None:
         return smoothed(records, posterior)
     more, system = augmented(records, posterior)
-    found = smoothed(more, DynamicsPosterior(system))
+    states = smoothed(more, DynamicsPosterior(system))
     spread, (p, K) = posterior.uncertainty, posterior.dynamics.loadings.shape
     of_step = 0.5 * _LOG_TWO_PI * np.isfinite(more.values[:, p:]).sum(axis=1)
     of_step += 0.5 * np.isfinite(records.values) @ (digamma(spread.shapes) - np.log(spread.shapes))
     expected = digamma(0.5 * (spread.start_dof - np.arange(K))).sum() + K * np.log(2.0 / spread.start_dof)
     of_start = 0.5 * (expected - K / spread.start_count)
     added = np.diff(np.concatenate([[0.0], np.cumsum(of_step)])[records.offsets]) + of_start * (records.lengths > 0)
-    return replace(found, log_likelihood=found.log_likelihood + added)
+    return replace(states, log_likelihood=states.log_likelihood + added)
 
 
 def next_system(
@@ -126,7 +126,7 @@ def next_system(
     n, n_steps = np.maximum(totals["counts"], 0.0)
     of_moves = np.linalg.inv(positive_definite(totals["states"] - totals["end"] + prior.moves * np.eye(K)))
     columns, shapes = np.empty((p, K + 1, K + 1)), prior.shape + 0.5 * totals["seen"][:, -1, -1]
-    loadings, offset, variance = (np.empty_like(each) for each in (of.loadings, of.offset, of.noise_variance))
+    loadings, offset, variance = (np.empty_like(parameter) for parameter in (of.loadings, of.offset, of.noise_variance))
     for i, (second, cross) in enumerate(zip(totals["seen"], totals["loadings"], strict=True)):
         precision = second + prior.of_columns(K)
         columns[i] = positive_definite(np.linalg.inv(precision))
@@ -136,11 +136,11 @@ def next_system(
     count, dof = prior.start_count + n, K - 1.0 + prior.start_dof + n
     start = totals["start"] / count
     scale = prior.start_scale * np.eye(K) + totals["begin"] - count * np.outer(start, start)
-    found = Dynamics(
+    dynamics = Dynamics(
         totals["cross"] @ of_moves, np.eye(K), loadings, offset, variance, start, positive_definite(scale) / dof
     )
     spread = Uncertainty(positive_definite(of_moves), columns, shapes, float(count), float(dof))
-    return DynamicsPosterior(found, float(n), float(n_steps), posterior.step + 1, spread)
+    return DynamicsPosterior(dynamics, float(n), float(n_steps), posterior.step + 1, spread)
 
 
 def divergence(posterior: DynamicsPosterior, prior: SystemPrior) -> float:

@@ -123,21 +123,22 @@ def refined(of: Dynamics, second: np.ndarray, n_iter: int, largest: float, least
     of = replace(of, start=np.zeros(K))
     known = _posterior(of, w)
     for _ in range(n_iter):
-        found = expected(of, second, nothing, known)
-        states = np.einsum("tktl->kl", found.second)
-        loadings = divided_by(states, found.cross)
+        expectation = expected(of, second, nothing, known)
+        states = np.einsum("tktl->kl", expectation.second)
+        loadings = divided_by(states, expectation.cross)
         residual = (
-            seen - (2.0 * (loadings * found.cross).sum(axis=1) - ((loadings @ states) * loadings).sum(axis=1)) / w
+            seen - (2.0 * (loadings * expectation.cross).sum(axis=1) - ((loadings @ states) * loadings).sum(axis=1)) / w
         )
         moves, moves_cov = of.moves, of.moves_cov
         if w > 1:
-            cross = sum(found.second[t, :, t - 1] for t in range(1, w))
-            earlier, later = states - found.second[-1, :, -1], states - found.second[0, :, 0]
+            cross = sum(expectation.second[t, :, t - 1] for t in range(1, w))
+            earlier, later = states - expectation.second[-1, :, -1], states - expectation.second[0, :, 0]
             moves = divided_by(earlier, cross)
             moves_cov = (later - moves @ cross.T - cross @ moves.T + moves @ earlier @ moves.T) / (w - 1)
         of = Dynamics(
             stable(moves, largest), raised(moves_cov, least * np.trace(states) / (w * K)), loadings, of.offset,
-            np.maximum(residual, least * seen), of.start, raised(found.second[0, :, 0], least * np.trace(states) / (w * K)),
+            np.maximum(residual, least * seen), of.start,
+            raised(expectation.second[0, :, 0], least * np.trace(states) / (w * K)),
         )  # fmt: skip
         known = _posterior(of, w)
         now = log_likelihood(of, second, nothing, known)
@@ -168,9 +169,9 @@ def opened(of: Dynamics, second: np.ndarray, mean: np.ndarray, n_iter: int, nois
     gain = known[1][:K]
     doubt = np.square(_DOUBT * noise_std * np.square(gain).sum() / np.trace(prior))
     for _ in range(n_iter):
-        found = expected(of, second, mean, known)
-        shift = np.outer(found.mean[0], of.start)
-        cov = found.second[0, :, 0] - shift - shift.T + np.outer(of.start, of.start)
+        expectation = expected(of, second, mean, known)
+        shift = np.outer(expectation.mean[0], of.start)
+        cov = expectation.second[0, :, 0] - shift - shift.T + np.outer(of.start, of.start)
         of = replace(of, start_cov=raised((cov + doubt * prior) / (1.0 + doubt), lowest))
         known = _posterior(of, w)
         now = log_likelihood(of, second, mean, known)

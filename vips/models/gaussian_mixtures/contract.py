@@ -12,11 +12,11 @@ from dataclasses import replace
 import numpy as np
 import scipy.sparse as sp
 
-from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
+from vips._compute.rowwise import scaled_rows
+from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.model import ConjugateExponentialModel
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
@@ -31,7 +31,7 @@ _GROWING = 0.5  # step size while components are split
 _AVERAGING, _LARGEST = PolynomialAveraging(power=4.0), 0.3
 _UPDATES = 12  # least sum of the step sizes after growth, for which a short fit takes longer steps
 _PRIOR_SHARE = 0.001  # of the covariance of all records: as a prior, the whole would hide components that are thin
-_LEAST_STD = 1e-4  # of a private component, in units of `feature_norm`
+_LEAST_STD = 1e-4  # of a private component, in units of `max_norm`
 _CHUNK = 200_000  # numbers: they stay in the cache
 _FIRST_TAIL = 8.0
 
@@ -59,7 +59,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         reg_covar: float | None = None,
         inference: str = "vb",
         dof: object = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         privacy: PrivacyPlan | None = None,
         schedule: object = None,
         on_invalid: str = "drop",
@@ -76,7 +76,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         self.reg_covar = reg_covar
         self.inference = inference
         self.dof = dof
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.privacy = privacy
         self.schedule = schedule
         self.on_invalid = on_invalid
@@ -94,7 +94,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.reg_covar is not None:
             check_number("reg_covar", self.reg_covar, 0.0, 1e12, "a number between 0 and 1e12")
-        check_feature_norm(self.feature_norm, self.is_private, "longer rows are scaled down to it")
+        check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
         check_schedule(self.schedule, "PolynomialAveraging()")
         self._tail()
 
@@ -138,11 +138,11 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     def _statistics(self, records, posterior: MixturePosterior, largest: float = np.inf) -> MixtureStatistics:
         X = sp.csr_array(records).toarray() if sp.issparse(records) else np.asarray(records)
         X = np.ascontiguousarray(X, dtype=np.float64)
-        if self.feature_norm is not None:
-            X = scaled_rows(X, float(self.feature_norm))
+        if self.max_norm is not None:
+            X = scaled_rows(X, float(self.max_norm))
         return MixtureStatistics(X, posterior.tables, self.blocks(), largest)
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """1, the norm of a record at its component: others weigh less in a private fit."""
         return 1.0 + 1e-8 if self.is_private else np.inf
 
@@ -181,7 +181,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
             return next_posterior(Moments.of(totals, first), first, self._priors(), self.n_components)
         priors, totals = self._priors(), average
         if self.is_private:
-            totals = view(average, noise_std, previous, self._influences(previous), float(self.feature_norm))
+            totals = view(average, noise_std, previous, self._influences(previous), float(self.max_norm))
         moments = Moments.of(totals, previous).first(previous.n_active)
         if previous.n_active == 1:
             previous = self._with_learnt_priors(previous, moments, priors)
@@ -200,9 +200,9 @@ class GaussianMixtureModel(ConjugateExponentialModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _first(self, directions: np.ndarray) -> MixturePosterior:
-        """One component over the ball of ``feature_norm``; the others wait at the same place."""
+        """One component over the ball of ``max_norm``; the others wait at the same place."""
         n, d = self.n_components, self.n_features_in_
-        spread = (1.0 if self.feature_norm is None else float(self.feature_norm)) / np.sqrt(d)
+        spread = (1.0 if self.max_norm is None else float(self.max_norm)) / np.sqrt(d)
         shape = {"full": (n, d, d), "tied": (1, d, d)}.get(self.covariance_type, (n, 1, d))
         factor = np.broadcast_to(np.eye(d) if shape[1] == d else np.ones((1, d)), shape)
         prior_shape = (d, d) if self.covariance_type in ("full", "tied") else (1, d)
@@ -253,7 +253,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
             raise ValueError(f"`degrees_of_freedom_prior` must be greater than {d - 1}, got {dof:g}.")
         reg_covar = self.reg_covar
         if reg_covar is None:
-            reg_covar = (_LEAST_STD * float(self.feature_norm)) ** 2 if self.is_private else 1e-6
+            reg_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 1e-6
         alpha, beta = self.weight_concentration_prior, self.mean_precision_prior
         return Priors(
             process=self.weight_concentration_prior_type == "dirichlet_process",

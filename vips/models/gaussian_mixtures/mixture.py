@@ -42,13 +42,13 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
         spherical ones. None is the covariance of all records; in a private fit a thousandth of the noisy one that the first
         step releases.
     reg_covar : float or None
-        Added to variances. None is 1e-6, and in a private fit the square of 1e-4 ``feature_norm``.
+        Added to variances. None is 1e-6, and in a private fit the square of 1e-4 ``max_norm``.
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by EM, which ignores all priors, as scikit-learn's ``GaussianMixture`` does.
     dof : float, array of shape (n_components,), "learn" or None
         Degrees of freedom of Student-t components, for heavy tails; ``covariances_`` are then their scale matrices. None:
         Gaussian components.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound on the L2 norm of a row; longer rows are scaled down to it. Required by a private fit. The origin should be
         near the middle of the records.
     privacy : PrivacyPlan or None
@@ -78,7 +78,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     Privacy
     -------
     Unit: one row of X. Relation: add or remove one. Released: the noisy totals of every step, hence the posterior and the
-    records that ``sample`` draws. Public by declaration: ``feature_norm``, the number of columns, priors and all other
+    records that ``sample`` draws. Public by declaration: ``max_norm``, the number of columns, priors and all other
     constructor arguments. Not covered: choosing any of them by looking at these records; :meth:`predict`, :meth:`predict_proba`
     and :meth:`score_samples`, which read the records that they are given, and add no noise.
 
@@ -89,7 +89,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     >>> rng = np.random.default_rng(0)
     >>> X = 0.1 * rng.normal(size=(20_000, 2)) + np.where(rng.random((20_000, 1)) < 0.3, [0.5, 0.2], [-0.3, 0.0])
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    >>> model = BayesianGaussianMixture(2, feature_norm=1.0, privacy=plan).fit(X)
+    >>> model = BayesianGaussianMixture(2, max_norm=1.0, privacy=plan).fit(X)
     >>> bool(abs(model.weights_.min() - 0.3) < 0.05)
     True
     >>> model.sample(3, random_state=0)[0].shape
@@ -161,9 +161,9 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
 
     @property
     def weight_concentration_(self) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
-        """Of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
-        found = self._fitted().concentration
-        return found if found.ndim == 1 else (found[0], found[1])
+        """Concentration of the Dirichlet, shape (n_components,); of a Dirichlet process, the two parameters of its Betas."""
+        concentration = self._fitted().concentration
+        return concentration if concentration.ndim == 1 else (concentration[0], concentration[1])
 
     @property
     def mean_precision_(self) -> np.ndarray:
@@ -173,8 +173,8 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     @property
     def degrees_of_freedom_(self) -> np.ndarray | float:
         """ν, shape (n_components,); a float if covariances are tied."""
-        found = self._fitted().dof
-        return float(found[0]) if self.covariance_type == "tied" else found
+        degrees = self._fitted().dof
+        return float(degrees[0]) if self.covariance_type == "tied" else degrees
 
     @property
     def dof_(self) -> np.ndarray | None:
@@ -197,7 +197,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
                 "hence the posterior of shares, means and covariances",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
                 "n_components, priors and all other constructor arguments",
             ),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ReadableMixture"]
 
-_HIDDEN = 3.0  # a count of fewer deviations of its noise is none
+_HIDDEN = 3.0  # counts below this many noise standard deviations are treated as zero
 
 
 class ReadableMixture:
@@ -75,7 +75,7 @@ class ReadableMixture:
 
         check_is_fitted(self, "posterior_")
         names = self.column_names()
-        places = [names.index(each) if each in names else each for each in columns]
+        places = [names.index(column) if column in names else column for column in columns]
         if len(places) != 2 or not all(isinstance(j, int | np.integer) and 0 <= j < len(names) for j in places):
             raise ValueError(f"`columns` must be two names or indices of columns, got {columns!r}.")
         square = np.ix_(range(len(self.means_)), places, places)

@@ -123,15 +123,15 @@ class MixtureStatistics(RecordStatistics):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _sums_of_powers(self, power: int) -> np.ndarray:
-        found = np.empty((len(self._X), len(self._tables.shifts)))
-        tables, work = self._tables, found.shape[1] * self._tables.rows[0].size
+        sums = np.empty((len(self._X), len(self._tables.shifts)))
+        tables, work = self._tables, sums.shape[1] * self._tables.rows[0].size
 
         def fill(start: int, stop: int) -> None:
             first, last = start * kernels.TILE, min(stop * kernels.TILE, len(self._X))
-            kernels.squares_of(self._X, tables.rows, tables.shifts, power, first, last, found)
+            kernels.squares_of(self._X, tables.rows, tables.shifts, power, first, last, sums)
 
         run_ranges(fill, np.arange(-(-len(self._X) // kernels.TILE) + 1) * work * kernels.TILE)
-        return found
+        return sums
 
     def _own_norms(self, sums: np.ndarray) -> np.ndarray:
         """Joint norm of each record over all blocks, from the sums of ``kernels.responsibilities``."""
@@ -151,15 +151,15 @@ class MixtureStatistics(RecordStatistics):
         return np.sqrt(squares + second / scale["second"] ** 2) * _ROUNDING
 
     def _tied_squares(self, shares: np.ndarray) -> np.ndarray:
-        found, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
+        squares, (n_components, d) = np.empty(len(shares)), self._tables.shifts.shape
         size = max(1, _PIECE // (n_components * (n_components + d)))
         for start in range(0, len(shares), size):
             rows = slice(start, start + size)
             images = np.empty((len(shares[rows]), n_components, d))
             kernels.images(self._X[rows], self._tables.rows, self._tables.shifts, images)
             products = np.square(np.einsum("nki,nli->nkl", images, images))
-            found[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
-        return found
+            squares[rows] = np.einsum("nk,nl,nkl->n", shares[rows], shares[rows], products)
+        return squares
 
     def _bounded(self, weights: np.ndarray) -> np.ndarray:
         """The weights, less for long records; 0 for defective ones."""
@@ -168,11 +168,11 @@ class MixtureStatistics(RecordStatistics):
         return np.where(self._defective, 0.0, weights)
 
     def _shaped(self, second: np.ndarray) -> np.ndarray:
-        """Of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
+        """An array of the block's shape, from (K, d, d), of which the lower triangles are filled, or (K, 1, d)."""
         kind = self._tables.covariance_type
         if kind in ("diag", "spherical"):
             return second[:, 0] if kind == "diag" else second[:, 0].sum(axis=1)
-        return mirrored(second.sum(axis=0)) if kind == "tied" else np.stack([mirrored(each) for each in second])
+        return mirrored(second.sum(axis=0)) if kind == "tied" else np.stack([mirrored(matrix) for matrix in second])
 
     def _formed(self, rows: np.ndarray, shares: np.ndarray) -> dict[str, np.ndarray]:
         """Statistics of each of these records."""

@@ -211,7 +211,7 @@ class CategoricalHMM(HiddenMarkovModel):
     def first_step_size(self, t: int) -> float:
         return 1.0 / t if self._counts_pairs() else 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Of ``max_length`` equal symbols in one state."""
         n, scale = float(self.max_length), self.chain_blocks()["moves"].scale
         return float(np.sqrt(n**2 + ((n - 1.0) / scale) ** 2 + 0.25))
@@ -253,8 +253,8 @@ class CategoricalHMM(HiddenMarkovModel):
         below, symbols = np.cumsum(self.emissionprob_, axis=1), np.empty(len(states), np.int64)
         for k in range(self.n_components):
             here = np.flatnonzero(states == k)
-            found = np.searchsorted(below[k], rng.random(len(here)) * below[k, -1], side="right")
-            symbols[here] = np.minimum(found, self.n_symbols - 1)
+            codes = np.searchsorted(below[k], rng.random(len(here)) * below[k, -1], side="right")
+            symbols[here] = np.minimum(codes, self.n_symbols - 1)
         return symbols[:, None]
 
     @property
@@ -290,20 +290,20 @@ class CategoricalHMM(HiddenMarkovModel):
 
     def _seen(self, names, n_typical: int) -> dict[str, list[str]]:
         """Symbols that are most typical of each state: probability times how much more probable than on average."""
-        symbols, found = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
-        lift = found * np.log(np.maximum(found, _NOTHING) / np.maximum(self.shares_ @ found, _NOTHING))
+        symbols, emissions = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
+        lift = emissions * np.log(np.maximum(emissions, _NOTHING) / np.maximum(self.shares_ @ emissions, _NOTHING))
         typical = [np.argsort(-row, kind="stable")[:n_typical] for row in lift]
         return {
             "typical symbols": [
-                ", ".join(f"{symbols[v]} ({100.0 * row[v]:.0f} %)" for v in some)
-                for some, row in zip(typical, found, strict=True)
+                ", ".join(f"{symbols[v]} ({100.0 * row[v]:.0f} %)" for v in codes)
+                for codes, row in zip(typical, emissions, strict=True)
             ]
         }
 
     def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
-        symbols, found = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
-        shown = np.sort(np.argsort(-(self.shares_ @ found), kind="stable")[:n_rows])
-        return found[:, shown].T, [symbols[v] for v in shown], "probability in the state"
+        symbols, emissions = names_of(names, self.n_symbols, "symbol"), self.emissionprob_
+        shown = np.sort(np.argsort(-(self.shares_ @ emissions), kind="stable")[:n_rows])
+        return emissions[:, shown].T, [symbols[v] for v in shown], "probability in the state"
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
@@ -364,7 +364,7 @@ class CategoricalHMM(HiddenMarkovModel):
         start, moves = average["start"], average["moves"]
         if known is None:
             counts = private_counts(average["emissions"][:1], noise_std["emissions"])
-            n_sequences, n_moves = (max(float(each.sum()), 1.0) for each in (start, moves))
+            n_sequences, n_moves = (max(float(totals.sum()), 1.0) for totals in (start, moves))
             return np.full(K, n_sequences / K), np.full((K, K), n_moves / K**2), counts * spread / K
         if noise_std["start"] > 0.0:
             start, moves = private_chain(start, moves, noise_std)

@@ -55,7 +55,7 @@ def classes_of_symbols(
         Rows sum to 1. A symbol whose profile is hidden by noise has the shares of the classes.
     """
     best = max(
-        (_mixture(profiles, counts, noise_std, n_classes, rng) for _ in range(_RESTARTS)), key=lambda each: each[0]
+        (_mixture(profiles, counts, noise_std, n_classes, rng) for _ in range(_RESTARTS)), key=lambda fit: fit[0]
     )
     return best[1].T
 

@@ -47,17 +47,17 @@ class FactorialHMM(FactorialChainModel):
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by variational EM, which ignores the priors. E-steps of private fits take
         posterior means with either.
-    n_iter : int
+    max_iter : int
         Rounds of mean field over the chains of a sequence.
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
-        Public. Of a sequence that counts whole; longer ones weigh less.
+        Public. Length of a sequence that counts whole; longer ones weigh less.
     privacy : PrivacyPlan or None
         None is a non-private fit: 100 steps with all records after the one that finds coordinates.
     schedule : RobbinsMonro, callable or None
@@ -81,7 +81,7 @@ class FactorialHMM(FactorialChainModel):
     Privacy
     -------
     Unit: one sequence, of any length; with ``groups``, all sequences of a person. Relation: add or remove one. Released: the
-    noisy totals of every step, hence the posterior and the sequences that ``sample_sequences`` draws. Public by declaration:
+    noisy totals of every step, hence the posterior and the sequences that ``sample`` draws. Public by declaration:
     all constructor arguments. Not covered: choosing any of them by looking at these records; methods that read sequences.
 
     Notes
@@ -112,9 +112,9 @@ class FactorialHMM(FactorialChainModel):
         beta_prior: float | None = None,
         scale_prior: float | None = None,
         inference: str = "vb",
-        n_iter: int = 5,
+        max_iter: int = 5,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         privacy: PrivacyPlan | None = None,
@@ -128,9 +128,9 @@ class FactorialHMM(FactorialChainModel):
         self.beta_prior = beta_prior
         self.scale_prior = scale_prior
         self.inference = inference
-        self.n_iter = n_iter
+        self.max_iter = max_iter
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.privacy = privacy
@@ -148,30 +148,30 @@ class FactorialHMM(FactorialChainModel):
         """The most probable path of each chain (Viterbi) given the others' expected states, shape (n_steps, M)."""
         records, K = self._read(X, lengths), self.n_components
         posterior = self._at_means()
-        found = inferred_chains(records, posterior, self.n_iter)
-        logs = [np.log(np.maximum(each, _LEAST)) for each in posterior.chain]
+        inference = inferred_chains(records, posterior, self.max_iter)
+        logs = [np.log(np.maximum(probabilities, _LEAST)) for probabilities in posterior.chain]
         states = np.empty((len(records.values), self.n_chains), np.int64)
-        own, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
+        path, log_probability = np.empty(len(states), np.int64), np.empty(len(records))
         for m in range(self.n_chains):
-            log_likely = np.ascontiguousarray(found.log_likely[:, m * K : (m + 1) * K])
-            kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, own, log_probability)
-            states[:, m] = own
+            log_likely = np.ascontiguousarray(inference.log_likely[:, m * K : (m + 1) * K])
+            kernels.best_paths(records.offsets, logs[0][m], logs[1][m], log_likely, path, log_probability)
+            states[:, m] = path
         return states
 
     def score(self, X, lengths=None) -> float:
-        """Lower bound of the log likelihood of all sequences at the posterior's means, in nats."""
-        return float(self.score_samples(X, lengths).sum())
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
 
     def score_samples(self, X, lengths=None) -> np.ndarray:
-        """Lower bound of the log likelihood of each sequence, shape (n_sequences,)."""
+        """Lower bound of the log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
         return self._inferred(X, lengths).bound
 
-    def sample_sequences(
-        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object
     ) -> tuple[Sequences, np.ndarray]:
         """Synthetic sequences of these lengths, and their states, shape (n_steps, M)."""
         check_is_fitted(self, "posterior_")
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng, lengths = as_generator(random_state), np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         states = np.empty((offsets[-1], self.n_chains), np.int64)
@@ -228,7 +228,7 @@ class FactorialHMM(FactorialChainModel):
                 "in every step; hence the posterior of all of them",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer steps are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
                 "n_chains, n_components, priors and all other constructor arguments",
             ),
@@ -241,7 +241,7 @@ class FactorialHMM(FactorialChainModel):
         if not isinstance(posterior, FactorialPosterior):
             return super().posterior_parts(posterior)
         effects, states = self._effects(posterior), [f"state {k}" for k in range(self.n_components)]
-        order = np.array([each[:, np.ptp(each, axis=0).argmax()].argsort() for each in effects])
+        order = np.array([effect[:, np.ptp(effect, axis=0).argmax()].argsort() for effect in effects])
         start = np.take_along_axis(posterior.start.concentration, order, axis=1)
         moves = np.take_along_axis(posterior.moves.concentration, order[:, :, None], axis=1)
         return [
@@ -270,11 +270,11 @@ class FactorialHMM(FactorialChainModel):
         K = self.n_components
         of_moves = np.swapaxes(self.transmat_, 1, 2) - np.eye(K)
         rows = np.concatenate([of_moves, np.ones((self.n_chains, 1, K))], axis=1)
-        found = np.linalg.pinv(rows)[:, :, -1]
-        return found / found.sum(axis=1, keepdims=True)
+        shares = np.linalg.pinv(rows)[:, :, -1]
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def _inferred(self, X, lengths=None) -> Inferred:
-        return inferred_chains(self._read(X, lengths), self._at_means(), self.n_iter)
+        return inferred_chains(self._read(X, lengths), self._at_means(), self.max_iter)
 
     def _at_means(self) -> FactorialPosterior:
         check_is_fitted(self, "posterior_")
@@ -286,4 +286,4 @@ class FactorialHMM(FactorialChainModel):
         return self._usable(self._sequences(X, lengths))
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
-        return inferred_chains(self._usable(records), self._at_means(), self.n_iter).bound
+        return inferred_chains(self._usable(records), self._at_means(), self.max_iter).bound

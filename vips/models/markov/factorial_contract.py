@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._validation import check_choice, check_feature_norm, check_integer, check_number, check_schedule
+from vips._compute.rowwise import scaled_rows
+from vips._validation import check_choice, check_integer, check_max_norm, check_number, check_schedule
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models._definite import floored
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._sequences import SequenceModel
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
@@ -42,21 +42,21 @@ class FactorialChainModel(SequenceModel):
     n_chains: int
     n_components: int
     inference: str
-    n_iter: int
-    feature_norm: float | None
+    max_iter: int
+    max_norm: float | None
     max_length: int
     typical_length: int
     schedule: Callable[[int], float] | None
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("n_chains", "n_components", "n_iter", "max_length", "typical_length"):
+        for name in ("n_chains", "n_components", "max_iter", "max_length", "typical_length"):
             check_integer(name, getattr(self, name))
         for name in ("startprob_prior", "transmat_prior", "beta_prior", "scale_prior"):
             if getattr(self, name) is not None:
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         check_choice("inference", self.inference, ("vb", "em"))
-        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
         check_schedule(self.schedule, "PolynomialAveraging()")
 
     def check_features(self) -> None:
@@ -86,7 +86,7 @@ class FactorialChainModel(SequenceModel):
         return initial | {"linear": rng.standard_normal(initial["linear"].shape)}
 
     def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
-        return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.n_iter)
+        return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
 
     def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
         """First the coordinates in which steps have covariance I, then updates of the chains, from denoised totals."""
@@ -103,16 +103,16 @@ class FactorialChainModel(SequenceModel):
         totals = view(average, noise_std) if self.is_private else average
         added = _ADDED * noise_std["both"] if self.is_private else 0.0
         totals_of_steps = (totals[name] for name in ("both", "linear", "second"))
-        found = next_emissions(*totals_of_steps, n_steps, self._prior(n_steps), added)
+        emissions = next_emissions(*totals_of_steps, n_steps, self._prior(n_steps), added)
         if self.is_private:
-            found["scale"] = floored(
-                found["scale"], max(_LEAST_VARIANCE * n_steps, _noise_in_rest(found["mean"], noise_std))
+            emissions["scale"] = floored(
+                emissions["scale"], max(_LEAST_VARIANCE * n_steps, _noise_in_rest(emissions["mean"], noise_std))
             )
         start, moves = (
-            Dirichlet(np.maximum(each, 0.0) + prior)
-            for each, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
+            Dirichlet(np.maximum(counts, 0.0) + prior)
+            for counts, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
         )
-        return replace(previous, start=start, moves=moves, step=step, **found)
+        return replace(previous, start=start, moves=moves, step=step, **emissions)
 
     def step_size(self, t: int) -> float:
         """ρ_t: 1/t in the steps that find coordinates (a tenth of a private fit's, and one of others). Then s = 1, 2, … counts
@@ -131,7 +131,7 @@ class FactorialChainModel(SequenceModel):
         """1: a sequence of ``typical_length`` counts whole."""
         return 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``inf``: whitened steps have no bound."""
         return np.inf
 
@@ -154,7 +154,7 @@ class FactorialChainModel(SequenceModel):
 
     def bound(self, records, posterior: FactorialPosterior) -> float:
         """Evidence lower bound of these records and the parameters; bound of the log likelihood with EM."""
-        total = float(inferred_chains(self._usable(records), posterior, self.n_iter).bound.sum())
+        total = float(inferred_chains(self._usable(records), posterior, self.max_iter).bound.sum())
         if self.inference == "em":
             return total
         for part, prior in zip((posterior.start, posterior.moves), self.chain_priors(), strict=True):
@@ -164,7 +164,7 @@ class FactorialChainModel(SequenceModel):
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _first(self, draws: np.ndarray) -> FactorialPosterior:
-        """Chains that differ by draws, in coordinates in which the ball of ``feature_norm`` has radius 1."""
+        """Chains that differ by draws, in coordinates in which the ball of ``max_norm`` has radius 1."""
         (M, K), d = (self.n_chains, self.n_components), self.n_features_in_
         of_start, of_moves = self.chain_priors()
         stays = np.full((M, K, K), (1.0 - _STAYS) / K) + _STAYS * np.eye(K)
@@ -207,13 +207,13 @@ class FactorialChainModel(SequenceModel):
         return max(1, self._plan().n_steps // 10) if self.is_private else 1
 
     def _ball(self) -> float:
-        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+        return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _usable(self, records: Sequences) -> Sequences:
-        """Steps no longer than ``feature_norm``."""
+        """Steps no longer than ``max_norm``."""
         values = np.require(records.values, np.float64, ["C"])
-        if self.feature_norm is not None:
-            values = scaled_rows(values, float(self.feature_norm))
+        if self.max_norm is not None:
+            values = scaled_rows(values, float(self.max_norm))
         return Sequences(values, records.offsets)
 
 

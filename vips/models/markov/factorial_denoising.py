@@ -21,8 +21,8 @@ def view(totals: Mapping[str, np.ndarray], noise_std: Mapping[str, float]) -> di
     tables of two chains get the margins of both, by iterative proportional fitting, and all chains have the same sum of steps.
     """
     M, K = totals["start"].shape
-    found = [private_chain(*each, noise_std) for each in zip(totals["start"], totals["moves"], strict=True)]
-    start, moves = (np.array(each) for each in zip(*found, strict=True))
+    chains = [private_chain(*chain, noise_std) for chain in zip(totals["start"], totals["moves"], strict=True)]
+    start, moves = (np.array(parts) for parts in zip(*chains, strict=True))
     both, every = totals["both"].reshape(M, K, M, K), np.arange(M)
     # K entries off the diagonal add up to a count, too, each with half of its variance
     counts = np.diag(totals["both"]).reshape(M, K)

@@ -49,15 +49,15 @@ class Inferred:
     bound: np.ndarray
 
 
-def inferred_chains(records: Sequences, posterior: FactorialPosterior, n_iter: int) -> Inferred:
-    """States of each sequence after ``n_iter`` rounds over the chains; a function of that sequence alone, to the last bit.
+def inferred_chains(records: Sequences, posterior: FactorialPosterior, max_iter: int) -> Inferred:
+    """States of each sequence after ``max_iter`` rounds over the chains; a function of that sequence alone, to the last bit.
 
     Parameters
     ----------
     records : Sequences
         A step with a number that is not finite is a missing step.
     posterior : FactorialPosterior
-    n_iter : int
+    max_iter : int
     """
     X, tables, offsets = np.require(records.values, np.float64, ["C", "W"]), posterior.tables, records.offsets
     (M, K), (n_steps, d) = posterior.start.concentration.shape, X.shape
@@ -74,7 +74,7 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, n_iter: i
     start, moves = posterior.chain
     shares, log_likely = np.full((n_steps, M * K), 1.0 / K), np.empty((n_steps, M * K))
     likely, log_scale, pairs = np.empty((n_steps, K)), np.empty(n_steps), np.empty((len(records), M, K, K))
-    for _ in range(n_iter):
+    for _ in range(max_iter):
         bound = np.zeros(len(records))
         for m in range(M):
 
@@ -84,8 +84,8 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, n_iter: i
                 )
 
             _in_threads(fill, np.arange(n_steps + 1))
-            own, pairs[:, m], log_normaliser = inferred(offsets, start[m], moves[m], likely, log_scale)
-            shares[:, m * K : (m + 1) * K] = own
+            shares_of_chain, pairs[:, m], log_normaliser = inferred(offsets, start[m], moves[m], likely, log_scale)
+            shares[:, m * K : (m + 1) * K] = shares_of_chain
             bound += log_normaliser
     expected, log_det = np.empty(len(records)), np.log(np.diag(posterior.whitening)).sum()
     _in_threads(
@@ -98,21 +98,21 @@ def inferred_chains(records: Sequences, posterior: FactorialPosterior, n_iter: i
     return Inferred(z, is_missing, shares, pairs, log_likely, bound + expected)
 
 
-def factorial_statistics(records: Sequences, posterior: FactorialPosterior, n_iter: int) -> DenseStatistics:
+def factorial_statistics(records: Sequences, posterior: FactorialPosterior, max_iter: int) -> DenseStatistics:
     """Expected statistics of each sequence."""
-    found, offsets = inferred_chains(records, posterior, n_iter), records.offsets
+    inference, offsets = inferred_chains(records, posterior, max_iter), records.offsets
     (M, K), n, d = posterior.start.concentration.shape, len(records), len(posterior.mean)
     both, linear, second = np.empty((n, M * K, M * K)), np.empty((n, M * K, d)), np.empty((n, d, d))
     _in_threads(
         lambda first, last: factorial_kernels.add_sums(
-            offsets, found.is_missing, found.z, found.shares, K, first, last, both, linear, second
+            offsets, inference.is_missing, inference.z, inference.shares, K, first, last, both, linear, second
         ),
         offsets,
     )
     start, filled = np.zeros((n, M, K)), records.lengths > 0
-    start[filled] = found.shares[offsets[:-1][filled]].reshape(-1, M, K)
+    start[filled] = inference.shares[offsets[:-1][filled]].reshape(-1, M, K)
     return DenseStatistics({
-        "start": start, "moves": found.pairs, "both": both, "linear": linear, "second": second,
+        "start": start, "moves": inference.pairs, "both": both, "linear": linear, "second": second,
     })  # fmt: skip
 
 

@@ -69,11 +69,11 @@ def fill_expected_log(
             value = constant - 0.5 * squares[t]
             for r in range(R):
                 a = r // K * K
-                own = scores[t, r] - 0.5 * overlap[r, r] - log_likely[t, r]
+                score = scores[t, r] - 0.5 * overlap[r, r] - log_likely[t, r]
                 for other in range(R):
                     if other < a or other >= a + K:
-                        own -= 0.5 * overlap[r, other] * shares[t, other]
-                value += shares[t, r] * own
+                        score -= 0.5 * overlap[r, other] * shares[t, other]
+                value += shares[t, r] * score
             out[n] += value
 
 

@@ -125,8 +125,8 @@ class FactorialPosterior(ChainPosterior):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        own = [each.name for each in fields(self) if each.name not in ("start", "moves")]
-        return self._arrays_of_chain() | {name: np.asarray(getattr(self, name)) for name in own}
+        names = [field.name for field in fields(self) if field.name not in ("start", "moves")]
+        return self._arrays_of_chain() | {name: np.asarray(getattr(self, name)) for name in names}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorialPosterior:
@@ -139,23 +139,23 @@ class FactorialPosterior(ChainPosterior):
         """
         start, moves = (Dirichlet(arrays[name]) for name in ("start", "moves"))
         names = ("mean", "spread", "scale", "centre", "whitening")
-        own = {name: np.asarray(arrays[name], np.float64) for name in names}
-        if arrays["start"].ndim != 2 or own["mean"].ndim != 2:
+        emissions = {name: np.asarray(arrays[name], np.float64) for name in names}
+        if arrays["start"].ndim != 2 or emissions["mean"].ndim != 2:
             raise ValueError("the posterior's chains do not fit together")
-        (M, K), d = arrays["start"].shape, len(own["mean"])
+        (M, K), d = arrays["start"].shape, len(emissions["mean"])
         expected = [(d, M * K), (M * K, M * K), (d, d), (d,), (d, d)]
-        if arrays["moves"].shape != (M, K, K) or [each.shape for each in own.values()] != expected:
+        if arrays["moves"].shape != (M, K, K) or [part.shape for part in emissions.values()] != expected:
             raise ValueError("the posterior's chains do not fit together")
-        if not all(np.isfinite(each).all() for each in own.values()) or not d - 1 < float(arrays["dof"]) < np.inf:
+        if not all(np.isfinite(part).all() for part in emissions.values()) or not d - 1 < float(arrays["dof"]) < np.inf:
             raise ValueError("the posterior's emissions are not valid")
         for name in ("spread", "scale"):
-            if np.linalg.eigvalsh(own[name])[0] <= 0.0:
+            if np.linalg.eigvalsh(emissions[name])[0] <= 0.0:
                 raise ValueError(f"the posterior's {name} is not positive definite")
-        if np.triu(own["whitening"], 1).any() or (np.diag(own["whitening"]) <= 0.0).any():
+        if np.triu(emissions["whitening"], 1).any() or (np.diag(emissions["whitening"]) <= 0.0).any():
             raise ValueError("the posterior's whitening is not lower triangular")
         return cls(
             start=start, moves=moves, step=int(arrays["step"]), plug_in=bool(arrays["plug_in"]), dof=float(arrays["dof"]),
-            **own,
+            **emissions,
         )  # fmt: skip
 
 
@@ -178,10 +178,10 @@ def next_emissions(
     inverse = np.linalg.inv(positive_definite((both + ridge * np.eye(R)) / np.outer(scale, scale)))
     spread = positive_definite(inverse / np.outer(scale, scale))
     mean = (spread @ linear).T
-    rest = second - mean @ linear - added * mean @ mean.T
+    residual = second - mean @ linear - added * mean @ mean.T
     return {
         "mean": mean,
         "spread": spread,
-        "scale": positive_definite(prior.scale * np.eye(d) + 0.5 * (rest + rest.T)),
+        "scale": positive_definite(prior.scale * np.eye(d) + 0.5 * (residual + residual.T)),
         "dof": prior.dof + n_steps,
     }

@@ -40,16 +40,16 @@ class GaussianHMM(GaussianChainModel):
         Variational Bayes, or maximum likelihood by EM, which ignores the priors. E-steps of private fits take posterior means
         with either.
     min_covar : float or None
-        Added to variances. None: (10⁻⁴ ``feature_norm``)² in a private fit, else 0.
+        Added to variances. None: (10⁻⁴ ``max_norm``)² in a private fit, else 0.
     n_features : int or None
         Columns of every sequence: public. None takes those of X; a private fit to a list of arrays, whose widths may differ,
         needs it.
-    feature_norm : float or None
+    max_norm : float or None
         Public; required for privacy. Steps that are longer vectors are scaled down to it.
     max_length : int
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
-        Public. Of a sequence that counts whole; longer ones weigh less.
+        Public. Length of a sequence that counts whole; longer ones weigh less.
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
     privacy : PrivacyPlan or None
@@ -88,7 +88,7 @@ class GaussianHMM(GaussianChainModel):
     >>> asleep = (rng.random((5000, 30)) < 0.1).cumsum(axis=1) % 2
     >>> pulse = 0.7 - 0.3 * asleep + 0.05 * rng.normal(size=asleep.shape)
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=40)
-    >>> model = GaussianHMM(2, n_features=1, feature_norm=1.0, privacy=plan).fit(list(pulse))
+    >>> model = GaussianHMM(2, n_features=1, max_norm=1.0, privacy=plan).fit(list(pulse))
     >>> bool(abs(np.sort(model.means_.ravel()) - [0.4, 0.7]).max() < 0.02)
     True
     """
@@ -113,8 +113,8 @@ class GaussianHMM(GaussianChainModel):
     def covars_(self) -> np.ndarray:
         """Shape (K, d, d)."""
         check_is_fitted(self, "posterior_")
-        found = self.posterior_.gaussians.covariances
-        return found if self._is_full() else found[:, :, None] * np.eye(found.shape[1])
+        covariances = self.posterior_.gaussians.covariances
+        return covariances if self._is_full() else covariances[:, :, None] * np.eye(covariances.shape[1])
 
     def describe(self) -> dict:
         return {
@@ -124,7 +124,7 @@ class GaussianHMM(GaussianChainModel):
                 "in every step; hence the posterior of all of them",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer steps are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
                 "n_components, masks, priors and all other constructor arguments",
             ),
@@ -168,10 +168,10 @@ class GaussianHMM(GaussianChainModel):
     def _seen(self, names, n_typical: int) -> dict[str, np.ndarray]:
         """Mean and standard deviation of each column."""
         columns, deviations = self._columns(names), np.sqrt(np.diagonal(self.covars_, axis1=1, axis2=2))
-        found = {}
+        seen = {}
         for j, name in enumerate(columns):
-            found |= {f"mean {name}": self.means_[:, j], f"std {name}": deviations[:, j]}
-        return found
+            seen |= {f"mean {name}": self.means_[:, j], f"std {name}": deviations[:, j]}
+        return seen
 
     def _emissions(self, names, n_rows: int) -> tuple[np.ndarray, list[str], str]:
         """Means, as deviations from that of all steps in standard deviations of all steps."""

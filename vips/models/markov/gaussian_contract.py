@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from vips._validation import check_choice, check_feature_norm, check_number
+from vips._compute.rowwise import scaled_rows
+from vips._validation import check_choice, check_max_norm, check_number
 from vips.data import Sequences
 from vips.expfam import Dirichlet
 from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.kernels import NOTHING
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._gaussians.rows import scaled_rows
 from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
@@ -32,7 +32,7 @@ __all__ = ["GaussianChainModel"]
 
 _GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from one split to the next
 _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
-_LEAST_STD = 1e-4  # of a private state, in units of `feature_norm`
+_LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
 _CHUNK = 2_000_000  # numbers
 
 
@@ -45,8 +45,8 @@ class GaussianChainModel(HiddenMarkovModel):
     def __init__(
         self,
         n_components: int = 1,
-        covariance_type: str = "full",
         *,
+        covariance_type: str = "full",
         startprob_prior: float | None = None,
         transmat_prior: float | None = None,
         means_prior: object = None,
@@ -58,7 +58,7 @@ class GaussianChainModel(HiddenMarkovModel):
         inference: str = "vb",
         min_covar: float | None = None,
         n_features: int | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
         dtype: type = np.float64,
@@ -79,7 +79,7 @@ class GaussianChainModel(HiddenMarkovModel):
         self.inference = inference
         self.min_covar = min_covar
         self.n_features = n_features
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.max_length = max_length
         self.typical_length = typical_length
         self.dtype = dtype
@@ -98,7 +98,7 @@ class GaussianChainModel(HiddenMarkovModel):
                 check_number(name, getattr(self, name), 1e-12, 1e12, "a number between 1e-12 and 1e12")
         if self.min_covar is not None:
             check_number("min_covar", self.min_covar, 0.0, 1e12, "a number between 0 and 1e12")
-        check_feature_norm(self.feature_norm, self.is_private, "longer steps are scaled down to it")
+        check_max_norm(self.max_norm, self.is_private, "longer steps are scaled down to it")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
@@ -162,7 +162,7 @@ class GaussianChainModel(HiddenMarkovModel):
             )
             influences = [influence] * self.n_components
             noise = {name: noise_std[name] for name in ("count", "linear", "second")}
-            totals = view(totals, noise, frame, influences, float(self.feature_norm))
+            totals = view(totals, noise, frame, influences, float(self.max_norm))
             start, moves = private_chain(start, moves, noise_std)
         moments = Moments.of(totals, frame).first(frame.n_active)
         if frame.n_active == 1 and priors.mean is None:
@@ -219,7 +219,7 @@ class GaussianChainModel(HiddenMarkovModel):
         """1: a sequence of ``typical_length`` counts whole."""
         return 1.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """Of ``max_length`` steps that are all as long as a step may be, in one direction."""
         blocks, n = self.blocks(), float(self.max_length)
         centre = np.sqrt(self.n_features_in_) / blocks["second"].scale
@@ -249,8 +249,8 @@ class GaussianChainModel(HiddenMarkovModel):
         is_missing = np.empty(len(X), bool)
         if kernels.fill_missing(X, is_missing):
             X = np.where(is_missing[:, None], 0.0, X)
-        if self.feature_norm is not None:
-            X = scaled_rows(X, float(self.feature_norm))
+        if self.max_norm is not None:
+            X = scaled_rows(X, float(self.max_norm))
         squares = sums_of_powers(X, tables, 2)
         likely, log_scale = np.empty_like(squares), np.empty(len(X))
         constants = tables.log_constants
@@ -291,9 +291,9 @@ class GaussianChainModel(HiddenMarkovModel):
         return GaussianChainPosterior(*chain, step, self.plugs_in(), gaussians)
 
     def _first(self) -> GaussianChainPosterior:
-        """One state over the ball of ``feature_norm``; the others wait at the same place."""
+        """One state over the ball of ``max_norm``; the others wait at the same place."""
         K, d = self.n_components, self.n_features_in_
-        spread = (1.0 if self.feature_norm is None else float(self.feature_norm)) / np.sqrt(d)
+        spread = (1.0 if self.max_norm is None else float(self.max_norm)) / np.sqrt(d)
         priors, shape = self._priors(), (K, d, d) if self._is_full() else (K, 1, d)
         gaussians = MixturePosterior(
             covariance_type=self.covariance_type,
@@ -330,7 +330,7 @@ class GaussianChainModel(HiddenMarkovModel):
             raise ValueError(f"`dof_prior` must be greater than {d - 1}, got {dof:g}.")
         min_covar = self.min_covar
         if min_covar is None:
-            min_covar = (_LEAST_STD * float(self.feature_norm)) ** 2 if self.is_private else 0.0
+            min_covar = (_LEAST_STD * float(self.max_norm)) ** 2 if self.is_private else 0.0
         return Priors(
             process=False,
             concentration=1.0,
@@ -345,7 +345,7 @@ class GaussianChainModel(HiddenMarkovModel):
         return not self.is_private and self._plan().sampling_rate == 1.0
 
     def _is_masked(self) -> bool:
-        return not all(each.all() for each in self._allowed())
+        return not all(mask.all() for mask in self._allowed())
 
     def _first_split(self) -> int:
         """Step after which the first state is split. Without noise the second, whose totals are taken about the mean."""

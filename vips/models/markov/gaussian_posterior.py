@@ -38,8 +38,8 @@ class GaussianChainPosterior(ChainPosterior):
     @cached_property
     def tables(self) -> Tables:
         """For the E-step: densities without shares of components."""
-        found, is_active = self.gaussians.tables, np.arange(len(self.gaussians.mean)) < self.gaussians.n_active
-        return replace(found, constants=np.where(is_active, 0.5 * self.gaussians.log_determinants, -np.inf))
+        tables, is_active = self.gaussians.tables, np.arange(len(self.gaussians.mean)) < self.gaussians.n_active
+        return replace(tables, constants=np.where(is_active, 0.5 * self.gaussians.log_determinants, -np.inf))
 
     def in_order(self, order: np.ndarray) -> GaussianChainPosterior:
         """The same states in another order."""
@@ -47,7 +47,8 @@ class GaussianChainPosterior(ChainPosterior):
         return replace(self, start=Dirichlet(start), moves=Dirichlet(moves), gaussians=self.gaussians.in_order(order))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        return self._arrays_of_chain() | {f"{_PREFIX}{name}": each for name, each in self.gaussians.to_arrays().items()}
+        arrays = self.gaussians.to_arrays()
+        return self._arrays_of_chain() | {f"{_PREFIX}{name}": value for name, value in arrays.items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> GaussianChainPosterior:
@@ -58,8 +59,8 @@ class GaussianChainPosterior(ChainPosterior):
         ValueError
             If the arrays do not fit together.
         """
-        own = {name.removeprefix(_PREFIX): each for name, each in arrays.items() if name.startswith(_PREFIX)}
-        gaussians = MixturePosterior.from_arrays(own)
+        values = {name.removeprefix(_PREFIX): value for name, value in arrays.items() if name.startswith(_PREFIX)}
+        gaussians = MixturePosterior.from_arrays(values)
         (K, d), kind = gaussians.mean.shape, gaussians.covariance_type
         shape = {"full": (K, d, d), "diag": (K, 1, d)}.get(kind)
         if len(arrays["start"]) != K or gaussians.factor.shape != shape:

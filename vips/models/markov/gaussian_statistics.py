@@ -38,23 +38,23 @@ _LEAST_STEPS = 2_000  # below it, one thread
 
 def sums_of_powers(X: np.ndarray, tables: Tables, power: int) -> np.ndarray:
     """Σ_i y_tki² of each step and state, shape (n_steps, K), or of fourth powers."""
-    found = np.empty((len(X), len(tables.shifts)))
+    sums = np.empty((len(X), len(tables.shifts)))
 
     def fill(start: int, stop: int) -> None:
-        squares_of(X, tables.rows, tables.shifts, power, start * TILE, min(stop * TILE, len(X)), found)
+        squares_of(X, tables.rows, tables.shifts, power, start * TILE, min(stop * TILE, len(X)), sums)
 
     run_ranges(fill, np.arange(-(-len(X) // TILE) + 1) * TILE, least_work=_LEAST_STEPS)
-    return found
+    return sums
 
 
 def influence_of_steps(
     X: np.ndarray, squares: np.ndarray, shares: np.ndarray, tables: Tables, blocks: Mapping[str, Block], largest: float
 ) -> np.ndarray:
     """h: 1, or ``largest`` over the norm of a step's own statistics with c = 0; shape (n_steps,)."""
-    scales, own = {name: block.scale for name, block in blocks.items()}, np.square(shares)
+    scales, weights = {name: block.scale for name, block in blocks.items()}, np.square(shares)
     fourth = sums_of_powers(X, tables, 4) if tables.covariance_type == "diag" else np.square(squares)
-    norms = row_dots(own, np.ones_like(own)) / scales["count"] ** 2
-    norms += row_dots(own, squares) / scales["linear"] ** 2 + row_dots(own, fourth) / scales["second"] ** 2
+    norms = row_dots(weights, np.ones_like(weights)) / scales["count"] ** 2
+    norms += row_dots(weights, squares) / scales["linear"] ** 2 + row_dots(weights, fourth) / scales["second"] ** 2
     return largest / np.maximum(np.sqrt(norms), largest)
 
 
@@ -134,7 +134,7 @@ class GaussianSums:
 
         run_ranges(add, np.arange(n_states + 1) * len(self._X))
         if tables.covariance_type == "full":
-            second = np.stack([mirrored(each) for each in second])
+            second = np.stack([mirrored(matrix) for matrix in second])
         return {"count": count, "linear": linear, "second": self._centred(second, count)}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
@@ -142,12 +142,12 @@ class GaussianSums:
         total = {name: np.zeros(blocks[name].shape, np.int64) for name in names}
         size = max(1, _PIECE // (n_states * d * (2 + self._tables.rows.shape[1])))
         for start in range(0, len(weights), size):
-            own = self._formed(start, min(start + size, len(weights)))
+            statistics = self._formed(start, min(start + size, len(weights)))
             present = np.flatnonzero(weights[start : start + size])
-            for name, values in zip(names, own, strict=True):
-                some = weights[start + present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
-                some = some.reshape(len(some), *blocks[name].shape)
-                total[name] += lattice.rounded(some, blocks[name]).sum(axis=0)
+            for name, values in zip(names, statistics, strict=True):
+                weighted = weights[start + present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
+                weighted = weighted.reshape(len(weighted), *blocks[name].shape)
+                total[name] += lattice.rounded(weighted, blocks[name]).sum(axis=0)
         return total
 
     # -- helpers ------------------------------------------------------------------------------------------------
@@ -165,11 +165,11 @@ class GaussianSums:
         """Statistics of each of these sequences."""
         tables, (n_states, d) = self._tables, self._tables.shifts.shape
         shapes = (n_states,), (n_states, d), (n_states, tables.rows.shape[1], d)
-        own = tuple(np.zeros((last - first, *shape)) for shape in shapes)
+        statistics = tuple(np.zeros((last - first, *shape)) for shape in shapes)
         kernels.gaussian_sums(
-            self._X, self._offsets, tables.rows, tables.shifts, self._shares, self._centre, first, last, *own
+            self._X, self._offsets, tables.rows, tables.shifts, self._shares, self._centre, first, last, *statistics
         )
-        return own
+        return statistics
 
     def _centred(self, second: np.ndarray, count: np.ndarray) -> np.ndarray:
         if self._tables.covariance_type == "full":

@@ -96,7 +96,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         return 1
 
     def first_step_size(self, t: int) -> float:
-        """Of the steps of the start."""
+        """Phases of the start."""
         return 1.0 / t
 
     def default_clip(self) -> float:
@@ -123,18 +123,17 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
     # -- methods for users --------------------------------------------------------------------------------------
 
     def score(self, X, lengths=None) -> float:
-        """Log likelihood of all sequences at the posterior's means, in nats, as in hmmlearn."""
-        return float(self._log_likelihood(self._sequences(X, lengths)).sum())
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, lengths).mean())
 
-    def score_samples(self, X, lengths=None) -> tuple[float, np.ndarray]:
-        """Log likelihood, and probabilities of the states at each step, shape (n_steps, K), as in hmmlearn."""
-        check_is_fitted(self, "posterior_")
-        shares, _, log_likelihood = self.inferred(self._sequences(X, lengths), self.at_means(self.posterior_))
-        return float(log_likelihood.sum()), shares
+    def score_samples(self, X, lengths=None) -> np.ndarray:
+        """Log likelihood of each sequence at the posterior's means, in nats, shape (n_sequences,)."""
+        return self._log_likelihood(self._sequences(X, lengths))
 
     def predict_proba(self, X, lengths=None) -> np.ndarray:
         """Probabilities of the states at each step, shape (n_steps, K)."""
-        return self.score_samples(X, lengths)[1]
+        check_is_fitted(self, "posterior_")
+        return self.inferred(self._sequences(X, lengths), self.at_means(self.posterior_))[0]
 
     def predict(self, X, lengths=None) -> np.ndarray:
         """The most probable states of each sequence (Viterbi), shape (n_steps,), as in hmmlearn."""
@@ -157,29 +156,17 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         kernels.best_paths(records.offsets, *logs, states, log_probability)
         return float(log_probability.sum() + log_scale.sum()), states
 
-    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[np.ndarray, np.ndarray]:
-        """One synthetic sequence of ``n_samples`` steps; from a private fit, as private as the fit.
-
-        Returns
-        -------
-        X : ndarray of shape (n_samples, n_features)
-        states : ndarray of int, shape (n_samples,)
-        """
-        check_is_fitted(self, "posterior_")
-        check_integer("n_samples", n_samples, 0)
-        drawn = self.sample_sequences(1, random_state, lengths=[n_samples])
-        return drawn[0].values, drawn[1]
-
-    def sample_sequences(
-        self, n: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
+    def sample(
+        self, n_samples: int = 1, random_state: RandomStateLike = None, *, lengths: object = None
     ) -> tuple[Sequences, np.ndarray]:
         """Synthetic sequences of the model at the means of the posterior; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
+        n_samples : int
+            Number of sequences.
         random_state : int, Generator, RandomState or None
-        lengths : sequence of n int, optional
+        lengths : sequence of n_samples int, optional
             None draws lengths from a geometric distribution with the released mean, at most ``max_length``.
 
         Returns
@@ -188,11 +175,11 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         states : ndarray of int, shape (n_steps,)
         """
         check_is_fitted(self, "posterior_")
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
         if lengths is None:
             start, moves = (part.concentration.sum() for part in (self.posterior_.start, self.posterior_.moves))
-            lengths = np.minimum(rng.geometric(start / (start + moves), n), self.max_length)
+            lengths = np.minimum(rng.geometric(start / (start + moves), n_samples), self.max_length)
         lengths = np.asarray(lengths, np.int64)
         offsets = np.concatenate([[0], np.cumsum(lengths)])
         states = np.empty(offsets[-1], np.int64)
@@ -241,7 +228,7 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     def _allowed(self) -> tuple[np.ndarray, np.ndarray]:
         """First states and moves that the masks allow."""
-        K, found = self.n_components, []
+        K, masks = self.n_components, []
         for name, shape in (("startprob_mask", (K,)), ("transmat_mask", (K, K))):
             mask = getattr(self, name)
             mask = np.ones(shape, bool) if mask is None else np.asarray(mask)
@@ -255,8 +242,8 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
                 raise ValueError(
                     f"`{name}` must allow a state" + (" after each state." if name == "transmat_mask" else ".")
                 )
-            found.append(mask.astype(bool))
-        return tuple(found)
+            masks.append(mask.astype(bool))
+        return tuple(masks)
 
     def _log_likelihood(self, records: Sequences) -> np.ndarray:
         check_is_fitted(self, "posterior_")

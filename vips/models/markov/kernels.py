@@ -199,14 +199,14 @@ def fill_longest(X, offsets, longest):
 @_jit
 def fill_missing(X, is_missing):
     """Which steps have a number that is not finite; returns whether there are any."""
-    found = False
+    any_missing = False
     for t in range(len(X)):
         total = 0.0
         for i in range(X.shape[1]):
             total += X[t, i] - X[t, i]
         is_missing[t] = total != 0.0
-        found = found or is_missing[t]
-    return found
+        any_missing = any_missing or is_missing[t]
+    return any_missing
 
 
 @_jit
@@ -290,18 +290,18 @@ def gaussian_sums(X, offsets, rows, shifts, shares, centre, first, last, count, 
     y = np.empty(d)
     for n in range(first, last):
         for k in range(K):
-            own = second[n - first, k]
+            second_moments = second[n - first, k]
             total = _moments_of(
-                X, offsets[n], offsets[n + 1], rows[k], shifts[k], shares, k, y, linear[n - first, k], own
+                X, offsets[n], offsets[n + 1], rows[k], shifts[k], shares, k, y, linear[n - first, k], second_moments
             )
             count[n - first, k] = total
             for i in range(d):
-                if len(own) == d:
-                    own[i, i] -= centre * total
+                if len(second_moments) == d:
+                    second_moments[i, i] -= centre * total
                     for j in range(i):
-                        own[j, i] = own[i, j]
+                        second_moments[j, i] = second_moments[i, j]
                 else:
-                    own[0, i] -= centre * total
+                    second_moments[0, i] -= centre * total
 
 
 @_jit

@@ -40,7 +40,7 @@ def states_of_pairs(pairs: np.ndarray, allowed: np.ndarray, rng: np.random.Gener
     """
     pairs = (pairs + _LEAST) / (pairs + _LEAST).sum()
     starts = (_start(pairs, allowed, rng) for _ in range(_RESTARTS))
-    best = max((_fitted(pairs, *start, _ITERATIONS) for start in starts), key=lambda each: each[0])
+    best = max((_fitted(pairs, *start, _ITERATIONS) for start in starts), key=lambda fit: fit[0])
     return _fitted(pairs, *best[1:], _FURTHER)[1:]
 
 

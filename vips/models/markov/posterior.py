@@ -55,8 +55,8 @@ class ChainPosterior:
 
     def means_of_chain(self) -> tuple[np.ndarray, np.ndarray]:
         """Posterior means of π and A."""
-        found = (np.where(part.concentration > FORBIDDEN, part.mean, 0.0) for part in (self.start, self.moves))
-        return tuple(each / each.sum(axis=-1, keepdims=True) for each in found)
+        means = (np.where(part.concentration > FORBIDDEN, part.mean, 0.0) for part in (self.start, self.moves))
+        return tuple(probabilities / probabilities.sum(axis=-1, keepdims=True) for probabilities in means)
 
     def divergence_of_chain(self, start: np.ndarray, moves: np.ndarray) -> float:
         """KL from Dirichlet priors with these concentrations."""
@@ -160,8 +160,8 @@ class SymbolPosterior(ChainPosterior):
         n_states, n_symbols = self.noise.shape
         shapes = ((n_symbols,), (n_symbols, n_states), (n_states, n_symbols))
         contexts = self.contexts or Contexts(*map(np.zeros, shapes))
-        own = {"emissions": self.emissions.concentration, "noise": self.noise}
-        return self._arrays_of_chain() | own | {f"contexts_{name}": value for name, value in vars(contexts).items()}
+        arrays = {"emissions": self.emissions.concentration, "noise": self.noise}
+        return self._arrays_of_chain() | arrays | {f"contexts_{name}": value for name, value in vars(contexts).items()}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SymbolPosterior:
@@ -172,7 +172,7 @@ class SymbolPosterior(ChainPosterior):
         ValueError
             If the arrays do not fit together, or a concentration is not positive and finite.
         """
-        found, emissions = chain_of(arrays), Dirichlet(arrays["emissions"])
+        chain, emissions = chain_of(arrays), Dirichlet(arrays["emissions"])
         if emissions.concentration.ndim != 2 or len(emissions.concentration) != len(arrays["start"]):
             raise ValueError("the posterior's states do not fit together")
         if arrays["noise"].shape != arrays["emissions"].shape:
@@ -181,7 +181,7 @@ class SymbolPosterior(ChainPosterior):
         if contexts.classes.T.shape != contexts.profile.shape or contexts.profile.shape != arrays["noise"].shape:
             raise ValueError("the posterior's classes of symbols do not fit to its emissions")
         contexts = contexts if contexts.classes.any() else None
-        return cls(**found, emissions=emissions, noise=arrays["noise"], contexts=contexts)
+        return cls(**chain, emissions=emissions, noise=arrays["noise"], contexts=contexts)
 
 
 def private_chain(

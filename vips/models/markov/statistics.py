@@ -59,10 +59,10 @@ def of_neighbours(
     shares, pairs = np.empty((len(codes), K)), np.empty((len(records), K, K))
     start = np.empty((len(records), K))
 
-    def some(first: int, last: int) -> None:
+    def fill_range(first: int, last: int) -> None:
         kernels.neighbours(codes, records.offsets, first, last, classes, shift, shares, pairs, start)
 
-    run_ranges(some, records.offsets, least_work=_LEAST_STEPS)
+    run_ranges(fill_range, records.offsets, least_work=_LEAST_STEPS)
     emissions = SymbolSums("emissions", codes, records.offsets, shares, len(classes))
     return SequenceStatistics([Moves(start, pairs), emissions], blocks)
 
@@ -122,13 +122,13 @@ class Moves:
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
-        return {name: np.tensordot(weights[present], each[present], axes=1) for name, each in self._arrays.items()}
+        return {name: np.tensordot(weights[present], values[present], axes=1) for name, values in self._arrays.items()}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
         present = np.flatnonzero(weights)
         total = {}
-        for name, each in self._arrays.items():
-            shares = weights[present].reshape(-1, *[1] * (each.ndim - 1)) * each[present]
+        for name, values in self._arrays.items():
+            shares = weights[present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
 

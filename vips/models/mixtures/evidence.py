@@ -92,7 +92,7 @@ def _fit_of_noise(model, seed: int):
     answers = totals.average["answers"].sum(axis=0)
     marginals = marginal_counts(answers, noise_std * np.sqrt(model.n_components), levels)[None] + 1e-9
     answered = np.add.reduceat(answers, starts_of(levels)[:-1]) / max(totals.average["count"].sum(), 1e-300)
-    codes = drawn_codes(np.ones(1), marginals, levels, _MOST_RECORDS, rng)
+    codes, _ = drawn_codes(np.ones(1), marginals, levels, _MOST_RECORDS, rng)
     codes[rng.random(codes.shape) >= answered] = -1
     statistics = model.expected_statistics(codes, model.posterior_)
     weight = float(plan.clip_weights(statistics.norms(model.blocks())).mean())

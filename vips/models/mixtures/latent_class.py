@@ -9,6 +9,7 @@ Missing answers are left out of a record's likelihood, which is exact if they ar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,6 @@ from vips.model import ConjugateExponentialModel
 from vips.models._clusters import Clusters
 from vips.models.mixtures.class_statistics import ClassStatistics
 from vips.models.mixtures.kernels import find_places
-from vips.models.mixtures.parts import class_parts
 from vips.models.mixtures.posterior import (
     ClassPosterior,
     drawn_codes,
@@ -83,7 +83,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     schedule : RobbinsMonro, callable or None
         Step sizes from the third step on, as a function of 2, 3, …; those before are 1. None: see :meth:`step_size`.
     clip_share : float
-        Clip norm of a plan without one, as a share of :meth:`max_norm`.
+        Clip norm of a plan without one, as a share of :meth:`max_record_norm`.
     on_invalid : {"drop", "raise"}
         What is done with entries of a sparse source in columns that do not exist. No value is invalid: what is no category is
         a missing answer.
@@ -122,7 +122,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     >>> model = LatentClassAnalysis(2, categories=[2] * 6, privacy=plan, random_state=0).fit(likes)
     >>> bool(abs(model.weights_.min() - 0.4) < 0.1)
     True
-    >>> model.sample(3, random_state=0).shape
+    >>> model.sample(3, random_state=0)[0].shape
     (3, 6)
     """
 
@@ -206,8 +206,8 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
         """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``).
 
-        Everybody is in the first class in the first step, so that its totals are the marginals; classes begin around them. The
-        first batch of a stream stays in the total: there everybody is in all classes alike.
+        The first step assigns every record to class 0, so its totals are the marginals; classes are initialised around them.
+        The first batch of a stream stays in the total: there every record is in all classes alike.
         """
         count, answers, levels = average["count"], average["answers"], tuple(self._levels())
         plug_in = self.is_private or self.inference == "em"
@@ -243,13 +243,13 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
             return _AVERAGING(t - 1)
         return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
 
-    def max_norm(self) -> float:
-        """Of a record that is surely in one class, and has answered every question: √(1 + number of columns)."""
+    def max_record_norm(self) -> float:
+        """√(1 + number of columns), the norm of a record that is surely in one class and has answered every question."""
         return float(np.sqrt(1.0 + len(self._levels())))
 
     def default_clip(self) -> float:
-        """``clip_share`` times :meth:`max_norm`."""
-        return self.clip_share * self.max_norm()
+        """``clip_share`` times :meth:`max_record_norm`."""
+        return self.clip_share * self.max_record_norm()
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """100 full-batch steps."""
@@ -282,7 +282,12 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         """Shares of the classes, and answers, column by column."""
         if not isinstance(posterior, ClassPosterior):
             return super().posterior_parts(posterior)
-        return class_parts(posterior, self.column_names(), self._known())
+        classes = [f"class {k}" for k in range(len(posterior.concentration))]
+        parts = [Part("weights", posterior.weights, partial(_weight, classes), classes)]
+        for name, categories, answers in zip(self.column_names(), self._known(), posterior.answers, strict=True):
+            words = [str(category) for category in categories]
+            parts.append(Part(f"answers: {name}", answers, partial(_answer, name, words), words))
+        return parts
 
     def components(self, posterior: ClassPosterior) -> tuple[np.ndarray, str]:
         """Classes are matched by the probabilities of their answers."""
@@ -301,27 +306,28 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
 
     # -- methods for users --------------------------------------------------------------------------------------
 
-    def sample(self, n: int = 1, random_state: RandomStateLike = None) -> Any:
+    def sample(self, n_samples: int = 1, random_state: RandomStateLike = None) -> tuple[Any, np.ndarray]:
         """Synthetic records of the model at the means of the posterior; from a private fit, as private as the fit.
 
         Parameters
         ----------
-        n : int
-            Number of records.
+        n_samples : int
         random_state : int, Generator, RandomState or None
 
         Returns
         -------
-        data frame, or ndarray with ``n_features_in_`` columns
+        X : data frame, or ndarray of shape (n_samples, n_features_in_)
             What was fitted: a data frame of pandas with the same names, dtypes and categories, or codes. No answer is missing.
+        component : ndarray of shape (n_samples,)
+            Class of each record.
         """
         check_is_fitted(self)
-        check_integer("n", n, 0)
+        check_integer("n_samples", n_samples, 0)
         rng = as_generator(random_state)
-        codes = drawn_codes(self.weights_, self.components_, self._levels(), n, rng)
-        if not hasattr(self, "column_dtypes_"):
-            return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_)
-        return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_)
+        codes, component = drawn_codes(self.weights_, self.components_, self._levels(), n_samples, rng)
+        if hasattr(self, "column_dtypes_"):
+            return as_frame(codes, self.column_names_, self.categories_, self.column_dtypes_), component
+        return codes if all(map(is_range, self.categories_)) else _values(codes, self.categories_), component
 
     @property
     def weights_(self) -> np.ndarray:
@@ -366,14 +372,14 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def _declared(self) -> list[list]:
         """Categories of the declared columns."""
         if isinstance(self.categories, Mapping) and self.categories:
-            return [checked_categories(name, each) for name, each in self.categories.items()]
+            return [checked_categories(name, declared) for name, declared in self.categories.items()]
         is_list = isinstance(self.categories, Sequence | np.ndarray) and not isinstance(self.categories, str)
         if not is_list or not len(self.categories):
             raise ValueError(
                 "`categories` must be a mapping of names of columns, or a list with one entry for each column, got "
                 f"{self.categories!r}."
             )
-        return [checked_categories(j, each) for j, each in enumerate(self.categories)]
+        return [checked_categories(j, declared) for j, declared in enumerate(self.categories)]
 
     def _finds_categories(self) -> bool:
         return self.categories is None and not self.is_private
@@ -383,7 +389,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         return self._declared() if known is None else known
 
     def _levels(self) -> list[int]:
-        return [len(each) for each in self._known()]
+        return [len(listed) for listed in self._known()]
 
     def _places(self, records) -> np.ndarray:
         """Levels counted over all columns, -1 for missing answers."""
@@ -485,6 +491,14 @@ def _values(codes: np.ndarray, categories: Sequence[Sequence]) -> np.ndarray:
     """Categories in place of codes, as objects."""
     table = np.empty(codes.shape, dtype=object)
     for j, listed in enumerate(categories):
-        for i, each in enumerate(listed):
-            table[codes[:, j] == i, j] = each
+        for i, category in enumerate(listed):
+            table[codes[:, j] == i, j] = category
     return table
+
+
+def _weight(classes: list[str], index: tuple[int, ...]) -> str:
+    return classes[index[-1]]
+
+
+def _answer(name: str, words: list[str], index: tuple[int, ...]) -> str:
+    return f"class {index[0]}: {name} = {words[index[1]]}"

@@ -148,8 +148,8 @@ def starts_of(levels: Sequence[int]) -> np.ndarray:
 
 def drawn_codes(
     weights: np.ndarray, answers: np.ndarray, levels: Sequence[int], n: int, rng: np.random.Generator
-) -> np.ndarray:
-    """Codes of ``n`` records of the model, shape (n, n_columns).
+) -> tuple[np.ndarray, np.ndarray]:
+    """Codes of ``n`` records of the model, shape (n, n_columns), and their classes, shape (n,).
 
     Parameters
     ----------
@@ -164,18 +164,18 @@ def drawn_codes(
         below = np.cumsum(answers[:, a:b], axis=1)
         below = (below / below[:, -1:])[classes]
         codes[:, j] = np.minimum((rng.random(n)[:, None] >= below).sum(axis=1), b - a - 1)
-    return codes
+    return codes, classes
 
 
 def marginal_counts(counts: np.ndarray, noise_std: float, levels: Sequence[int]) -> np.ndarray:
     """Posterior means of noisy counts of the answers, ≥ 0, column by column; without noise the counts themselves."""
     if noise_std == 0.0:
         return np.maximum(counts, 0.0)
-    starts, found = starts_of(levels), np.empty_like(counts)
+    starts, means = starts_of(levels), np.empty_like(counts)
     for a, b in pairwise(starts):
         uniform = max(counts[a:b].sum(), noise_std * np.sqrt(b - a)) / (b - a)
-        found[a:b] = posterior_mean(counts[None, a:b], np.full((1, b - a), noise_std), np.full((1, b - a), uniform))[0]
-    return found
+        means[a:b] = posterior_mean(counts[None, a:b], np.full((1, b - a), noise_std), np.full((1, b - a), uniform))[0]
+    return means
 
 
 def start_at(marginals: np.ndarray, start: np.ndarray) -> np.ndarray:

@@ -127,12 +127,12 @@ class ReadableClasses:
     def _pairs(self) -> list[tuple[str, object]]:
         """Column and category of each level."""
         columns = zip(self.column_names(), self._known(), strict=True)
-        return [(name, each) for name, listed in columns for each in listed]
+        return [(name, category) for name, listed in columns for category in listed]
 
     def _typical(self, k: int, n: int) -> str:
-        overall, own = self.weights_ @ self.components_, self.components_[k]
-        gain = own * np.log(np.maximum(own, 1e-300) / np.maximum(overall, 1e-300))
+        overall, probabilities = self.weights_ @ self.components_, self.components_[k]
+        gain = probabilities * np.log(np.maximum(probabilities, 1e-300) / np.maximum(overall, 1e-300))
         pairs = self._pairs()
         best = [v for v in np.argsort(-gain, kind="stable")[:n] if gain[v] > 0.0]
-        answers = (f"{pairs[v][0]} = {pairs[v][1]} {own[v]:.2f} ({overall[v]:.2f})" for v in best)
+        answers = (f"{pairs[v][0]} = {pairs[v][1]} {probabilities[v]:.2f} ({overall[v]:.2f})" for v in best)
         return "; ".join(map(printable, answers))

@@ -41,9 +41,9 @@ def checked_categories(name: object, declared: object) -> list:
         return list(range(int(declared)))
     if not isinstance(declared, list | tuple | np.ndarray) or not len(declared):  # what a file can hold
         raise ValueError(f"Column {name!r} is declared as {declared!r}: write a list of categories, or their number.")
-    categories = [each.item() if isinstance(each, np.generic) else each for each in declared]
+    categories = [category.item() if isinstance(category, np.generic) else category for category in declared]
     known = as_categories(categories)
-    if any(each is None for each in known):
+    if any(category is None for category in known):
         raise ValueError(f"Categories of column {name!r} must be strings or finite numbers.")
     if len(set(known)) != len(known):
         raise ValueError(f"Column {name!r} has a category twice.")
@@ -66,7 +66,7 @@ def check_answerable(name: object, dtype, categories: Sequence) -> None:
             f"Column {name!r} has dtype {inner}, and no such value is a category: categories are strings and numbers. "
             'Convert it, or cut it into public groups with names: pandas.cut(column, bounds, labels=["low", "high"]).'
         )
-    strings = [isinstance(each, str) for each in categories]
+    strings = [isinstance(category, str) for category in categories]
     if (kind in "biuf" and all(strings)) or (of_words and kind != "b" and not any(strings)):
         raise TypeError(
             f"Column {name!r} has dtype {inner}, but its categories are {'strings' if all(strings) else 'numbers'}, such as "
@@ -76,7 +76,7 @@ def check_answerable(name: object, dtype, categories: Sequence) -> None:
 
 def is_range(categories: Sequence) -> bool:
     """Whether the categories are the codes 0, 1, … themselves."""
-    return all(type(each) is int and each == i for i, each in enumerate(categories))
+    return all(type(category) is int and category == i for i, category in enumerate(categories))
 
 
 def found_categories(X) -> list[list]:
@@ -88,13 +88,13 @@ def found_categories(X) -> list[list]:
         If a column holds no string and no finite number.
     """
     names = columns_of(X, range(X.shape[1]))
-    found = [_found(column(X, name)) for name in names]
-    for name, listed in zip(names, found, strict=True):
+    categories = [_found(column(X, name)) for name in names]
+    for name, listed in zip(names, categories, strict=True):
         if not listed:
             raise ValueError(
                 f"Column {name!r} holds no answer: no string and no finite number. Leave it out, or declare it."
             )
-    return found
+    return categories
 
 
 def _found(values) -> list:
@@ -103,10 +103,10 @@ def _found(values) -> list:
         return [False, True]
     if hasattr(dtype, "categories"):
         listed = as_categories(list(dtype.categories))
-        if all(each is not None for each in listed):
+        if all(category is not None for category in listed):
             return listed.tolist()
-    there = {each for each in as_categories(values) if each is not None}
-    return sorted(there, key=lambda each: (isinstance(each, str), each))
+    there = {category for category in as_categories(values) if category is not None}
+    return sorted(there, key=lambda category: (isinstance(category, str), category))
 
 
 def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
@@ -114,9 +114,9 @@ def as_codes(X, categories: Sequence[Sequence]) -> np.ndarray:
     names = columns_of(X, range(X.shape[1]))
     codes = np.empty((len(X), len(names)), np.int32)
     for j, (name, listed) in enumerate(zip(names, categories, strict=True)):
-        places = {each: i for i, each in enumerate(as_categories(list(listed)))}
+        places = {category: i for i, category in enumerate(as_categories(list(listed)))}
         values = as_categories(column(X, name))
-        codes[:, j] = np.fromiter((places.get(each, -1) for each in values), np.int32, len(values))
+        codes[:, j] = np.fromiter((places.get(value, -1) for value in values), np.int32, len(values))
     return codes
 
 

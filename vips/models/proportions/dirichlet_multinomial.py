@@ -32,7 +32,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     ----------
     prior : float
         α > 0, one for all categories.
-    largest_total : float
+    max_total : float
         Public bound on the L2 norm of a row: 1 where each record is in one category. Longer rows are scaled down to it by the
         clip of a private fit.
     privacy : PrivacyPlan, StreamPlan or None
@@ -55,7 +55,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     Privacy
     -------
     Unit: one row of X. Relation: add or remove one. Released: the noisy counts of every step, hence the posterior. Public by
-    declaration: the categories (columns), ``largest_total``, ``prior``.
+    declaration: the categories (columns), ``max_total``, ``prior``.
 
     Examples
     --------
@@ -77,22 +77,22 @@ class DirichletMultinomial(ConjugateExponentialModel):
 
     def __init__(
         self,
-        prior: float = 1.0,
         *,
-        largest_total: float = 1.0,
+        prior: float = 1.0,
+        max_total: float = 1.0,
         privacy: PrivacyPlan | StreamPlan | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         self.prior = prior
-        self.largest_total = largest_total
+        self.max_total = max_total
         self.privacy = privacy
         self.on_invalid = on_invalid
         self.random_state = random_state
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        for name in ("prior", "largest_total"):
+        for name in ("prior", "max_total"):
             check_number(name, getattr(self, name), 1e-6, 1e12, "a number between 1e-6 and 1e12")
 
     def check_features(self) -> None:
@@ -131,9 +131,9 @@ class DirichletMultinomial(ConjugateExponentialModel):
         """1/t: every step sees the same counts."""
         return 1.0 / t
 
-    def max_norm(self) -> float:
-        """``largest_total``."""
-        return float(self.largest_total)
+    def max_record_norm(self) -> float:
+        """``max_total``."""
+        return float(self.max_total)
 
     def default_plan(self, n_records: int) -> PrivacyPlan:
         """One full-batch step."""
@@ -168,7 +168,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
             "released": ("noisy counts of the categories in every step", "hence the posterior of their proportions"),
             "declared_public": (
                 f"number of categories: {self.n_features_in_}",
-                f"largest_total = {self.largest_total:g}: longer rows are scaled down to it",
+                f"max_total = {self.max_total:g}: longer rows are scaled down to it",
                 "prior",
             ),
         }

@@ -25,9 +25,9 @@ import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from vips._compute.blas import cholesky
-from vips._validation import check_choice, check_dtype_of_computation, check_feature_norm, check_schedule
+from vips._validation import check_choice, check_dtype_of_computation, check_max_norm, check_schedule
 from vips.data import Records, rows_without
-from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian, polya_gamma_mean
 from vips.models._coefficients import coefficient_parts
 from vips.models._definite import positive_definite
 from vips.models.regression.denoising import (
@@ -55,7 +55,7 @@ from vips.step_size import PolynomialAveraging
 __all__ = ["POWER", "AugmentedRegression"]
 
 
-# Share of `feature_norm` that the intercept's constant has in the sum.
+# Share of `max_norm` that the intercept's constant has in the sum.
 _INTERCEPT_SHARE = 0.25
 # Clip norm and block scales, in units in which a row has norm at most 1. docs/logistic.md says how they were chosen.
 _CLIP_NORM = {"unbiased": 0.5, "clipped": 0.3}
@@ -86,9 +86,9 @@ class AugmentedRegression(InformedRegression):
         self,
         *,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -98,7 +98,7 @@ class AugmentedRegression(InformedRegression):
         random_state: object = None,
     ) -> None:
         self.privacy = privacy
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.fit_intercept = fit_intercept
         self.prior = prior
         self.covariance = covariance
@@ -135,8 +135,8 @@ class AugmentedRegression(InformedRegression):
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the data are read."""
-        check_feature_norm(self.feature_norm, self.is_private, "longer rows are scaled down to it")
-        CoefficientPrior.check(self.prior)
+        check_max_norm(self.max_norm, self.is_private, "longer rows are scaled down to it")
+        CoefficientPrior.check(self._given_prior())
         check_choice("covariance", self.covariance, ("full", "diagonal"))
         check_choice("statistics", self.statistics, ("centred", "paper"))
         check_choice("influence", self.influence, ("unbiased", "clipped"))
@@ -168,7 +168,7 @@ class AugmentedRegression(InformedRegression):
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
         """Totals of no record: the first posterior is the prior. But under a wide prior (the intercept's) every record would
         look nearly certain, and a first step other than the textbook's would be far too long. There Σ starts with a variance of
-        1 for a row of norm ``feature_norm``."""
+        1 for a row of norm ``max_norm``."""
         initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
         if self._is_textbook():
             return initial
@@ -318,15 +318,15 @@ class AugmentedRegression(InformedRegression):
         """Public constant, in units in which a row has norm at most 1; see docs/logistic.md for how it was chosen."""
         return _CLIP_NORM[self.influence]
 
-    def max_norm(self) -> float:
-        """Norm of a row of norm ``feature_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
-        ``feature_norm``.
+    def max_record_norm(self) -> float:
+        """Norm of a row of norm ``max_norm`` (and the intercept's constant), over all outputs; ``inf`` without a
+        ``max_norm``.
 
         At c, ``|ω ψ| ≤ ω c = b tanh(c/2) / 2``, so ``|r| ≤ |κ| + b tanh(c/2) / 2``: the largest joint norm over c.
         """
-        if self.feature_norm is None:
+        if self.max_norm is None:
             return np.inf
-        length = np.hypot(self.feature_norm, self._intercept_constant())
+        length = np.hypot(self.max_norm, self._intercept_constant())
         scale, b = self._scales(), self._largest_shape()
         c = np.linspace(0.0, 60.0, 6001)
         omega = polya_gamma_mean(c, b)
@@ -361,7 +361,7 @@ class AugmentedRegression(InformedRegression):
                 "hence the posterior of the coefficients",
             ),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows are scaled down to it",
+                f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
                 *self._declared_known(),
@@ -381,7 +381,7 @@ class AugmentedRegression(InformedRegression):
         return max(4096, 4 * self.__dict__.get("n_features_in_", 0))
 
     def _design(self, X, n_stored: np.ndarray | None = None):
-        largest = np.inf if self.feature_norm is None else float(self.feature_norm)
+        largest = np.inf if self.max_norm is None else float(self.max_norm)
         return design_rows(X, largest, self._intercept_constant(), n_stored)
 
     def _declared(self) -> tuple[str, ...]:
@@ -395,13 +395,13 @@ class AugmentedRegression(InformedRegression):
         return self.n_features_in_ + bool(self.fit_intercept)
 
     def _ball(self) -> float:
-        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+        return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _intercept_constant(self) -> float:
         """Value of the constant column, which represents the intercept in the sum and counts in a record's norm."""
         if not self.fit_intercept:
             return 0.0
-        return 1.0 if self.feature_norm is None else _INTERCEPT_SHARE * float(self.feature_norm)
+        return 1.0 if self.max_norm is None else _INTERCEPT_SHARE * float(self.max_norm)
 
     def _scales(self) -> dict[str, float]:
         """Residuals of a count with b trials are of the order √b, precisions of the order b."""
@@ -450,7 +450,7 @@ class AugmentedRegression(InformedRegression):
         mean, precision = mean / units, precision * outer
         if self.covariance == "full":
             precision = np.stack(
-                [positive_definite(own) for own in precision]
+                [positive_definite(matrix) for matrix in precision]
             )  # rescaling may have cost the last digits
         family = DiagonalCoefficientPosterior if self.covariance == "diagonal" else CoefficientPosterior
         posterior = family(mean[0] if one else mean, precision[0] if one else precision)

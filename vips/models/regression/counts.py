@@ -17,8 +17,8 @@ from scipy.stats import binom, nbinom
 from sklearn.base import RegressorMixin
 
 from vips._validation import check_integer
-from vips.expfam import DiagonalGaussian, Gaussian
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import count_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score
@@ -89,7 +89,7 @@ class BayesianBinomialRegression(_CountRegression):
     ----------
     n_trials : int
         n. Public.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number from 0 to ``n_trials`` makes a record
         defective.
 
@@ -107,12 +107,12 @@ class BayesianBinomialRegression(_CountRegression):
 
     def __init__(
         self,
-        n_trials: int = 1,
         *,
+        n_trials: int = 1,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -122,7 +122,7 @@ class BayesianBinomialRegression(_CountRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip
@@ -171,7 +171,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         r: the variance of a count of mean m is m + m²/r. Public.
     max_count : int or None
         Larger counts are reduced to it. Required by a private fit.
-    privacy, feature_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
+    privacy, max_norm, fit_intercept, prior, covariance, statistics, influence, schedule, on_invalid, dtype, random_state
         See :class:`BayesianLogisticRegression`. A count that is not a whole number ≥ 0 makes a record defective.
 
     Attributes
@@ -189,13 +189,13 @@ class BayesianNegativeBinomialRegression(_CountRegression):
 
     def __init__(
         self,
+        *,
         dispersion: float = 1.0,
         max_count: int | None = None,
-        *,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         statistics: str = "centred",
         influence: str = "unbiased",
@@ -205,7 +205,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip
@@ -232,9 +232,9 @@ class BayesianNegativeBinomialRegression(_CountRegression):
                 "is learnt from the counts would reveal the largest. Declare a bound; larger counts are reduced to it."
             )
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """As in the base class; ``inf`` without a ``max_count``, too."""
-        return np.inf if self.max_count is None else super().max_norm()
+        return np.inf if self.max_count is None else super().max_record_norm()
 
     def _largest_count(self) -> int | float:
         return np.inf if self.max_count is None else self.max_count

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from vips._extras import imported
 from vips.data import InMemoryData
 from vips.data._tables import from_arrow
-from vips.models._binding_clip import warn_of_binding_clip
 from vips.models._coefficient_tables import (
     Signal,
     coefficient_draws,
@@ -32,6 +31,7 @@ from vips.models.regression.noise_aware import (
 )
 from vips.models.regression.posterior import CoefficientPosterior
 from vips.models.regression.statistics import RegressionStatistics, outer_sums
+from vips.parts import warn_of_binding_clip
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class PolyaGammaRegression(AugmentedRegression):
     def laplace_posterior(self, X, y=None) -> CoefficientPosterior:
         """Gaussian at the posterior mean with the curvature of the posterior itself, α integrated out.
 
-        Variational variances are too small, the more so the stronger the signal: ω, the curvature of a bound, is larger than
+        Variational variances are too small, and more so for strong signals: ω, the curvature of a bound, is larger than
         that of the likelihood. The deviations of this posterior were within 10 % of exact ones (docs/logistic.md).
 
         Parameters
@@ -157,8 +157,8 @@ class PolyaGammaRegression(AugmentedRegression):
         Warns
         -----
         PrivacyWarning
-            With ``influence="clipped"``, if the clip norm is below :meth:`max_norm`: a clip that looks at labels makes slopes
-            steeper than the truth, whatever the noise.
+            With ``influence="clipped"``, if the clip norm is below :meth:`max_record_norm`: a clip that looks at labels makes
+            slopes steeper than the truth, whatever the noise.
         """
         if self.statistics != "centred":
             raise NotImplementedError('The noise-aware posterior needs statistics="centred".')

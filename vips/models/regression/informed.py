@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips.expfam import DiagonalGaussian, Gaussian
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.model import ConjugateExponentialModel
 from vips.models._apart import fit_to_public
 from vips.models.regression.known_steps import Denoised, Known, Released, best_weight, known_step
@@ -54,16 +54,20 @@ class InformedRegression(ConjugateExponentialModel):
         """Whether the prior is a Gaussian."""
         return isinstance(self.prior, Gaussian | DiagonalGaussian)
 
+    def _given_prior(self) -> float | Gamma | Gaussian | DiagonalGaussian:
+        """``prior``, or its default."""
+        return Gamma(1.0, 1.0) if self.prior is None else self.prior
+
     def _coefficient_prior(self) -> CoefficientPrior:
         settings, diagonal = (self.n_features_in_, bool(self.fit_intercept)), self.covariance == "diagonal"
         if self._is_given:
             return CoefficientPrior(None, *settings, KnownCoefficients.of(self.prior, diagonal=diagonal))
-        own = CoefficientPrior(self.prior, *settings)
+        prior = CoefficientPrior(self._given_prior(), *settings)
         if not hasattr(self, "public_posterior_"):
-            return own
+            return prior
         known = KnownCoefficients.of(self.public_posterior_, diagonal=False)
-        base = np.stack([np.diag(own.precision(alpha)) for alpha in self.public_alpha_])
-        return CoefficientPrior(self.prior, *settings, KnownCoefficients(known.linear, known.precision - base))
+        base = np.stack([np.diag(prior.precision(alpha)) for alpha in self.public_alpha_])
+        return CoefficientPrior(self._given_prior(), *settings, KnownCoefficients(known.linear, known.precision - base))
 
     def _start(self) -> SimpleNamespace:
         """Where a fit starts: the ``mean`` of what is known, or 0, and E[α]."""

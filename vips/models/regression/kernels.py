@@ -38,7 +38,7 @@ def copy_rows(source_indptr, source_indices, source_data, indptr, indices, data)
 
 
 @_jit
-def finish_rows(indptr, indices, data, feature_norm, intercept, n_features, lengths):
+def finish_rows(indptr, indices, data, max_norm, intercept, n_features, lengths):
     """Scale rows into the ball, write the intercept's constant in their last place if it is not 0, and fill in their norms.
 
     Entries are divided by the largest one before squaring, so that squares neither overflow nor vanish. A row whose norm is not
@@ -60,9 +60,9 @@ def finish_rows(indptr, indices, data, feature_norm, intercept, n_features, leng
             norm = largest * np.sqrt(total)
         else:
             norm = np.inf
-        if not norm <= feature_norm or norm == np.inf:
-            scale = feature_norm / norm if norm < np.inf else np.nan
-            norm = feature_norm if norm < np.inf else np.nan
+        if not norm <= max_norm or norm == np.inf:
+            scale = max_norm / norm if norm < np.inf else np.nan
+            norm = max_norm if norm < np.inf else np.nan
             for k in range(first, last):
                 data[k] *= scale
         if intercept != 0.0:

@@ -112,7 +112,7 @@ class Denoised:
 def best_weight(known: Known, denoised: Denoised, residual: np.ndarray, moved: np.ndarray) -> float:
     """The weight a of public records; ``moved`` is m̄ - m₀."""
     carried = residual + denoised.times(denoised.values, moved)  # z
-    found = []
+    evidence = []
     without = replace(known, base=known.first_base)  # α of public records without effects would keep all others small
     cases = [*((weight, known) for weight in WEIGHTS), (0.0, without)]
     for weight, case in cases:
@@ -120,14 +120,14 @@ def best_weight(known: Known, denoised: Denoised, residual: np.ndarray, moved: n
         law = cholesky(positive_definite(case.prior(weight) + denoised.seen))
         off = denoised.vectors.T @ carried - denoised.values * (denoised.vectors.T @ (case.mean(weight) - known.start))
         known_part = denoised.vectors @ (denoised.share * off)
-        found.append(
+        evidence.append(
             np.log(np.diagonal(prior)).sum()
             - np.log(np.diagonal(law)).sum()
             - 0.5 * (off**2 / denoised.variance).sum()
             + 0.5 * known_part @ cho_solve((law, True), known_part)
         )
-    found[0] += _LEAST_GAIN
-    return cases[int(np.argmax(found))][0]
+    evidence[0] += _LEAST_GAIN
+    return cases[int(np.argmax(evidence))][0]
 
 
 def known_step(known: Known, weight: float, released: Released, denoised: Denoised, residual, old, alpha: float):

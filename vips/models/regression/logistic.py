@@ -9,7 +9,7 @@ symbol               name
 ===================  ============================================================
 μ, Σ                 ``posterior_.mean``, ``posterior_.cov``
 E[α]                 ``alpha_``
-F                    ``feature_norm``
+F                    ``max_norm``
 κ = y - ½            linear coefficient of the augmented likelihood, b = 1
 ===================  ============================================================
 
@@ -28,8 +28,8 @@ from sklearn.utils.validation import check_is_fitted
 from vips.data import DataSource, InMemoryData
 from vips.data._labels import label_codes
 from vips.data._tables import from_arrow
-from vips.expfam import DiagonalGaussian, Gaussian
-from vips.expfam.logistic_normal import posterior_probabilities
+from vips.expfam import DiagonalGaussian, Gamma, Gaussian
+from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score
@@ -45,20 +45,21 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     ----------
     privacy : PrivacyPlan or None
         None is a non-private fit, full batch.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
         private fit. None scales nothing.
     fit_intercept : bool
-    prior : (float, float), float, or Gaussian
-        (a₀, b₀) of the Gamma hyperprior of the coefficients' precision α, or a fixed α; or the distribution of all
-        coefficients, the intercept last: the ``posterior_`` of another fit, ``vips.expfam.Gaussian(mean, precision)``, or
-        ``Gaussian.from_covariance(mean, cov)``. Public.
+    prior : Gamma, Gaussian, DiagonalGaussian, float or None
+        ``vips.expfam.Gamma(shape, rate)`` of the coefficients' precision α, of which None is Gamma(1, 1), or a fixed α; or the
+        distribution of all coefficients, the intercept last: the ``posterior_`` of another fit,
+        ``vips.expfam.Gaussian(mean, precision)``, or ``Gaussian.from_covariance(mean, cov)``. Public.
     covariance : {"full", "diagonal"}
         Of the posterior. "full" sums d² numbers; "diagonal", for thousands of features, 3d.
     classes : sequence or None
         The possible labels, numbers or strings. None: the labels in y for a non-private fit; 0 and 1 for a private fit, which
-        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. More than two:
-        stick-breaking in the order of the sorted labels.
+        must not look at y, so that -1 and 1 need ``classes=[-1, 1]``. A record with another label is defective. They are
+        sorted, as scikit-learn does: of two, the last one is "yes", and ``summary`` names it. More than two: stick-breaking in
+        this order.
     statistics : {"centred", "paper"}
         Sum residuals at the current posterior, or the paper's (y - ½) x. Without noise both are the same; with noise in the
         precision, the second moves the coefficients.
@@ -94,7 +95,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     Privacy
     -------
     Unit: one row of X with its label. Relation: add or remove one. Released: the noisy totals of residuals and precisions of
-    every step, hence the posterior. Public by declaration: ``feature_norm``, ``classes``, the number of columns, public
+    every step, hence the posterior. Public by declaration: ``max_norm``, ``classes``, the number of columns, public
     records, and all other constructor arguments. Not covered: choosing any of them, or the features, by looking at these
     records.
 
@@ -106,7 +107,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=20)
-    >>> model = BayesianLogisticRegression(privacy=plan, feature_norm=1.0).fit(X, y)
+    >>> model = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y)
     >>> np.argsort(model.coef_[0]).tolist()
     [1, 3, 2, 0]
     >>> model.predict_proba(X[:3]).shape
@@ -117,9 +118,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         self,
         *,
         privacy: PrivacyPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         fit_intercept: bool = True,
-        prior: tuple[float, float] | float | Gaussian | DiagonalGaussian = (1.0, 1.0),
+        prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
         covariance: str = "full",
         classes: Sequence | None = None,
         statistics: str = "centred",
@@ -130,7 +131,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         random_state: object = None,
     ) -> None:
         super().__init__(
-            privacy=privacy, feature_norm=feature_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
+            privacy=privacy, max_norm=max_norm, fit_intercept=fit_intercept, prior=prior, covariance=covariance,
             statistics=statistics, influence=influence, schedule=schedule, on_invalid=on_invalid, dtype=dtype,
             random_state=random_state,
         )  # fmt: skip
@@ -155,8 +156,8 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         stick = posterior_probabilities(*self._predictors(X, noise_aware))
         if stick.shape[1] == 1:
             return np.hstack([1.0 - stick, stick])
-        rest = np.cumprod(1.0 - stick, axis=1)
-        return np.hstack([stick[:, :1], stick[:, 1:] * rest[:, :-1], rest[:, -1:]])
+        remainders = np.cumprod(1.0 - stick, axis=1)
+        return np.hstack([stick[:, :1], stick[:, 1:] * remainders[:, :-1], remainders[:, -1:]])
 
     def predict_log_proba(self, X) -> np.ndarray:
         """Logarithm of :meth:`predict_proba`."""
@@ -297,8 +298,9 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         return {"classes": self._labels().tolist()}
 
     def _declared(self) -> tuple[str, ...]:
-        default = " (none were declared)" if self.classes is None else ""
-        return (f"classes: {', '.join(str(label) for label in self._labels())}{default}",)
+        *others, last = map(str, self._labels())
+        default = "; none were declared" if self.classes is None else ""
+        return (f'classes: {", ".join(others)} and {last} (the last one is "yes"{default})',)
 
 
 def _check_classes(classes) -> None:

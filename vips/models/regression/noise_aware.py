@@ -239,17 +239,17 @@ class _Curvatures:
     """H = r P + P U M Uᵀ P with U = (constant's direction, μ), at each of the coefficients μ, shape (k, d)."""
 
     def __init__(self, precision: np.ndarray, mu: np.ndarray, constant: float) -> None:
-        self._precision, own = precision, mu @ precision
+        self._precision, images = precision, mu @ precision
         seen = np.zeros((len(mu), 2, 2))  # Σ ω (1, ψ)(1, ψ)ᵀ
-        seen[:, 1, 1] = np.einsum("kd,kd->k", mu, own)
+        seen[:, 1, 1] = np.einsum("kd,kd->k", mu, images)
         if constant > 0.0:  # the constant's direction is e/constant
             first = np.broadcast_to(precision[-1] / constant, mu.shape)
-            seen[:, 0, 0], seen[:, 0, 1] = precision[-1, -1] / constant**2, own[:, -1] / constant
+            seen[:, 0, 0], seen[:, 0, 1] = precision[-1, -1] / constant**2, images[:, -1] / constant
             seen[:, 1, 0] = seen[:, 0, 1]
         else:  # without a constant, assume rows of norm 1 for Σ ω, and E ψ = 0
             first = np.zeros(mu.shape)
             seen[:, 0, 0] = np.trace(precision)
-        self._images = np.stack([first, own], axis=2)
+        self._images = np.stack([first, images], axis=2)
         total = np.maximum(seen[:, 0, 0], 1e-300)
         mean, std = _unweighted(seen[:, 0, 1] / total, seen[:, 1, 1] / total)
         psi = mean[:, None] + std[:, None] * _NODES

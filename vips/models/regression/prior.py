@@ -8,6 +8,7 @@ the first one times N(w; m, (a K)⁻¹), of public records whose likelihood coun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -53,15 +54,15 @@ class CoefficientPrior:
 
     Parameters
     ----------
-    alpha : (float, float), float or None
-        (a₀, b₀), or a fixed α. None: ``known`` alone is the prior.
+    alpha : Gamma, float or None
+        The distribution of α, or a fixed α. None: ``known`` alone is the prior.
     n_features : int
     intercept : bool
     known : KnownCoefficients, optional
         What is known besides.
     """
 
-    alpha: tuple[float, float] | float | None
+    alpha: Gamma | float | None
     n_features: int
     intercept: bool
     known: KnownCoefficients | None = None
@@ -70,7 +71,7 @@ class CoefficientPrior:
         """E[α] under the prior, shape (n_outputs,); 1 where there is no α."""
         if self.alpha is None:
             return np.ones(n_outputs)
-        return np.full(n_outputs, self.alpha[0] / self.alpha[1] if self._is_learnt else float(self.alpha))
+        return np.full(n_outputs, float(self.alpha.shape / self.alpha.rate if self._is_learnt else self.alpha))
 
     def natural(self, output: int, alpha: float, weight: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
         """Λm, shape (d,), and Λ, shape (d, d), or (d,) if it is diagonal, given α; ``known`` counts this weight."""
@@ -81,7 +82,7 @@ class CoefficientPrior:
         return weight * self.known.linear[output], precision + (base if precision.ndim == 1 else np.diag(base))
 
     def precision(self, alpha: float) -> np.ndarray:
-        """Of each coefficient, given α, without what is known; shape (d,)."""
+        """Prior precision of each coefficient, given α, without what is known; shape (d,)."""
         if self.alpha is None:
             return np.zeros(self.n_features + self.intercept)
         return np.append(np.full(self.n_features, alpha), [INTERCEPT_STD**-2.0] * self.intercept)
@@ -99,7 +100,7 @@ class CoefficientPrior:
         squares = ((share * means) ** 2 + variances + unknown)[:, : self.n_features].sum(axis=1)
         if not self._is_learnt:
             return self.initial_alpha(len(squares)), np.ones(len(squares))
-        return np.full(len(squares), self.alpha[0] + 0.5 * self.n_features), self.alpha[1] + 0.5 * squares
+        return np.full(len(squares), self.alpha.shape + 0.5 * self.n_features), self.alpha.rate + 0.5 * squares
 
     def divergence(self, posterior: _Posterior) -> float:
         """KL of q(w) q(α) from the prior, all outputs together."""
@@ -108,11 +109,11 @@ class CoefficientPrior:
             given = (DiagonalGaussian if diagonal else Gaussian).from_natural(
                 self.known.linear, -0.5 * self.known.precision
             )
-            own = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
-            return float(np.sum(own.kl(given)))
+            learnt = type(given)(np.atleast_2d(posterior.mean), posterior.precision.reshape(given.precision.shape))
+            return float(np.sum(learnt.kl(given)))
         squares, alpha = _second_moments(posterior), Gamma(posterior.alpha_shape, posterior.alpha_rate)
         if self._is_learnt:
-            divergence, mean, expected_log = alpha.kl(Gamma(*self.alpha)), alpha.mean, alpha.expected_log
+            divergence, mean, expected_log = alpha.kl(self.alpha), alpha.mean, alpha.expected_log
         else:
             divergence, mean, expected_log = 0.0, float(self.alpha), np.log(self.alpha)
         d = self.n_features
@@ -136,11 +137,11 @@ class CoefficientPrior:
 
     @property
     def _is_learnt(self) -> bool:
-        return isinstance(self.alpha, tuple)
+        return isinstance(self.alpha, Gamma)
 
     @staticmethod
     def check(prior: object) -> None:
-        """Raise an error if this is neither (shape, rate) nor a precision nor a Gaussian."""
+        """Raise an error if this is neither a Gamma distribution nor a precision nor a Gaussian."""
         if isinstance(prior, Gaussian | DiagonalGaussian):
             return
         if hasattr(prior, "fit"):
@@ -148,15 +149,15 @@ class CoefficientPrior:
                 "`prior` must not be a model: scikit-learn's `clone` would forget its fit. Pass its posterior, "
                 "prior=model.posterior_."
             )
-        values = prior if isinstance(prior, tuple) else (prior,)
-        if isinstance(prior, tuple) and (len(prior) != 2 or any(np.ndim(value) for value in prior)):
+        is_one = isinstance(prior, Real) or (isinstance(prior, Gamma) and prior.shape.ndim == 0)
+        if not is_one:
             raise ValueError(
-                "`prior` must be (shape, rate) of a Gamma distribution, a fixed precision, or a Gaussian: the `posterior_` of "
-                "another fit, vips.expfam.Gaussian(mean, precision) or Gaussian.from_covariance(mean, cov), "
-                f"got {prior!r}."
+                "`prior` must be the distribution of the coefficients' precision, vips.expfam.Gamma(shape, rate), a fixed "
+                "precision, or a Gaussian of the coefficients: the `posterior_` of another fit, "
+                f"vips.expfam.Gaussian(mean, precision) or Gaussian.from_covariance(mean, cov), got {prior!r}."
             )
-        for value in values:
-            check_number("prior", value, 1e-10, 1e10, "made of numbers between 1e-10 and 1e10")
+        for value in (prior.shape, prior.rate) if isinstance(prior, Gamma) else (prior,):
+            check_number("prior", float(value), 1e-10, 1e10, "made of numbers between 1e-10 and 1e10")
 
 
 def _second_moments(posterior) -> np.ndarray:

@@ -77,8 +77,8 @@ class ScoredStatistics(RecordStatistics):
         if self._clip_norm is None:
             return None
         starts = np.array([0, len(used)])
-        own = [sum(_sums_of_runs(part, j, used, starts) for part in self._scores()) for j in range(self._n_outputs())]
-        total = own if carried is None else [before + new for before, new in zip(carried, own, strict=True)]
+        sums = [sum(_sums_of_runs(part, j, used, starts) for part in self._scores()) for j in range(self._n_outputs())]
+        total = sums if carried is None else [before + new for before, new in zip(carried, sums, strict=True)]
         self._piece = weight, total if is_last else None
         return total
 
@@ -119,13 +119,13 @@ class ScoredStatistics(RecordStatistics):
 def _squares(scores: Iterable, factors: np.ndarray, rounded: Callable | None) -> dict[str, np.ndarray]:
     """Block "variance": Σ_i f_i s_i², for scores (n_records, d) of each output."""
     total = []
-    for own in scores:
-        if sp.issparse(own):
-            shares = factors[np.repeat(np.arange(len(factors)), np.diff(own.indptr))] * np.square(own.data)
+    for block in scores:
+        if sp.issparse(block):
+            shares = factors[np.repeat(np.arange(len(factors)), np.diff(block.indptr))] * np.square(block.data)
             shares = shares if rounded is None else rounded(shares)
-            total.append(np.bincount(own.indices, shares, own.shape[1]))
+            total.append(np.bincount(block.indices, shares, block.shape[1]))
         else:
-            shares = factors[:, None] * np.square(own)
+            shares = factors[:, None] * np.square(block)
             total.append((shares if rounded is None else rounded(shares)).sum(axis=0))
     return {"variance": total[0] if len(total) == 1 else np.array(total)}
 

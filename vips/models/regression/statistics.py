@@ -42,13 +42,13 @@ _LEAST_WORK = 200_000
 _ROUNDING = 1.0 + 4e-9
 
 
-def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray | None = None):
-    """Rows scaled into the ball of radius ``feature_norm``, with a constant column if ``intercept`` is not 0.
+def design_rows(X, max_norm: float, intercept: float, n_stored: np.ndarray | None = None):
+    """Rows scaled into the ball of radius ``max_norm``, with a constant column if ``intercept`` is not 0.
 
     Parameters
     ----------
     X : array or CSR of shape (n_records, n_features)
-    feature_norm, intercept : float
+    max_norm, intercept : float
         Public.
     n_stored : ndarray of shape (n_records,), optional
         Number of non-zero entries of each row of an array, from :func:`count_entries`: the result is then CSR.
@@ -61,17 +61,17 @@ def design_rows(X, feature_norm: float, intercept: float, n_stored: np.ndarray |
         Norms of ``rows``, to rounding.
     """
     if sp.issparse(X) or n_stored is not None:
-        return _sparse_design(X, n_stored, feature_norm, intercept)
+        return _sparse_design(X, n_stored, max_norm, intercept)
     n_records, n_features = X.shape
     rows = np.empty((n_records, n_features + (intercept != 0.0)))
     rows[:, :n_features] = X
     rows[:, n_features:] = intercept
     norms = row_norms(rows[:, :n_features])
-    long = np.flatnonzero(~(norms <= feature_norm))
+    long = np.flatnonzero(~(norms <= max_norm))
     if len(long):
         finite = np.isfinite(norms[long])
-        rows[long, :n_features] *= np.where(finite, feature_norm / norms[long], np.nan)[:, None]
-        norms[long] = np.where(finite, feature_norm, np.nan)
+        rows[long, :n_features] *= np.where(finite, max_norm / norms[long], np.nan)[:, None]
+        norms[long] = np.where(finite, max_norm, np.nan)
     return rows, np.hypot(norms, intercept)
 
 
@@ -87,7 +87,7 @@ def better_as_csr(n_stored: np.ndarray, n_features: int) -> np.ndarray:
     return n_stored < _SPARSE_BELOW * n_features
 
 
-def _sparse_design(X, n_stored, feature_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
+def _sparse_design(X, n_stored, max_norm: float, intercept: float) -> tuple[sp.csr_array, np.ndarray]:
     n_records, n_features = X.shape
     if sp.issparse(X):
         X = sp.csr_array(X)
@@ -103,7 +103,7 @@ def _sparse_design(X, n_stored, feature_norm: float, intercept: float) -> tuple[
     else:
         kernels.fill_rows(X, indptr, columns, values)
     columns, values, lengths = columns[:-1], values[:-1], np.empty(n_records)
-    kernels.finish_rows(indptr, columns, values, feature_norm, intercept, n_features, lengths)
+    kernels.finish_rows(indptr, columns, values, max_norm, intercept, n_features, lengths)
     return sp.csr_array((values, columns, indptr), shape=(n_records, n_features + constant)), lengths
 
 
@@ -250,7 +250,7 @@ class RegressionStatistics(ScoredStatistics):
             weight = np.rint(weights[:, None] * precision / unit["weight"]).sum(axis=0).astype(np.int64)
             sums = {"linear": linear, "precision": second, "cross": cross, "weight": weight}
             return self._shaped(sums) | squares
-        outer = [_outer_sum(rows, weights * own, unit["precision"]).astype(np.int64) for own in precision.T]
+        outer = [_outer_sum(rows, weights * column, unit["precision"]).astype(np.int64) for column in precision.T]
         return self._shaped({"linear": linear, "precision": np.stack(outer)}) | squares
 
     def bounds(self) -> np.ndarray:
@@ -275,8 +275,8 @@ class RegressionStatistics(ScoredStatistics):
 def outer_sums(rows, weights: np.ndarray) -> np.ndarray:
     """Σ_n w_nj x_n x_nᵀ, shape (n_outputs, d, d), for weights ≥ 0 of shape (n_records, n_outputs)."""
     if sp.issparse(rows):
-        return np.stack([_outer_sum(rows, own) for own in weights.T])
-    return np.stack([gram(rows * np.sqrt(own)[:, None]) for own in weights.T])
+        return np.stack([_outer_sum(rows, weights_of_output) for weights_of_output in weights.T])
+    return np.stack([gram(rows * np.sqrt(weights_of_output)[:, None]) for weights_of_output in weights.T])
 
 
 def _outer_sum(rows: sp.csr_array, weights: np.ndarray, unit: float | None = None) -> np.ndarray:

@@ -40,19 +40,19 @@ def bootstrapped(
         cF.
     n_draws : int
     """
-    rng, q, found = np.random.default_rng(0), len(estimate.loadings), stacked(estimate, data.mean)
+    rng, q, parameters = np.random.default_rng(0), len(estimate.loadings), stacked(estimate, data.mean)
     factor = np.linalg.cholesky(
         estimate.loadings.T @ estimate.loadings + np.diag(np.maximum(estimate.noise_variance, 1e-12))
     )
     simulated = [NoisyCovariance.of(_simulated(data, factor, constant, rng), constant) for _ in range(n_draws)]
-    draws = np.empty((n_draws, *found.shape))
-    for draw, each, other in zip(draws, simulated, again(simulated), strict=True):
-        loadings = aligned(other.loadings, estimate.loadings)
-        if other.rest is None:
-            draw[:] = 2.0 * found - stacked(Estimate(loadings, other.noise_variance), each.mean)
-            draw[q] = found[q] ** 2 / np.maximum(other.noise_variance, 1e-300)
+    draws = np.empty((n_draws, *parameters.shape))
+    for draw, sample, refit in zip(draws, simulated, again(simulated), strict=True):
+        loadings = aligned(refit.loadings, estimate.loadings)
+        if refit.unbounded_variance is None:
+            draw[:] = 2.0 * parameters - stacked(Estimate(loadings, refit.noise_variance), sample.mean)
+            draw[q] = parameters[q] ** 2 / np.maximum(refit.noise_variance, 1e-300)
         else:
-            draw[:] = stacked(Estimate(loadings, np.maximum(other.rest, 0.0)), each.mean)
+            draw[:] = stacked(Estimate(loadings, np.maximum(refit.unbounded_variance, 0.0)), sample.mean)
     return Draws(np.clip(draws, -1e100, 1e100))
 
 

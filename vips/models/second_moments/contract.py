@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_feature_norm
+from vips._validation import check_max_norm
 from vips.data import Records
 from vips.model import ConjugateExponentialModel
 from vips.models.second_moments.moments import SecondMoments
@@ -18,25 +18,25 @@ from vips.statistics import Block
 
 __all__ = ["SecondMomentModel"]
 
-# Share of `feature_norm` that the constant has in a record's vector: the count's noise grows as 1/c², that of all others as c².
+# Share of `max_norm` that the constant has in a record's vector: the count's noise grows as 1/c², that of all others as c².
 _CONSTANT_SHARE = 0.5
 
 
 class SecondMomentModel(ConjugateExponentialModel):
     """A model with the block "second". The columns of z are those of X, a constant, and the target if there is one.
 
-    A subclass stores ``feature_norm``, ``privacy``, ``on_invalid`` and ``random_state``.
+    A subclass stores ``max_norm``, ``privacy``, ``on_invalid`` and ``random_state``.
     """
 
     planned_steps = 1  # every step would release the same moments
     exact_rows = True
     adds_up = True
     settings_of_meaning = ()
-    feature_norm: float | None
+    max_norm: float | None
 
     def check_parameters(self) -> None:
         """Check all constructor arguments, before the records are read."""
-        check_feature_norm(self.feature_norm, self.is_private, "longer rows weigh less")
+        check_max_norm(self.max_norm, self.is_private, "longer rows weigh less")
 
     def check_features(self) -> None:
         if self.n_features_in_ < 1:
@@ -52,7 +52,7 @@ class SecondMomentModel(ConjugateExponentialModel):
 
     def expected_statistics(self, records, posterior) -> OuterStatistics:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
-        largest = np.inf if self.feature_norm is None else float(self.feature_norm)
+        largest = np.inf if self.max_norm is None else float(self.max_norm)
         return OuterStatistics(design(X, largest, self._constant(), target))
 
     def to_posterior(self, average, noise_std, previous) -> Any:
@@ -70,9 +70,9 @@ class SecondMomentModel(ConjugateExponentialModel):
         """1/t: every step sees the same moments."""
         return 1.0 / t
 
-    def max_norm(self) -> float:
-        """‖z‖² of a row of norm ``feature_norm``, in units of its square; ``inf`` without a ``feature_norm``."""
-        if self.feature_norm is None:
+    def max_record_norm(self) -> float:
+        """‖z‖² of a row of norm ``max_norm``, in units of its square; ``inf`` without a ``max_norm``."""
+        if self.max_norm is None:
             return np.inf
         return 1.0 + _CONSTANT_SHARE**2 + self._target_share() ** 2
 
@@ -89,7 +89,7 @@ class SecondMomentModel(ConjugateExponentialModel):
             "unit": self.unit,
             "released": ("noisy second moments of the columns, and the noisy number of records", "hence the posterior"),
             "declared_public": (
-                f"feature_norm = {self.feature_norm or np.inf:g}: longer rows weigh less",
+                f"max_norm = {self.max_norm or np.inf:g}: longer rows weigh less",
                 f"number of columns: {self.n_features_in_}",
                 *self._declared(),
                 "all other constructor arguments",
@@ -104,14 +104,14 @@ class SecondMomentModel(ConjugateExponentialModel):
         raise NotImplementedError
 
     def _target_share(self) -> float:
-        """Largest entry of that column, in units of ``feature_norm``."""
+        """Largest entry of that column, in units of ``max_norm``."""
         return 0.0
 
     def _ball(self) -> float:
-        return 1.0 if self.feature_norm is None else float(self.feature_norm)
+        return 1.0 if self.max_norm is None else float(self.max_norm)
 
     def _constant(self) -> float:
-        return 1.0 if self.feature_norm is None else _CONSTANT_SHARE * float(self.feature_norm)
+        return 1.0 if self.max_norm is None else _CONSTANT_SHARE * float(self.max_norm)
 
     def _read_posterior(self):
         """The posterior that attributes and predictions use: the noise-aware one, if there is one."""

@@ -78,15 +78,15 @@ class NoisyCovariance:
 class Estimate:
     """Loadings W, shape (q, d), noise variances ψ, shape (d,), and the log likelihood after each iteration.
 
-    ``strength`` is the smallest ℓ/t: noise turns that component by an angle of sine t/ℓ, and hides it below 1. ``rest`` is what
-    loadings leave of the noisy variances of the columns, shape (d,): ψ before it is bounded from below.
+    ``strength`` is the smallest ℓ/t: noise turns that component by an angle of sine t/ℓ, and hides it below 1.
+    ``unbounded_variance`` is what loadings leave of the noisy variances of the columns, shape (d,): ψ before its lower bound.
     """
 
     loadings: np.ndarray
     noise_variance: np.ndarray
     log_likelihoods: tuple[float, ...] = ()
     strength: float = np.inf
-    rest: np.ndarray | None = None
+    unbounded_variance: np.ndarray | None = None
 
 
 def principal_components(data: NoisyCovariance, n_components: int) -> Estimate:
@@ -119,7 +119,7 @@ def factor_analysis(
     covariance = data.scatter / count
     variances = np.maximum(np.diagonal(covariance), _SMALL)
     psi = np.ones(d) if start is None else np.array(start, dtype=np.float64)
-    constant, last, found = d * np.log(2.0 * np.pi) + n_components, -np.inf, []
+    constant, last, log_likelihoods = d * np.log(2.0 * np.pi) + n_components, -np.inf, []
     for _ in range(max_iter):
         roots = np.sqrt(psi) + _SMALL
         values, vectors = eigh(covariance / np.outer(roots, roots))
@@ -127,11 +127,11 @@ def factor_analysis(
         top = np.maximum(values[:n_components], 1e-300)
         loadings = np.sqrt(np.maximum(top - 1.0, 0.0))[:, None] * directions * roots
         total = constant + np.log(top).sum() + values[n_components:].sum() + np.log(psi).sum()
-        found.append(-0.5 * count * total)
-        if found[-1] - last < tol:
+        log_likelihoods.append(-0.5 * count * total)
+        if log_likelihoods[-1] - last < tol:
             break
-        last, psi = found[-1], np.maximum(variances - np.square(loadings).sum(axis=0), _SMALL)
-    return Estimate(loadings, psi, tuple(found))
+        last, psi = log_likelihoods[-1], np.maximum(variances - np.square(loadings).sum(axis=0), _SMALL)
+    return Estimate(loadings, psi, tuple(log_likelihoods))
 
 
 def noisy_factor_analysis(
@@ -141,15 +141,16 @@ def noisy_factor_analysis(
 
     The likelihood of noisy moments does not tell when to stop, because the iteration does not lead to its maximum.
     """
-    counts = np.array([max(each.count, _SMALL) for each in data])
-    covariances = np.stack([each.scatter for each in data]) / counts[:, None, None]
-    grams, noise = np.stack([each.gram for each in data]), np.array([each.noise_std for each in data]) / counts
+    counts = np.array([max(covariance.count, _SMALL) for covariance in data])
+    covariances = np.stack([covariance.scatter for covariance in data]) / counts[:, None, None]
+    grams = np.stack([covariance.gram for covariance in data])
+    noise = np.array([covariance.noise_std for covariance in data]) / counts
     n, d = len(data), covariances.shape[1]
     variances = np.diagonal(covariances, axis1=1, axis2=2)
     least = np.maximum(noise[:, None] * np.diagonal(grams, axis1=1, axis2=2), _SMALL)
     psi = np.ones((n, d)) if start is None else np.tile(np.asarray(start, dtype=np.float64), (n, 1))
     loadings, strength = np.zeros((n, n_components, d)), np.full(n, np.inf)
-    found: list[list[float]] = [[] for _ in data]
+    curves: list[list[float]] = [[] for _ in data]
     moving = np.arange(n)
     for _ in range(max_iter):
         roots = np.sqrt(psi[moving])
@@ -166,7 +167,7 @@ def noisy_factor_analysis(
         total = np.log(top).sum(axis=1) + values[:, n_components:].sum(axis=1) + np.log(psi[moving]).sum(axis=1)
         total += d * np.log(2.0 * np.pi) + n_components
         for place, value in zip(moving, -0.5 * counts[moving] * total, strict=True):
-            found[place].append(float(value))
+            curves[place].append(float(value))
         last, psi[moving] = (
             psi[moving],
             np.maximum(variances[moving] - np.square(loadings[moving]).sum(axis=1), least[moving]),
@@ -174,8 +175,8 @@ def noisy_factor_analysis(
         moving = moving[np.abs(psi[moving] / last - 1.0).max(axis=1) > _STILL]
         if not len(moving):
             break
-    rest = variances - np.square(loadings).sum(axis=1)
-    return [Estimate(_signed(loadings[i]), psi[i], tuple(found[i]), float(strength[i]), rest[i]) for i in range(n)]
+    residual = variances - np.square(loadings).sum(axis=1)
+    return [Estimate(_signed(loadings[i]), psi[i], tuple(curves[i]), float(strength[i]), residual[i]) for i in range(n)]
 
 
 def rotated(loadings: np.ndarray, method: str, tol: float = 1e-6, max_iter: int = 100) -> np.ndarray:

@@ -35,7 +35,7 @@ class Settings:
 
     Parameters
     ----------
-    prior : {"ridge", "ard"}
+    penalty : {"ridge", "ard"}
     alpha_1, alpha_2, lambda_1, lambda_2 : float
         Shape and rate of the Gamma priors of α and λ.
     max_iter : int
@@ -43,7 +43,7 @@ class Settings:
         On Σ_j |change of w_j|.
     """
 
-    prior: str
+    penalty: str
     alpha_1: float
     alpha_2: float
     lambda_1: float
@@ -81,7 +81,7 @@ def maximise_evidence(
         w = alpha * cho_solve((factor, True), products)
         gamma = 1.0 - lam * np.diagonal(inverse_from_factor(factor))
         error = max(of_target - 2.0 * products @ w + w @ squares @ w, 0.0)
-        if settings.prior == "ridge":
+        if settings.penalty == "ridge":
             lam = np.full(d, (gamma.sum() + 2.0 * settings.lambda_1) / (w @ w + 2.0 * settings.lambda_2))
         else:
             lam = (gamma + 2.0 * settings.lambda_1) / (w**2 + 2.0 * settings.lambda_2)

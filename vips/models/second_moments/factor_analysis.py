@@ -32,7 +32,7 @@ class FactorAnalysis(FactorModel):
     n_components : int or None
         None is the number of columns.
     rotation : {"varimax", "quartimax"} or None
-    privacy, feature_norm, on_invalid, random_state
+    privacy, max_norm, on_invalid, random_state
         See :class:`ProbabilisticPCA`.
     tol, max_iter : float, int
         Iterations end when the log likelihood rises by less than ``tol``; in a private fit, when no noise variance changes by
@@ -69,7 +69,7 @@ class FactorAnalysis(FactorModel):
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(20_000, 1)) * [0.3, 0.2, 0.0] + rng.normal(size=(20_000, 3)) * [0.1, 0.2, 0.3]
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = FactorAnalysis(1, privacy=plan, feature_norm=1.5).fit(X)
+    >>> model = FactorAnalysis(1, privacy=plan, max_norm=1.5).fit(X)
     >>> bool(np.abs(model.components_[0] - [0.3, 0.2, 0.0]).max() < 0.1)
     True
     """
@@ -82,7 +82,7 @@ class FactorAnalysis(FactorModel):
         *,
         rotation: str | None = None,
         privacy: PrivacyPlan | StreamPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         tol: float = 1e-2,
         max_iter: int = 1000,
         noise_variance_init: np.ndarray | None = None,
@@ -92,7 +92,7 @@ class FactorAnalysis(FactorModel):
         self.n_components = n_components
         self.rotation = rotation
         self.privacy = privacy
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.tol = tol
         self.max_iter = max_iter
         self.noise_variance_init = noise_variance_init
@@ -118,10 +118,13 @@ class FactorAnalysis(FactorModel):
         return self._turned(factor_analysis(data, self._n_kept(), start, self.tol, self.max_iter))
 
     def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
-        return [self._turned(each) for each in noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)]
+        estimates = noisy_factor_analysis(data, self._n_kept(), start, self.max_iter)
+        return [self._turned(estimate) for estimate in estimates]
 
-    def _turned(self, found: Estimate) -> Estimate:
-        return found if self.rotation is None else replace(found, loadings=rotated(found.loadings, self.rotation))
+    def _turned(self, estimate: Estimate) -> Estimate:
+        if self.rotation is None:
+            return estimate
+        return replace(estimate, loadings=rotated(estimate.loadings, self.rotation))
 
     def _most_iterations(self) -> int:
         return self.max_iter
@@ -151,8 +154,8 @@ class FactorAnalysis(FactorModel):
     def loglike_(self) -> list[float]:
         """Log likelihood after each iteration."""
         check_is_fitted(self, "posterior_")
-        found = self.posterior_.log_likelihoods
-        return found[np.isfinite(found)].tolist()
+        log_likelihoods = self.posterior_.log_likelihoods
+        return log_likelihoods[np.isfinite(log_likelihoods)].tolist()
 
     @property
     def n_iter_(self) -> int:

@@ -58,14 +58,14 @@ class FactorPosterior(DiagonalGaussian):
         """From an estimate."""
         loadings, psi, count = estimate.loadings, estimate.noise_variance, max(data.count, 1.0)
         variances = np.vstack([np.tile(psi, (len(loadings), 1)), 2.0 * psi**2, psi + np.square(loadings).sum(axis=0)])
-        found = np.full(max_iter, np.inf)
-        found[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
+        curve = np.full(max_iter, np.inf)
+        curve[: len(estimate.log_likelihoods)] = estimate.log_likelihoods
         total = np.trace(data.scatter) / max(data.count - 1.0, 1.0)
-        return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, found)
+        return cls(stacked(estimate, data.mean), count / np.maximum(variances, 1e-100), data.count, total, curve)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        own = {"count": np.array(self.count), "total_variance": np.array(self.total_variance)}
-        return super().to_arrays() | own | {"log_likelihoods": self.log_likelihoods}
+        numbers = {"count": np.array(self.count), "total_variance": np.array(self.total_variance)}
+        return super().to_arrays() | numbers | {"log_likelihoods": self.log_likelihoods}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> FactorPosterior:
@@ -95,7 +95,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """The model of a covariance; iterations may start at noise variances."""
 
     def _estimates(self, data: Sequence[NoisyCovariance], start: np.ndarray) -> list[Estimate]:
-        return [self._estimate(each, start) for each in data]
+        return [self._estimate(covariance, start) for covariance in data]
 
     def _most_iterations(self) -> int:
         return 0
@@ -217,8 +217,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
         """Log likelihood per record."""
         if noise_aware:
             return []
-        found = self.score_samples(X)
-        return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, found))]
+        log_likelihoods = self.score_samples(X)
+        return [Score("log likelihood per record (higher is better)", lambda counts: average(counts, log_likelihoods))]
 
     def score_ranges(self) -> dict[str, tuple[float, float] | None]:
         """Log likelihood, which has no public range."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BayesianLinearRegression"]
 
-# Share of `feature_norm` that a target at its bound has in a record's vector.
+# Share of `max_norm` that a target at its bound has in a record's vector.
 _TARGET_SHARE = 0.7
 
 
@@ -44,13 +44,13 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     Parameters
     ----------
-    prior : {"ridge", "ard"}
+    penalty : {"ridge", "ard"}
         One prior precision λ for all coefficients, or one for each. Both are learnt.
     privacy : PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
-    feature_norm : float or None
+    max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
-        feature_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
+        max_norm / norm: it weighs less, which does not bias coefficients. Required by a private fit.
     target_range : (float, float) or None
         Public bounds of y. Values beyond are moved to the bound. Required by a private fit.
     fit_intercept : bool
@@ -87,7 +87,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     Privacy
     -------
     Unit: one row of X with its target. Relation: add or remove one. Released: noisy second moments of columns and target, and
-    the noisy number of records, hence the posterior. Public by declaration: ``feature_norm``, ``target_range``, the number of
+    the noisy number of records, hence the posterior. Public by declaration: ``max_norm``, ``target_range``, the number of
     columns, all other arguments.
 
     Examples
@@ -98,7 +98,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 3))
     >>> y = X @ [2.0, -1.0, 0.0] + 1.0 + 0.3 * rng.normal(size=20_000)
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = BayesianLinearRegression(privacy=plan, feature_norm=1.0, target_range=(-2, 4)).fit(X, y)
+    >>> model = BayesianLinearRegression(privacy=plan, max_norm=1.0, target_range=(-2, 4)).fit(X, y)
     >>> bool(np.abs(model.coef_ - [2.0, -1.0, 0.0]).max() < 0.2)
     True
     """
@@ -111,10 +111,10 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def __init__(
         self,
-        prior: str = "ridge",
         *,
+        penalty: str = "ridge",
         privacy: PrivacyPlan | StreamPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         fit_intercept: bool = True,
         alpha_1: float = 1e-6,
@@ -126,9 +126,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
-        self.prior = prior
+        self.penalty = penalty
         self.privacy = privacy
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.target_range = target_range
         self.fit_intercept = fit_intercept
         self.alpha_1 = alpha_1
@@ -144,7 +144,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        check_choice("prior", self.prior, ("ridge", "ard"))
+        check_choice("penalty", self.penalty, ("ridge", "ard"))
         for name in ("alpha_1", "alpha_2", "lambda_1", "lambda_2", "tol"):
             check_number(name, getattr(self, name), 0.0, 1e6, "a number between 0 and 1e6")
         check_integer("max_iter", self.max_iter, 1, 1_000_000)
@@ -176,12 +176,12 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             return LinearPosterior(np.zeros(d + has_constant), np.eye(d + has_constant), prior_precision=np.ones(d))
         mean = of_target @ viewed.matrix[:, d] / (self._constant() * count)  # 0 if there is an intercept
         variance = max(squares / count - mean**2, 0.0)
-        found = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
-        information = found.alpha * 0.5 * (design + design.T)
-        precision = positive_definite(information + np.diag(np.append(found.lam, np.zeros(has_constant))))
-        mean = np.linalg.solve(precision, found.alpha * products)
+        best = maximise_evidence(design[:d, :d], products[:d], squares, count, variance, self._settings())
+        information = best.alpha * 0.5 * (design + design.T)
+        precision = positive_definite(information + np.diag(np.append(best.lam, np.zeros(has_constant))))
+        mean = np.linalg.solve(precision, best.alpha * products)
         return self._uncentred(
-            LinearPosterior(mean, precision, found.alpha * products, information, found.alpha, found.lam, found.n_iter),
+            LinearPosterior(mean, precision, best.alpha * products, information, best.alpha, best.lam, best.n_iter),
             means,
         )
 
@@ -190,7 +190,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         half, d, constant = self._half_width(), self.n_features_in_, self._constant()
         count = positive_mean(moments.matrix[d, d] / constant**2, moments.noise_std / constant**2)
         posterior = noise_aware_coefficients(
-            moments, rows, of_target, count, d, self.prior, half / self._ball(), half**2
+            moments, rows, of_target, count, d, self.penalty, half / self._ball(), half**2
         )
         return self._uncentred(posterior, means)
 
@@ -268,8 +268,8 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     @property
     def lambda_(self) -> float | np.ndarray:
         """Prior precision, one for all coefficients or one for each."""
-        own = self._read_posterior().prior_precision
-        return float(own[0]) if self.prior == "ridge" else own
+        precision = self._read_posterior().prior_precision
+        return float(precision[0]) if self.penalty == "ridge" else precision
 
     @property
     def sigma_(self) -> np.ndarray:
@@ -351,7 +351,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     # -- helpers ------------------------------------------------------------------------------------------------
 
     def _settings(self) -> Settings:
-        names = ("prior", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
+        names = ("penalty", "alpha_1", "alpha_2", "lambda_1", "lambda_2", "max_iter", "tol")
         return Settings(**{name: getattr(self, name) for name in names})
 
     def _half_width(self) -> float:
@@ -361,7 +361,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         return 0.0 if self.target_range is None else 0.5 * float(self.target_range[0] + self.target_range[1])
 
     def _target_share(self) -> float:
-        return _TARGET_SHARE if self.feature_norm is not None and self.target_range is not None else 1.0
+        return _TARGET_SHARE if self.max_norm is not None and self.target_range is not None else 1.0
 
     def _target_unit(self) -> float:
         """Entry of z of a target that is one above the middle of its range."""
@@ -373,9 +373,9 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
             y if self.target_range is None else np.clip(y, -self._half_width(), self._half_width())
         )
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """As in the base class; ``inf`` without a ``target_range``, too."""
-        return np.inf if self.target_range is None else super().max_norm()
+        return np.inf if self.target_range is None else super().max_record_norm()
 
     def _coordinates(self, viewed: SecondMoments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Columns of the design and the target in coordinates of z, around the means of a view, and these means.
@@ -403,7 +403,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         shift = np.append(np.zeros(d), means[d])
         mean = posterior.mean.copy()
         mean[d] += means[d] - means[:d] @ mean[:d]
-        precision, information = (change.T @ own @ change for own in (posterior.precision, posterior.information))
+        precision, information = (change.T @ matrix @ change for matrix in (posterior.precision, posterior.information))
         return LinearPosterior(
             mean, positive_definite(precision), change.T @ (posterior.linear + posterior.information @ shift),
             0.5 * (information + information.T), posterior.noise_precision, posterior.prior_precision, posterior.n_iter,

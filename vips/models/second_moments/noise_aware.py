@@ -38,7 +38,7 @@ def noise_aware_coefficients(
     of_target: np.ndarray,
     count: float,
     n_features: int,
-    prior: str,
+    penalty: str,
     scale: float,
     most: float,
 ) -> LinearPosterior:
@@ -56,16 +56,16 @@ def noise_aware_coefficients(
         Number of records.
     n_features : int
         Columns of the design without a constant.
-    prior : {"ridge", "ard"}
+    penalty : {"ridge", "ard"}
     scale : float
         Of the coefficients' prior deviation. Public.
     most : float
         Bound on the target's variance around its expected value. Public.
     """
     noisy, last = moments.matrix, len(moments.matrix) - 1
-    denoised, own = Denoised.of(noisy[:last, :last], moments.noise_std), rows[:, :last]
-    design = own @ denoised.matrix @ own.T
-    products = own @ (denoised.matrix @ of_target[:last] + noisy[:last, last] * of_target[last])
+    denoised, feature_rows = Denoised.of(noisy[:last, :last], moments.noise_std), rows[:, :last]
+    design = feature_rows @ denoised.matrix @ feature_rows.T
+    products = feature_rows @ (denoised.matrix @ of_target[:last] + noisy[:last, last] * of_target[last])
     mean, cov, variance = np.zeros(len(rows)), np.zeros((len(rows), len(rows))), most
     for _ in range(_ROUNDS):
         residual = of_target - mean @ rows
@@ -74,11 +74,11 @@ def noise_aware_coefficients(
         variance = min(positive_mean(total, std) / count, most)
         unknown = denoised.covariance_of_product(residual[:last])
         unknown[np.diag_indices(last)] += 0.5 * (moments.noise_std * residual[last]) ** 2
-        varies = design * variance + own @ unknown @ own.T
+        varies = design * variance + feature_rows @ unknown @ feature_rows.T
         weighted = np.linalg.solve(varies, np.column_stack([design, products]))
         information, linear = design @ weighted[:, :-1], design @ weighted[:, -1]
         information = 0.5 * (information + information.T)
-        mixed = _integrated if prior == "ridge" else _mean_field
+        mixed = _integrated if penalty == "ridge" else _mean_field
         mean, cov, lam = mixed(information, linear, n_features, scale)
     precision = inverse_from_factor(cholesky(positive_definite(cov)))
     return LinearPosterior(mean, precision, linear, information, 1.0 / variance, lam)

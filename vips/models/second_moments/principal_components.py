@@ -23,8 +23,8 @@ class ProbabilisticPCA(FactorModel):
         None is the number of columns.
     privacy : PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
-    feature_norm : float or None
-        Public bound on the L2 norm of a row. Longer rows weigh less: feature_norm² / norm². Required by a private fit.
+    max_norm : float or None
+        Public bound on the L2 norm of a row. Longer rows weigh less: max_norm² / norm². Required by a private fit.
     on_invalid, random_state
         See :class:`BayesianLinearRegression`.
 
@@ -47,7 +47,7 @@ class ProbabilisticPCA(FactorModel):
     Privacy
     -------
     Unit: one row of X. Relation: add or remove one. Released: noisy second moments of the columns, and the noisy number of
-    records, hence the posterior. Public by declaration: ``feature_norm``, the number of columns, all other arguments.
+    records, hence the posterior. Public by declaration: ``max_norm``, the number of columns, all other arguments.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class ProbabilisticPCA(FactorModel):
     >>> rng = np.random.default_rng(0)
     >>> X = 0.3 * rng.normal(size=(20_000, 1)) * [0.8, 0.6, 0.0] + 0.1 * rng.normal(size=(20_000, 3))
     >>> plan = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=1)
-    >>> model = ProbabilisticPCA(1, privacy=plan, feature_norm=1.0).fit(X)
+    >>> model = ProbabilisticPCA(1, privacy=plan, max_norm=1.0).fit(X)
     >>> bool(np.abs(model.components_[0] - [0.8, 0.6, 0.0]).max() < 0.1)
     True
     """
@@ -66,13 +66,13 @@ class ProbabilisticPCA(FactorModel):
         n_components: int | None = None,
         *,
         privacy: PrivacyPlan | StreamPlan | None = None,
-        feature_norm: float | None = None,
+        max_norm: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:
         self.n_components = n_components
         self.privacy = privacy
-        self.feature_norm = feature_norm
+        self.max_norm = max_norm
         self.on_invalid = on_invalid
         self.random_state = random_state
 

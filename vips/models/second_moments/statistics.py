@@ -1,6 +1,6 @@
 """Statistics of the models of second moments: z zᵀ of each record, never formed per record but where it is rounded.
 
-    z = k (x, cF, t F y),   k = min(1, F / ‖x‖)        F: `feature_norm`, y in [-1, 1], where there is a target
+    z = k (x, cF, t F y),   k = min(1, F / ‖x‖)        F: `max_norm`, y in [-1, 1], where there is a target
 
 A row longer than F is multiplied by k as a whole, constant and target included: it then has the weight k² in every moment. A
 weight that depends on x alone does not bias a linear regression; x scaled beside the same constant and target would.
@@ -25,13 +25,13 @@ _PIECE = 1_000_000  # numbers that are rounded at once
 _ROUNDING = 1.0 + 4e-9
 
 
-def design(X, feature_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:
+def design(X, max_norm: float, constant: float, target: np.ndarray | None = None) -> np.ndarray:
     """Rows z, shape (n_records, d + 1) or, with a target, (n_records, d + 2). Each depends on its record alone.
 
     Parameters
     ----------
     X : array or CSR of shape (n_records, d)
-    feature_norm, constant : float
+    max_norm, constant : float
         F and cF. Public.
     target : ndarray of shape (n_records,), optional
         t F y.
@@ -44,8 +44,8 @@ def design(X, feature_norm: float, constant: float, target: np.ndarray | None = 
     X = sp.csr_array(X).astype(np.float64).toarray() if sp.issparse(X) else np.asarray(X, dtype=np.float64)
     columns = [X, np.full((len(X), 1), constant)] + ([] if target is None else [target[:, None]])
     rows, norms = np.concatenate(columns, axis=1), row_norms(X)
-    long = np.flatnonzero(~(norms <= feature_norm))
-    rows[long] *= np.where(np.isfinite(norms[long]), feature_norm / norms[long], np.nan)[:, None]
+    long = np.flatnonzero(~(norms <= max_norm))
+    rows[long] *= np.where(np.isfinite(norms[long]), max_norm / norms[long], np.nan)[:, None]
     return rows
 
 

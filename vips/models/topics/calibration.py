@@ -111,15 +111,15 @@ def calibrated_topics(model) -> ScaledDirichlet:
 
 def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts]) -> tuple[np.ndarray, np.ndarray]:
     """λ m and f of every cell of the fit, from stand-ins of ``topics``."""
-    order, found = np.array([_matched(stand.topics, topics) for stand in stands]).transpose(1, 0, 2)
-    found = found.astype(bool)[:, :, None]  # (stand-ins, topics, 1)
-    if found.mean() < 0.5:  # of noise: then all topics count, and are far off
-        found = np.ones_like(found)
+    order, is_near = np.array([_matched(stand.topics, topics) for stand in stands]).transpose(1, 0, 2)
+    is_near = is_near.astype(bool)[:, :, None]  # (stand-ins, topics, 1)
+    if is_near.mean() < 0.5:  # of noise: then all topics count, and are far off
+        is_near = np.ones_like(is_near)
     share, sigma = (
         np.array([getattr(stand, name)[o] for stand, o in zip(stands, order, strict=True)])
         for name in ("share", "error")
     )
-    errors = np.where(found, share - topics, np.nan)
+    errors = np.where(is_near, share - topics, np.nan)
     others = np.array([_agreed(np.delete(errors, b, axis=0)) for b in range(len(stands))])
     known = np.isfinite(errors) & np.isfinite(others)
     if known.sum() < _FEWEST_CELLS:
@@ -132,7 +132,7 @@ def _errors(fit: _Counts, topics: np.ndarray, stands: list[_Counts]) -> tuple[np
 
 
 def _agreed(errors: np.ndarray) -> np.ndarray:
-    """Of two errors the smaller, or 0 if their signs differ; the median of three. So one stand-in that went astray decides
+    """The smaller of two errors, or 0 if their signs differ; the median of three. So one stand-in that went astray decides
     nothing. Errors that are not known (NaN) do not count."""
     low, high = np.fmin.reduce(errors, axis=0), np.fmax.reduce(errors, axis=0)
     if len(errors) < 3:
@@ -158,14 +158,14 @@ def _by_group(size: np.ndarray, error: np.ndarray, other: np.ndarray, stand: np.
         weight = 1.0 / (1.0 + o**2 + e**2)  # large errors of single cells do not decide
         slope = float(np.clip((weight * e * o).sum() / max((weight * o**2).sum(), _LEAST), 0.0, 1.0))
         slopes.append(slope)
-        rest, of_stand = np.abs(e - slope * o), stand[group]
-        each = [np.quantile(rest[of_stand == b], _LEVEL) for b in np.unique(of_stand)]
-        factors.append(max(float(np.median(each)) / _QUANTILE, _LEAST_FACTOR))
+        residuals, of_stand = np.abs(e - slope * o), stand[group]
+        quantiles = [np.quantile(residuals[of_stand == b], _LEVEL) for b in np.unique(of_stand)]
+        factors.append(max(float(np.median(quantiles)) / _QUANTILE, _LEAST_FACTOR))
     return (lambda at: np.interp(at, middles, slopes)), (lambda at: np.interp(at, middles, factors))
 
 
-def _matched(found: np.ndarray, topics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _matched(simulated: np.ndarray, topics: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Which topic of a stand-in matches each topic, and whether it is near."""
-    distances = 2.0 - 2.0 * np.sqrt(topics) @ np.sqrt(found).T
+    distances = 2.0 - 2.0 * np.sqrt(topics) @ np.sqrt(simulated).T
     rows, order = linear_sum_assignment(distances)
     return order, distances[rows, order] < _MATCHES

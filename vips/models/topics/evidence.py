@@ -86,9 +86,9 @@ def topic_evidence(model) -> TopicEvidence:
     noisy, noise_std = released_counts(model)
     deviation, stability = deviations(noisy, noise_std)
     words = denoise_counts(noisy, noise_std)[1]
-    found = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
-    largest = found.max()
-    p_value = (1 + np.sum(found >= deviation[:, None], axis=1)) / (1 + len(found))
+    noise_deviations = np.concatenate([_of_noise(model, words, seed) for seed in range(_N_FITS)])
+    largest = noise_deviations.max()
+    p_value = (1 + np.sum(noise_deviations >= deviation[:, None], axis=1)) / (1 + len(noise_deviations))
     is_real = (deviation >= _MARGIN * largest) & (stability > _LEAST_STABILITY)
     labels = np.where(is_real, "real", np.where(deviation > largest, "doubtful", "noise"))
     return TopicEvidence(labels.tolist(), deviation, float(largest), p_value, np.clip(stability, 0.0, 1.0))

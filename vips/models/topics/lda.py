@@ -271,11 +271,7 @@ class LatentDirichletAllocation(
 
     def record_scores(self, records, name: str) -> np.ndarray:
         """Log likelihood per word of every second word of a document, given the others."""
-        observed, hidden = alternate_words(canonical(records))
-        by_word = np.ascontiguousarray(self.posterior_.mean.T)
-        return divided(
-            log_likelihoods(hidden, self.transform(observed), by_word), np.asarray(hidden.sum(axis=1), float).ravel()
-        )
+        return divided(*self._every_second_word(canonical(records)))
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of the held-out words of each document."""
@@ -361,7 +357,7 @@ class LatentDirichletAllocation(
         """Public constant; see docs/lda.md for how it was chosen."""
         return 5.0
 
-    def max_norm(self) -> float:
+    def max_record_norm(self) -> float:
         """``document_length`` times the largest scale of a word in a private fit: the norm of a document that repeats one word
         of one topic. ``inf`` without a document length."""
         if self.document_length is None:
@@ -423,13 +419,26 @@ class LatentDirichletAllocation(
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
         observed, hidden = split_words(documents, as_generator(random_state))
         n_words = hidden.sum()
-        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
-        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T)).sum()
+        log_likelihood = self._of_the_others(observed, hidden).sum()
         return float(np.exp(-log_likelihood / n_words)) if n_words > 0 else float("nan")
 
+    def score_samples(self, X) -> np.ndarray:
+        """Log likelihood of every second word of each document given the others, in nats, shape (n_documents,)."""
+        return self._every_second_word(self._check_documents(X))[0]
+
     def score(self, X, y=None) -> float:
-        """Held-out log likelihood per word by document completion, ``-log(perplexity(X))``; higher is better."""
-        return -float(np.log(self.perplexity(X)))
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X).mean())
+
+    def _every_second_word(self, documents: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """Log likelihood of every second word of each document given the others, and the number of these words."""
+        observed, hidden = alternate_words(documents)
+        return self._of_the_others(observed, hidden), np.asarray(hidden.sum(axis=1), float).ravel()
+
+    def _of_the_others(self, observed: sp.csr_array, hidden: sp.csr_array) -> np.ndarray:
+        """Log likelihood of the hidden words of each document given those that are observed."""
+        doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
+        return log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T))
 
     @property
     def components_(self) -> np.ndarray:

@@ -73,12 +73,12 @@ def denoise_with_public(noisy: np.ndarray, noise_std: np.ndarray, public: np.nda
         for axis in (0, 1)
     )
     independent = np.outer(topics / topics.sum(), words)
-    some = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
-    count, std = noisy.ravel()[some], noise_std.ravel()[some]
+    cells = np.arange(0, noisy.size, max(1, noisy.size // _CELLS))
+    count, std = noisy.ravel()[cells], noise_std.ravel()[cells]
     best = None
     for weight in _WEIGHTS:
         mean = _given_public(weight * public, independent) if weight else independent
-        evidence = _log_evidence(count / std, np.outer(MEANS, mean.ravel()[some] / std))
+        evidence = _log_evidence(count / std, np.outer(MEANS, mean.ravel()[cells] / std))
         if best is None or evidence > best[0] + _MARGIN:
             best = evidence, mean, weight
     _, mean, weight = best
@@ -96,7 +96,7 @@ def _given_public(public: np.ndarray, independent: np.ndarray) -> np.ndarray:
     scaled = np.maximum(rate * independent, 1e-100)
     shares = np.full(3, 1.0 / 3.0)
     expected = [MEANS[j] * scaled for j in range(3)]
-    logs = np.stack([public * np.log(each / (1.0 + each)) - np.log1p(each) for each in expected])
+    logs = np.stack([public * np.log(mean / (1.0 + mean)) - np.log1p(mean) for mean in expected])
     likelihood = np.exp(logs - logs.max(axis=0))
     for _ in range(_EM_STEPS):
         shares = shares * (likelihood / np.tensordot(shares, likelihood, 1)).mean(axis=(1, 2))

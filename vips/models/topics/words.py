@@ -80,11 +80,11 @@ class TopicWords:
     def ever_on_top(self, n_words: int) -> list[np.ndarray]:
         """For each topic the words that are among the most relevant at some place of the slider, in their order."""
         n_words = min(n_words, len(self.names))
-        found = np.zeros(self.probabilities.shape, dtype=bool)
+        is_on_top = np.zeros(self.probabilities.shape, dtype=bool)
         for weight in _GRID:
             best = np.argpartition(-self.relevance(weight), n_words - 1, axis=1)[:, :n_words]
-            np.put_along_axis(found, best, True, axis=1)
-        return [np.flatnonzero(row) for row in found]
+            np.put_along_axis(is_on_top, best, True, axis=1)
+        return [np.flatnonzero(row) for row in is_on_top]
 
     @cached_property
     def _log_probabilities(self) -> np.ndarray:

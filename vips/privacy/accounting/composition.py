@@ -53,7 +53,7 @@ def _merged(plans: Sequence) -> list:
     """The same steps in fewer plans: one for all that differ in their numbers of steps only."""
     steps = {}
     for plan in plans:
-        own = tuple(getattr(plan, name) for name in _OF_A_STEP)
-        first, n_steps = steps.get(own, (plan, 0))
-        steps[own] = first, n_steps + plan.n_steps
+        settings = tuple(getattr(plan, name) for name in _OF_A_STEP)
+        first, n_steps = steps.get(settings, (plan, 0))
+        steps[settings] = first, n_steps + plan.n_steps
     return [replace(plan, n_steps=n_steps) for plan, n_steps in steps.values()]

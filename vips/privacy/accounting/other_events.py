@@ -22,8 +22,8 @@ def pure_divergence(epsilon: float, order: float) -> float:
     dominates every ε-private mechanism: proof of theorem 3.3 of Kairouz, Oh and Viswanath (2015), with δ = 0.
     """
     if order * epsilon > 30.0:  # the same value; the hyperbolic functions would overflow
-        rest = math.log1p(math.exp((1.0 - 2.0 * order) * epsilon)) - math.log1p(math.exp(-epsilon))
-        return epsilon + rest / (order - 1.0)
+        excess = math.log1p(math.exp((1.0 - 2.0 * order) * epsilon)) - math.log1p(math.exp(-epsilon))
+        return epsilon + excess / (order - 1.0)
     # log(cosh((α - ½)ε) / cosh(ε/2)), without a difference of numbers near each other
     growth = 2.0 * math.sinh(0.5 * order * epsilon) * math.sinh(0.5 * (order - 1.0) * epsilon)
     return math.log1p(growth / math.cosh(0.5 * epsilon)) / (order - 1.0)
@@ -57,7 +57,7 @@ def _checked(event, relation: str):
     """The event with numbers that were checked, as floats: of whole noise multipliers dp_accounting composes only the first."""
     kinds, kind = library(), type(event)
     if kind is kinds.ComposedDpEvent:
-        return kind([_checked(each, relation) for each in event.events])
+        return kind([_checked(part, relation) for part in event.events])
     if kind is kinds.SelfComposedDpEvent:
         check_integer("event.count", event.count)
         return kind(_checked(event.event, relation), int(event.count))

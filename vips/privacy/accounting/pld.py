@@ -63,7 +63,7 @@ def _spacing(fits: Fits, relation: str) -> float:
     spacing, mean = _OF_LOSS * largest, 0.0
     for sigma, rate, n_steps in fits:
         losses = _one_step(sigma, rate, relation, spacing)
-        mean += n_steps * min(float(each.places @ each.probabilities) for each in losses) * spacing
+        mean += n_steps * min(float(loss.places @ loss.probabilities) for loss in losses) * spacing
     return min(spacing, _OF_LOSS * math.sqrt(2.0 * mean / sum(n_steps for *_, n_steps in fits)))
 
 
@@ -77,10 +77,10 @@ def _compose(fits: Fits, relation: str) -> tuple[TotalLoss, ...]:
         steps = [(_one_step(sigma, rate, relation, spacing), n) for sigma, rate, n in fits]
         n_orders = max(len(losses) for losses, _ in steps)
         by_order = [[(losses[i % len(losses)], n) for losses, n in steps] for i in range(n_orders)]
-        windows = [window(each) for each in by_order]
+        windows = [window(parts) for parts in by_order]
         n_places = max(high - low for low, high in windows)
         if n_places <= _MOST_PLACES:
-            return tuple(TotalLoss(each, spacing, *ends) for each, ends in zip(by_order, windows, strict=True))
+            return tuple(TotalLoss(parts, spacing, *ends) for parts, ends in zip(by_order, windows, strict=True))
         spacing *= 1.05 * n_places / _MOST_PLACES
 
 

@@ -33,10 +33,10 @@ class Declared:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
+        for field in fields(self):
+            value = getattr(self, field.name)
             if not isinstance(value, str):
-                raise TypeError(f"`{each.name}` must be a text, got {type(value).__name__}.")
+                raise TypeError(f"`{field.name}` must be a text, got {type(value).__name__}.")
 
     def rows(self, *names: str) -> list[tuple[str, str]]:
         """Labels and texts of some fields; blanks count as empty."""

@@ -77,10 +77,10 @@ def together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict 
         "is_one_kind": len(kinds) == 1,
     }
     charges = [report.charges() for report in counted]
-    rest = max(deltas, default=0.0) - sum(outright for _, outright in charges)
-    if len(kinds) > 1 or not rest > 0.0:
+    remaining_delta = max(deltas, default=0.0) - sum(outright for _, outright in charges)
+    if len(kinds) > 1 or not remaining_delta > 0.0:
         return view
-    epsilon, accountant = joint_epsilon([plan for plans, _ in charges for plan in plans], rest)
+    epsilon, accountant = joint_epsilon([plan for plans, _ in charges for plan in plans], remaining_delta)
     return view | {
         "epsilon": epsilon,
         "delta": f"{max(deltas):g}",

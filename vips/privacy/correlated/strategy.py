@@ -74,8 +74,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def sensitivity(self, participation: int = 1) -> float:
-        """Most by which C s moves in L2 norm if somebody joins whose shares of norm 1 are in up to so many batches, any
-        ones."""
+        """L2 sensitivity of C s to one person who adds unit vectors to at most ``participation`` arbitrary batches."""
 
     def deviations(self) -> np.ndarray:
         """Standard deviations of y_1, …, y_T for σ = 1: norms of the rows of B, by running the mechanism on unit vectors."""
@@ -120,7 +119,7 @@ class Independent(Strategy):
 
 
 def sensitivity_of_toeplitz(coefficients: np.ndarray, participation: int) -> float:
-    """Of a lower triangular Toeplitz matrix with coefficients c_0 ≥ c_1 ≥ … ≥ 0.
+    """Sensitivity of a lower triangular Toeplitz matrix with coefficients c_0 ≥ c_1 ≥ … ≥ 0.
 
     Columns i < j have the product Σ_m c_m c_{m+j-i} over m < T - j, which falls with j, and with j - i. So of all sets of k
     batches

@@ -41,8 +41,8 @@ class SquareRoot(Strategy):
     def carried(self, t: int, buffers: np.ndarray) -> np.ndarray | float:
         if t == 1:
             return 0.0
-        own = self.coefficients()[:t]
-        return np.tensordot((own[1:] - self.decay * own[:-1])[::-1], buffers[: t - 1], axes=1)
+        coefficients = self.coefficients()[:t]
+        return np.tensordot((coefficients[1:] - self.decay * coefficients[:-1])[::-1], buffers[: t - 1], axes=1)
 
     def keep(self, t: int, fresh: np.ndarray, w: np.ndarray, buffers: np.ndarray) -> None:
         buffers[t - 1] = fresh
@@ -67,7 +67,7 @@ class BufferedToeplitz(Strategy):
 
     def __init__(self, n_batches: int, decay: float, theta: np.ndarray, omega: np.ndarray) -> None:
         super().__init__(n_batches, decay)
-        self.theta, self.omega = (np.array(each, dtype=np.float64) for each in (theta, omega))
+        self.theta, self.omega = (np.array(values, dtype=np.float64) for values in (theta, omega))
         is_valid = self.theta.ndim == 1 and self.theta.shape == self.omega.shape and len(self.theta) > 0
         if not (is_valid and (self.theta > 0.0).all() and (self.theta < 1.0).all() and (self.omega > 0.0).all()):
             raise ValueError("`theta` must be between 0 and 1, and `omega` positive")
@@ -98,22 +98,22 @@ class BufferedToeplitz(Strategy):
         return sensitivity_of_toeplitz(self.coefficients(), participation)
 
     def deviations(self) -> np.ndarray:
-        own = lfilter([1.0], [1.0, -self.decay], _inverse(self.n_batches, self.theta, self.omega))
-        return np.sqrt(np.cumsum(np.square(own)))
+        inverse = lfilter([1.0], [1.0, -self.decay], _inverse(self.n_batches, self.theta, self.omega))
+        return np.sqrt(np.cumsum(np.square(inverse)))
 
 
 @numba.njit(cache=True)
 def _inverse(n, theta, omega):
     """Coefficients of C⁻¹: what the mechanism makes of one unit draw."""
-    found, buffers = np.empty(n), np.zeros(len(theta))
+    coefficients, buffers = np.empty(n), np.zeros(len(theta))
     for t in range(n):
         w = 1.0 if t == 0 else 0.0
         for i in range(len(theta)):
             w -= omega[i] * buffers[i]
         for i in range(len(theta)):
             buffers[i] = theta[i] * buffers[i] + w
-        found[t] = w
-    return found
+        coefficients[t] = w
+    return coefficients
 
 
 @lru_cache(maxsize=64)

@@ -38,8 +38,8 @@ class BinaryTree(Strategy):
         return 0.0 if self.decay == 1.0 else super().rounding()  # sums of whole numbers are whole
 
     def sensitivity(self, participation: int = 1) -> float:
-        """Of an undiscounted tree, which discounts only make smaller: √ of the largest Σ n² over nodes with n of k batches
-        each."""
+        """Sensitivity of an undiscounted tree, which discounts only make smaller: √ of the largest Σ n² over nodes with n of
+        k batches each."""
         k = min(int(participation), self.n_batches)
         return float(np.sqrt(_squares(self.n_levels, k) - k * k))  # there is no node above the levels
 
@@ -53,7 +53,7 @@ class BinaryTree(Strategy):
 
 
 def _level(t: int) -> int:
-    """Of the node that ends at t."""
+    """Level of the node that ends at t."""
     return (t & -t).bit_length() - 1
 
 

@@ -51,7 +51,7 @@ class Run:
     Attributes
     ----------
     run, model, plan, time
-        As in the entry that charged it. Of an event: its description, and what was stated about it.
+        As in the entry that charged it. For an event: its description, and what was stated about it.
     steps : int
         T.
     divergence : float

@@ -31,8 +31,8 @@ class Book:
     groups : dict of str to dict
         Declared plans; ``unused`` are those without a run.
     runs : dict of str to Run
-    blocks : set of str
-        Tokens of the blocks ``with ledger:`` that were opened.
+    scopes : set of str
+        Tokens of the scopes ``with ledger:`` that were opened.
     units : set of str
         Accepted names of a record: the ledger's unit, and names declared to mean the same.
     protected : set of str
@@ -46,7 +46,7 @@ class Book:
     terms: dict = field(default_factory=dict)
     groups: dict[str, dict] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
-    blocks: set[str] = field(default_factory=set)
+    scopes: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
     protected: set[str] = field(default_factory=set)
     known: int = 0
@@ -57,15 +57,15 @@ class Book:
         """The book with further entries."""
         book = replace(
             self, groups=dict(self.groups), runs=dict(self.runs),
-            blocks=set(self.blocks), units=set(self.units), protected=set(self.protected),
+            scopes=set(self.scopes), units=set(self.units), protected=set(self.protected),
         )  # fmt: skip  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
                 terms = book._enter(body)
             except Exception as error:
                 raise LedgerError(
-                    f"Entry {number} of the ledger is not one that this version writes ({type(error).__name__}: {error}): the "
-                    "file was forged, or a newer version wrote it."
+                    f"Entry {number} of the ledger is not one that vips writes ({type(error).__name__}: {error}): the file was "
+                    "forged."
                 ) from error
             identity = digest if number == 0 else book.identity
             book = replace(book, terms=terms, known=number + 1, head=digest, identity=identity)
@@ -76,8 +76,7 @@ class Book:
         kind, when = body["kind"], _text(body["time"])
         if kind == "open":
             names = ("epsilon", "delta", "dataset", "unit", "relation")
-            outright = body.get("outright_delta", 0.0)  # version 0.1.0 wrote none
-            terms = checked_terms(*(body[name] for name in names), count(body["order"]), outright)
+            terms = checked_terms(*(body[name] for name in names), count(body["order"]), body["outright_delta"])
             self.units.add(terms["unit"])
             return terms
         if kind == "declare":
@@ -85,8 +84,8 @@ class Book:
             self.groups[_text(body["group"])] = body | share | {"unused": list(body["plans"])}
             if not self.filter_delta > 0.0:
                 raise ValueError("delta")
-        elif kind == "block":
-            self.blocks.add(_text(body["token"]))
+        elif kind == "scope":
+            self.scopes.add(_text(body["token"]))
         elif kind == "unit":
             self.units.add(_text(body["name"]))
         elif kind == "charge":
@@ -122,8 +121,8 @@ class Book:
     @property
     def filter_delta(self) -> float:
         """δ of the filter's Rényi side: fixed before the first fit or event, whatever is spent of the outright δ."""
-        rest = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
-        return rest - math.fsum(group["delta"] for group in self.groups.values())
+        renyi_delta = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
+        return renyi_delta - math.fsum(group["delta"] for group in self.groups.values())
 
     @property
     def filter_budget(self) -> float:
@@ -236,7 +235,7 @@ class Book:
                 "the same, the budget would promise more than the fit keeps. If they are, say so once: "
                 f"ledger.accept_unit({unit!r})"
             )
-        others = {each for each in self.protected if each != unit}
+        others = {other for other in self.protected if other != unit}
         if unit is not None and counted == ANY_UNIT and others and any(map(is_group, {unit, *others})):
             raise LedgerError(
                 f"The ledger of {self.terms['dataset']!r} has fits that protect {min(others)!r}; {model} protects {unit!r}. "

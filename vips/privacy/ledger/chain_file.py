@@ -28,8 +28,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from vips._compute.fork import no_fork
-from vips._files import partial_of, partials_of, sync_folder
+from vips._files import check_file_locks, no_fork, partial_of, partials_of, sync_folder
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.clerk import ask
 
@@ -103,11 +102,13 @@ class ChainFile:
     """
 
     def __init__(self, path: Path) -> None:
+        _check_platform()
         self.path = path
 
     @classmethod
     def create(cls, path: Path, first: dict) -> bool:
         """Create the file with its first entry, atomically; False if it exists already."""
+        _check_platform()
         if path.exists():
             return False
         if not path.parent.is_dir():
@@ -192,6 +193,10 @@ class ChainFile:
                 "in another file, so that a copy of the ledger would miss what was spent. Close that tool, and switch it back: "
                 f"sqlite3 {self.path} 'PRAGMA journal_mode = DELETE'"
             )
+
+
+def _check_platform() -> None:
+    check_file_locks("A ledger", "fit without `ledger`: nothing counts the fit then", LedgerError)
 
 
 @contextlib.contextmanager

@@ -27,19 +27,19 @@ class Charge:
 
 
 def ledger_to_charge(ledger: PrivacyLedger | None, *sent: object) -> PrivacyLedger | None:
-    """``ledger``, or that of the block that encloses the call, if any; ``sent`` as for :func:`current_ledger`.
+    """``ledger``, or that of the scope that encloses the call, if any; ``sent`` as for :func:`current_ledger`.
 
     Raises
     ------
     TypeError, LedgerError
-        If ``ledger`` is none, or another one than the block's.
+        If ``ledger`` is none, or another one than the scope's.
     """
     if ledger is not None and not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
     enclosing = current_ledger(*sent)
     if ledger is not None and enclosing is not None and ledger.identity != enclosing.identity:
         raise LedgerError(
-            f"`ledger` is {ledger.path}, but the fit belongs to a block `with` {enclosing.path}: charge one of them."
+            f"`ledger` is {ledger.path}, but the fit belongs to a scope `with` {enclosing.path}: charge one of them."
         )
     return ledger or enclosing
 

@@ -30,7 +30,7 @@ from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.admitted import check_plan, step_divergence
 from vips.privacy.ledger.chain_file import ChainFile
-from vips.privacy.ledger.open_ledger import Block, SentFrom
+from vips.privacy.ledger.open_ledger import Scope, SentFrom
 from vips.privacy.ledger.reader import LedgerReader, now
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.ledger.statement import Statement, stated
@@ -89,8 +89,8 @@ class PrivacyLedger(LedgerReader):
 
     Not covered
     -----------
-    A plan that another process makes by itself: send :meth:`inside` there. A fit that begins in this process after the block,
-    in a thread that got its model inside. A copy of the file that is made while a block is open, and used on another machine
+    A plan that another process makes by itself: send :meth:`inside` there. A fit that begins in this process after the scope,
+    in a thread that got its model inside. A copy of the file that is made while a scope is open, and used on another machine
     under the same path: this file lacks the copy's charges, and notices only when a fitted model comes back.
 
     Examples
@@ -141,7 +141,7 @@ class PrivacyLedger(LedgerReader):
         return ledger
 
     def __reduce__(self):
-        return _reopened, (self._as_block(""), f"{self._book.known - 1}:{self._book.head}")
+        return _reopened, (self._as_scope(""), f"{self._book.known - 1}:{self._book.head}")
 
     def __repr__(self) -> str:
         return (
@@ -241,7 +241,7 @@ class PrivacyLedger(LedgerReader):
             Neighbouring relation of the statement. A ledger that counts under replace-one converts ``epsilon``, and ``rho``
             without ``delta``, from add-or-remove-one; nothing can be converted the other way.
         event : dp_accounting.DpEvent or PrivacyPlan, optional
-            What the release does. Of a plan, all steps are charged.
+            What the release does. For a plan, all steps are charged.
         epsilon : float, optional
             The release is (``epsilon``, ``delta``)-differentially private.
         rho : float, optional
@@ -356,10 +356,10 @@ class PrivacyLedger(LedgerReader):
         self._append(lambda book: book.releasing_batch(run, batch, digest))
 
     def __enter__(self) -> PrivacyLedger:
-        key, block = (get_ident(), object()), self._block()
+        key, scope = (get_ident(), object()), self._scope()
         try:
             self._keys.append(key)
-            open_ledger.enter(key, block)
+            open_ledger.enter(key, scope)
             return self
         except BaseException:  # Ctrl-C included: after an error here, Python does not call `__exit__`
             if key in self._keys:
@@ -369,19 +369,19 @@ class PrivacyLedger(LedgerReader):
 
     def __exit__(self, *_) -> None:
         # this thread's key: other threads may leave at the same moment
-        key = next((each for each in reversed(self._keys) if each[0] == get_ident()), self._keys[-1])
+        key = next((held for held in reversed(self._keys) if held[0] == get_ident()), self._keys[-1])
         open_ledger.leave(key)
         if key in self._keys:
             self._keys.remove(key)  # last, so that `__exit__` can be called again after a Ctrl-C
 
     def inside(self, function: Callable) -> Callable:
-        """``function``, wrapped to run inside of this ledger's block in any process.
+        """``function``, wrapped to run inside of this ledger's scope in any process.
 
         ``with ledger:`` cannot see plans that a worker makes by itself. Send ``ledger.inside(f)`` in place of ``f``, and its
         fits are charged. It is pickled as ``f`` is; the call is refused where this ledger's file cannot be reached.
 
         Fits in the thread of the call, and in threads that it starts, are covered. Models that were pickled outside of every
-        block are covered in the thread of the call only.
+        scope are covered in the thread of the call only.
 
         Examples
         --------
@@ -399,33 +399,33 @@ class PrivacyLedger(LedgerReader):
         """
         if not callable(function):
             raise TypeError(f"`function` must be something to call, got {type(function).__name__}.")
-        if any(is_deferred(each) for each in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
+        if any(is_deferred(callee) for callee in (function, function.__call__) for is_deferred in _DEFERRED_FUNCTIONS):
             raise TypeError("`function` must not be a coroutine or a generator: its body would run after the call.")
-        return partial(_call_inside, self._block(), function)
+        return partial(_call_inside, self._scope(), function)
 
     # -- helpers ------------------------------------------------------------------------------------------------
 
-    def _block(self) -> Block:
-        """The open block of this ledger, or a new one."""
-        block, enclosing = self._as_block(uuid.uuid4().hex), open_ledger.paying()
+    def _scope(self) -> Scope:
+        """The open scope of this ledger, or a new one."""
+        scope, enclosing = self._as_scope(uuid.uuid4().hex), open_ledger.paying()
         if enclosing is None:
-            self._append(lambda book: [{"kind": "block", "token": block.token}])
-            return block
-        if not enclosing.is_same_ledger(block):
+            self._append(lambda book: [{"kind": "scope", "token": scope.token}])
+            return scope
+        if not enclosing.is_same_ledger(scope):
             raise LedgerError(f"Another ledger, {enclosing.path}, is open: a fit is charged to one of them.")
         return enclosing
 
-    def _as_block(self, token: str) -> Block:
+    def _as_scope(self, token: str) -> Scope:
         stat = self.path.stat()
-        return Block(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, open_ledger.this_machine())
+        return Scope(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, open_ledger.this_machine())
 
 
 def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
-    """The ledger that pays for a fit here: that of the open block, or of the block from which plan or model were sent.
+    """The ledger that pays for a fit here: that of the open scope, or of the scope from which plan or model were sent.
 
     Parameters
     ----------
-    *sent : Block, str or None
+    *sent : Scope, str or None
         Origins (``sent_from``) with which plan and model arrived in this process.
 
     Raises
@@ -433,70 +433,69 @@ def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
     LedgerError
         If that very ledger cannot be reached, or two ledgers could be meant.
     """
-    block = open_ledger.paying(*sent)
-    return None if block is None else _reach(block)
+    scope = open_ledger.paying(*sent)
+    return None if scope is None else _reach(scope)
 
 
 def check_that_it_was_charged(report) -> None:
-    """Raise LedgerError if a fit that was sent from an open block of this process comes back without a charge."""
-    block = report.plan.sent_from
-    if not isinstance(block, Block) or not open_ledger.is_open_here(block):
+    """Raise LedgerError if a fit that was sent from an open scope of this process comes back without a charge."""
+    scope = report.plan.sent_from
+    if not isinstance(scope, Scope) or not open_ledger.is_open_here(scope):
         return
     run = None if report.ledger is None else report.ledger["run"]
-    if run not in _opened(block)._refresh().runs:
+    if run not in _opened(scope)._refresh().runs:
         raise LedgerError(
-            f"A fit that was sent from inside of a block of {block.path} has come back, and that ledger has no charge for it "
-            f"(run {run}). The fit used another copy of the file, or another version of vips: this budget does not count what "
-            "it released."
+            f"A fit that was sent from inside of a scope of {scope.path} has come back, and that ledger has no charge for it "
+            f"(run {run}). The fit used another copy of the file: this budget does not count what it released."
         )
 
 
-def _reach(block: Block) -> PrivacyLedger:
-    """The ledger of a block, and no other."""
+def _reach(scope: Scope) -> PrivacyLedger:
+    """The ledger of a scope, and no other."""
     try:
-        ledger = _opened(block)
-        _check_file(block)
-        if block.token not in ledger._refresh().blocks:
+        ledger = _opened(scope)
+        _check_file(scope)
+        if scope.token not in ledger._refresh().scopes:
             raise LedgerError("the file there is an older copy of it.")
     except LedgerError as error:
         raise LedgerError(
-            f"This fit belongs to the ledger {block.path}, which cannot be reached here: {error} It was not begun, because "
+            f"This fit belongs to the ledger {scope.path}, which cannot be reached here: {error} It was not begun, because "
             "that ledger could not count it. Run it where that very file is."
         ) from error
     return ledger
 
 
 @lru_cache(maxsize=16)
-def _opened(block: Block) -> PrivacyLedger:
+def _opened(scope: Scope) -> PrivacyLedger:
     """Cached for the process, so that later fits read new entries only."""
-    ledger = PrivacyLedger.open(block.path)
-    if ledger.identity != block.identity:
+    ledger = PrivacyLedger.open(scope.path)
+    if ledger.identity != scope.identity:
         raise LedgerError("the file there is another ledger.")
     return ledger
 
 
-def _check_file(block: Block) -> None:
-    if not block.has_this_file():
+def _check_file(scope: Scope) -> None:
+    if not scope.has_this_file():
         raise LedgerError("the file there is a copy of it.")
 
 
-def _reopened(block: Block, head: str) -> PrivacyLedger:
+def _reopened(scope: Scope, head: str) -> PrivacyLedger:
     """Unpickle a ledger, if its very file is here."""
     try:
-        ledger = _opened.__wrapped__(block)
-        _check_file(block)
+        ledger = _opened.__wrapped__(scope)
+        _check_file(scope)
     except LedgerError as error:
         raise LedgerError(
-            f"The pickled ledger {block.path} cannot be reached here: {error} To use the file there all the same, write "
-            f"PrivacyLedger.open({block.path!r})."
+            f"The pickled ledger {scope.path} cannot be reached here: {error} To use the file there all the same, write "
+            f"PrivacyLedger.open({scope.path!r})."
         ) from error
     ledger.verify(head)
     return ledger
 
 
-def _call_inside(block: Block, function: Callable, *arguments, **keywords):
-    _reach(block)
-    with open_ledger.call_inside(block):
+def _call_inside(scope: Scope, function: Callable, *arguments, **keywords):
+    _reach(scope)
+    with open_ledger.call_inside(scope):
         result = function(*arguments, **keywords)
         if isinstance(result, _LAZY_RESULTS):
             raise TypeError(

@@ -1,7 +1,7 @@
-"""Which ledger pays for a fit without ``ledger=``: that of a block ``with ledger:``, in this process or where it was sent from.
+"""Which ledger pays for a fit without ``ledger=``: that of a scope ``with ledger:``, in this process or where it was sent from.
 
-A block is open for all threads of its process, and forked children stay inside it. Plans and models carry it to other
-processes: each pickle records the block in which it was made, and keeps this record wherever it is unpickled or sent on.
+A scope is open for all threads of its process, and forked children stay inside it. Plans and models carry it to other
+processes: each pickle records the scope in which it was made, and keeps this record wherever it is unpickled or sent on.
 Unpickling changes nothing in a process. The fit looks for the ledger when it begins, and is refused if it cannot reach that
 very file.
 """
@@ -22,7 +22,7 @@ from vips.exceptions import LedgerError
 
 __all__ = [
     "OUTSIDE",
-    "Block",
+    "Scope",
     "SentFrom",
     "call_inside",
     "enter",
@@ -34,12 +34,12 @@ __all__ = [
     "takes_prepaid",
 ]
 
-# `sent_from` of what was pickled outside of every block.
+# `sent_from` of what was pickled outside of every scope.
 OUTSIDE = "outside"
 
 
 @dataclass(frozen=True)
-class Block:
+class Scope:
     """One ``with ledger:``, as other processes recognise it.
 
     Attributes
@@ -49,7 +49,7 @@ class Block:
     identity : str
         Hash of the ledger's first entry.
     token : str
-        Random. Opening the block enters it in the ledger, so that older copies lack it.
+        Random. Opening the scope enters it in the ledger, so that older copies lack it.
     device, inode : int
         Numbers of the file; newer copies have others.
     machine : str
@@ -63,8 +63,8 @@ class Block:
     inode: int
     machine: str
 
-    def is_same_ledger(self, other: Block) -> bool:
-        """Whether both are blocks of one file."""
+    def is_same_ledger(self, other: Scope) -> bool:
+        """Whether both are scopes of one file."""
         return (self.identity, self.inode) == (other.identity, other.inode)
 
     def has_this_file(self) -> bool:
@@ -76,7 +76,7 @@ class Block:
         return stat.st_ino == self.inode and (stat.st_dev == self.device or self.machine != this_machine())
 
 
-SentFrom = Block | str | None
+SentFrom = Scope | str | None
 
 
 @cache
@@ -88,47 +88,47 @@ def this_machine() -> str:
         return platform.node()
 
 
-class _Blocks(dict[object, Block]):
-    """Open blocks, by a key of their opener. Forked children see whether a block is still open."""
+class _Scopes(dict[object, Scope]):
+    """Open scopes, by a key of their opener. Forked children see whether a scope is still open."""
 
     def __init__(self) -> None:
         super().__init__()
         self.flags: dict[object, mmap.mmap] = {}
 
-    def open(self, key: object, block: Block) -> None:
+    def open(self, key: object, scope: Scope) -> None:
         flag = mmap.mmap(-1, 1)  # memory that a forked child shares
         flag[0] = 1
         self.flags[key] = flag
-        self[key] = block
+        self[key] = scope
 
     def close(self, key: object) -> None:
-        """Close a block; may be called again."""
+        """Close a scope; may be called again."""
         self.pop(key, None)
         flag = self.flags.get(key)
         if flag is not None:
             flag[0] = 0
         self.flags.pop(key, None)
 
-    def shared(self) -> list[tuple[Block, mmap.mmap]]:
-        return [(block, self.flags[key]) for key, block in self.items()]
+    def shared(self) -> list[tuple[Scope, mmap.mmap]]:
+        return [(scope, self.flags[key]) for key, scope in self.items()]
 
 
 class _Process:
-    """The blocks that are open in this process, and those that were open in its parents when it was forked."""
+    """The scopes that are open in this process, and those that were open in its parents when it was forked."""
 
-    def __init__(self, inherited: Iterable[tuple[Block, mmap.mmap]] = ()) -> None:
-        self.blocks, self.calls = _Blocks(), _Blocks()
+    def __init__(self, inherited: Iterable[tuple[Scope, mmap.mmap]] = ()) -> None:
+        self.scopes, self.calls = _Scopes(), _Scopes()
         self._inherited = tuple(inherited)
 
     def forked(self) -> _Process:
-        return _Process([*self.blocks.shared(), *self.calls.shared(), *self._inherited])
+        return _Process([*self.scopes.shared(), *self.calls.shared(), *self._inherited])
 
-    def inherited(self, open_still: bool = False) -> list[Block]:
-        return [block for block, flag in self._inherited if flag[0] or not open_still]
+    def inherited(self, open_still: bool = False) -> list[Scope]:
+        return [scope for scope, flag in self._inherited if flag[0] or not open_still]
 
 
 _process = _Process()
-_call: ContextVar[Block | None] = ContextVar("vips_call_inside", default=None)
+_call: ContextVar[Scope | None] = ContextVar("vips_call_inside", default=None)
 _prepaid: ContextVar[list | None] = ContextVar("vips_prepaid", default=None)
 
 
@@ -141,34 +141,34 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def enter(key: object, block: Block) -> None:
-    """Open a block for all threads, until ``leave(key)``.
+def enter(key: object, scope: Scope) -> None:
+    """Open a scope for all threads, until ``leave(key)``.
 
     Raises
     ------
     LedgerError
-        If a block of another ledger is open. Nothing is opened then.
+        If a scope of another ledger is open. Nothing is opened then.
     """
     process = _process
-    process.blocks.open(key, block)  # before the check, so that two threads with different ledgers cannot both pass it
-    for other in (*process.blocks.values(), *process.calls.values(), *process.inherited()):
-        if not other.is_same_ledger(block):
+    process.scopes.open(key, scope)  # before the check, so that two threads with different ledgers cannot both pass it
+    for other in (*process.scopes.values(), *process.calls.values(), *process.inherited()):
+        if not other.is_same_ledger(scope):
             leave(key)
             raise LedgerError(f"Another ledger, {other.path}, is open: a fit is charged to one of them.")
 
 
 def leave(key: object) -> None:
-    """Close the block that was opened with this key, if any."""
-    _process.blocks.close(key)
+    """Close the scope that was opened with this key, if any."""
+    _process.scopes.close(key)
 
 
 @contextmanager
-def call_inside(block: Block) -> Iterator[None]:
-    """Open a block around a call: for fits of this thread, and in other threads for those that no pickle brought."""
+def call_inside(scope: Scope) -> Iterator[None]:
+    """Open a scope around a call: for fits of this thread, and in other threads for those that no pickle brought."""
     process, key = _process, object()
-    before = _call.set(block)
+    before = _call.set(scope)
     try:
-        process.calls.open(key, block)
+        process.calls.open(key, scope)
         yield
     finally:
         process.calls.close(key)
@@ -200,38 +200,38 @@ def takes_prepaid(plan: object) -> bool:
     return False
 
 
-def is_open_here(block: Block) -> bool:
-    """Whether this process opened that very block and has not left it."""
-    return block in list(_process.blocks.values())
+def is_open_here(scope: Scope) -> bool:
+    """Whether this process opened that very scope and has not left it."""
+    return scope in list(_process.scopes.values())
 
 
-def sent_from(before: SentFrom = None) -> Block | str:
+def sent_from(before: SentFrom = None) -> Scope | str:
     """The origin to record in a pickle that is made now; ``before`` is the origin with which the object arrived, if any."""
-    if isinstance(before, Block):
+    if isinstance(before, Scope):
         return before
     return paying(before) or OUTSIDE
 
 
-def paying(*sent: SentFrom) -> Block | None:
-    """The block that pays for a fit whose plan and model arrived with the origins ``sent``; None if there is none.
+def paying(*sent: SentFrom) -> Scope | None:
+    """The scope that pays for a fit whose plan and model arrived with the origins ``sent``; None if there is none.
 
     Raises
     ------
     LedgerError
-        If blocks of several ledgers could be meant.
+        If scopes of several ledgers could be meant.
     """
     process = _process
-    direct = [block for block in (*sent, _call.get()) if isinstance(block, Block)]
-    general = list(process.blocks.values())
-    if not direct and OUTSIDE in sent:  # still open, because a worker that was forked inside may outlive the block
+    direct = [scope for scope in (*sent, _call.get()) if isinstance(scope, Scope)]
+    general = list(process.scopes.values())
+    if not direct and OUTSIDE in sent:  # still open, because a worker that was forked inside may outlive the scope
         general += process.inherited(open_still=True)
     elif not direct:
         general += [*process.inherited(), *process.calls.values()]
     candidates = direct + general
-    for block in candidates:
-        if not block.is_same_ledger(candidates[0]):
+    for scope in candidates:
+        if not scope.is_same_ledger(candidates[0]):
             raise LedgerError(
-                f"It is not clear which ledger pays for this fit, {candidates[0].path} or {block.path}: it was sent from "
-                "inside of a block of one, and runs inside of a block of the other. Leave one of the blocks first."
+                f"It is not clear which ledger pays for this fit, {candidates[0].path} or {scope.path}: it was sent from "
+                "inside of a scope of one, and runs inside of a scope of the other. Leave one of the scopes first."
             )
     return candidates[0] if candidates else None

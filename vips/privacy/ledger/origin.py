@@ -1,4 +1,4 @@
-"""Estimators that remember in which block of a ledger they were pickled, so that a fit elsewhere is charged there."""
+"""Estimators that remember in which scope of a ledger they were pickled, so that a fit elsewhere is charged there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["RemembersItsLedger"]
 
 
 class RemembersItsLedger(BaseEstimator):
-    """Base of estimators that are charged to the ledger whose block encloses ``fit``."""
+    """Base of estimators that are charged to the ledger whose scope encloses ``fit``."""
 
     _kept_by_clone: tuple[str, ...] = ("_sent_from",)
 

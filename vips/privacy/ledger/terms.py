@@ -48,11 +48,11 @@ def checked_terms(epsilon, delta, dataset, unit, relation, order, outright_delta
         raise LedgerError(f'`relation` must be "add_or_remove" or "replace_one", got {relation!r}.')
     if order is not None and (not isinstance(order, int) or order < 2):
         raise LedgerError(f"`order` must be an integer ≥ 2, got {order!r}.")
-    rest = delta_of_filter(float(delta), float(outright_delta))
-    order = best_order(epsilon, rest) if order is None else order
-    if not filter_budget(epsilon, rest, order) > 0.0:
+    renyi_delta = delta_of_filter(float(delta), float(outright_delta))
+    order = best_order(epsilon, renyi_delta) if order is None else order
+    if not filter_budget(epsilon, renyi_delta, order) > 0.0:
         raise LedgerError(
-            f"No Rényi divergence of order {order} implies ε = {epsilon} at δ = {rest}: use another order."
+            f"No Rényi divergence of order {order} implies ε = {epsilon} at δ = {renyi_delta}: use another order."
         )
     terms = {"epsilon": float(epsilon), "delta": float(delta), "dataset": dataset, "unit": unit, "relation": relation}
     return terms | {"order": order, "outright_delta": float(outright_delta)}

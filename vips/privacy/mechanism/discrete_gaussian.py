@@ -45,7 +45,7 @@ import numba
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = ["Uniform", "discrete_gaussian", "exp_minus"]
+__all__ = ["Uniform", "discrete_gaussian"]
 
 SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 29  # 2σ (k + 1) is exact in float64, and samples are far inside int64
 _WORDS = 3  # of an attempt: k; sign and j; acceptance

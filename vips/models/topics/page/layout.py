@@ -33,11 +33,11 @@ class Layout:
 
 def distances(topics: np.ndarray) -> np.ndarray:
     """Jensen-Shannon distances between rows, which sum to 1; shape (n_topics, n_topics)."""
-    own = _entropy(topics)
+    entropies = _entropy(topics)
     squares = np.zeros((len(topics), len(topics)))
     for i, topic in enumerate(topics[:-1]):
-        rest = slice(i + 1, None)
-        squares[i, rest] = _entropy(0.5 * (topic + topics[rest])) - 0.5 * (own[i] + own[rest])
+        later = slice(i + 1, None)
+        squares[i, later] = _entropy(0.5 * (topic + topics[later])) - 0.5 * (entropies[i] + entropies[later])
     return np.sqrt(np.maximum(squares + squares.T, 0.0))
 
 

@@ -30,8 +30,8 @@ def values_as_json(fits: Sequence[TopicWords], n_words: int) -> str:
         fit: "shares" of the topics, "overall" frequencies of the words, "radii" of the topics of each word, and
         "probabilities" of the words of each topic.
     """
-    found = zip(*(fit.ever_on_top(n_words) for fit in fits), strict=True)
-    of_topics = [np.unique(np.concatenate(parts)) for parts in found]
+    words_by_topic = zip(*(fit.ever_on_top(n_words) for fit in fits), strict=True)
+    of_topics = [np.unique(np.concatenate(parts)) for parts in words_by_topic]
     shown = np.unique(np.concatenate(of_topics))
     values = {
         "n_words": n_words,

@@ -83,7 +83,7 @@ def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> 
         map=_map(words, labels),
         topics=_table(words, labels, order, apart),
         n_shown=min(n_words, n_all),
-        found=None if labels[0] is None else counts_of(labels[0]),
+        verdict=None if labels[0] is None else counts_of(labels[0]),
         data=values_as_json(words, n_words),
     )
 

@@ -1,14 +1,14 @@
-"""Binary images of digits: MNIST, and the small images in scikit-learn."""
+"""MNIST: images of digits."""
 
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import fetch_openml, load_digits
+from sklearn.datasets import fetch_openml
 from sklearn.utils import Bunch
 
-from vips.datasets._home import data_home, find_files
+from experiments.datasets.home import data_home, find_files
 
-__all__ = ["load_digits_binary", "load_mnist"]
+__all__ = ["load_mnist"]
 
 _HOW_TO_GET = (
     "It is the data set of Y. LeCun, C. Cortes and C. J. C. Burges: a file mnist.npz of uint8 arrays x_train (60000, 784), "
@@ -36,11 +36,6 @@ def load_mnist(download: bool = False, grey: bool = False) -> Bunch:
     ------
     FileNotFoundError
         If ``mnist.npz`` is not in ``VIPS_DATA_HOME`` and ``download`` is False.
-
-    Examples
-    --------
-    >>> load_mnist().data.mean().round(2)  # doctest: +SKIP
-    0.19
     """
     if download and not (data_home() / "mnist.npz").is_file():
         raw = fetch_openml("mnist_784", version=1, as_frame=False, parser="liac-arff", data_home=data_home())
@@ -52,20 +47,3 @@ def load_mnist(download: bool = False, grey: bool = False) -> Bunch:
             parts = tuple(arrays[name] for name in ("x_train", "y_train", "x_test", "y_test"))
     train, test = (parts[i] if grey else parts[i] > 0 for i in (0, 2))
     return Bunch(data=train, target=parts[1], test_data=test, test_target=parts[3])
-
-
-def load_digits_binary() -> Bunch:
-    """1,797 images of handwritten digits, 8 by 8 pixels, on where the grey value of scikit-learn's digits is at least half.
-
-    Returns
-    -------
-    Bunch
-        ``data``: (1797, 64) bool; ``target``: (1797,) int.
-
-    Examples
-    --------
-    >>> load_digits_binary().data.shape
-    (1797, 64)
-    """
-    digits = load_digits()
-    return Bunch(data=digits.data >= 8, target=digits.target)

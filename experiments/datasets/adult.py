@@ -6,8 +6,8 @@ from copy import deepcopy
 
 from sklearn.utils import Bunch
 
-from vips.datasets._adult_columns import COLUMNS, NAMES
-from vips.datasets._home import find_files
+from experiments.datasets.adult_columns import COLUMNS, NAMES
+from experiments.datasets.home import find_files
 
 __all__ = ["load_adult"]
 
@@ -41,13 +41,6 @@ def load_adult() -> Bunch:
     -----
     ``columns`` is written in the code. Some bounds (of ``fnlwgt``, ``capital-loss``) are the extremes of this published
     table: for private records, take bounds from another source.
-
-    Examples
-    --------
-    >>> from vips.preprocessing import TableEncoder
-    >>> adult = load_adult()                                      # doctest: +SKIP
-    >>> TableEncoder(adult.columns).fit_transform(adult.data).shape  # doctest: +SKIP
-    (48842, 108)
     """
     files = find_files(["adult.data.gz", "adult.test.gz"], "Adult", _HOW_TO_GET)
     try:

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
-from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+import numpy as np
+import scipy.sparse as sp
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS, CountVectorizer
 from sklearn.utils import Bunch
 from tqdm.auto import tqdm
 
-from vips.datasets._text import corpus_from_texts, tokenize
-
 __all__ = ["load_docstrings"]
 
+_WORD = r"[^\W\d_]+"
 _PACKAGES = ("numpy", "scipy", "sklearn")
 _SKIPPED_FOLDERS = {"tests", "test", "idlelib", "lib2to3", "site-packages", "dist-packages", "externals", "_examples"}
 _SHORTEST_WORD = 3
@@ -59,9 +60,9 @@ def load_docstrings(
         installed versions.
     """
     standard_library = Path(sysconfig.get_path("stdlib"))
-    words = Counter()
+    words, tokens = Counter(), CountVectorizer(token_pattern=_WORD).build_analyzer()
     for _, text in _docstrings(standard_library, "", include_private=True):
-        words.update(tokenize(text))
+        words.update(tokens(text))
     vocabulary = sorted(
         word
         for word, count in words.items()
@@ -78,11 +79,12 @@ def load_docstrings(
             raise ValueError(f"Package {package!r} is not installed.")
         for name, text in _docstrings(Path(spec.submodule_search_locations[0]), package, include_private=False):
             texts.setdefault(text, name)
-    corpus = corpus_from_texts(texts, vocabulary)
-    kept = corpus.counts.sum(axis=1) >= min_words
+    counter = CountVectorizer(token_pattern=_WORD, vocabulary=vocabulary, dtype=np.int32)
+    counts = sp.csr_array(counter.transform(texts))
+    kept = counts.sum(axis=1) >= min_words
     documents = [(text, name) for (text, name), keep in zip(texts.items(), kept, strict=True) if keep]
     raw, names = ([each[i] for each in documents] for i in (0, 1))
-    return Bunch(counts=corpus.counts[kept], vocabulary=vocabulary, names=names, texts=raw)
+    return Bunch(counts=counts[kept], vocabulary=vocabulary, names=names, texts=raw)
 
 
 def _docstrings(folder: Path, package: str, include_private: bool) -> Iterator[tuple[str, str]]:

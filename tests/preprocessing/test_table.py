@@ -16,7 +16,7 @@ from sklearn.compose import ColumnTransformer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
-from vips.preprocessing import PublicOneHotEncoder, PublicScaler, TableEncoder
+from vips.preprocessing import TableEncoder
 
 
 class Hostile:
@@ -63,21 +63,17 @@ def hostile_table(n, seed=0):
 def cases():
     for sparse in (False, True):
         yield TableEncoder(COLUMNS, sparse_output=sparse), hostile_table(200)
-        yield (
-            PublicOneHotEncoder([["red", "blue"], [1, 2, "b"]], sparse_output=sparse),
-            np.array(
-                [[a, b] for a, b in zip(hostile_table(200)["colour"], hostile_table(200, 1)["level"], strict=True)]
-                + [[0, 0]],
-                dtype=object,
-            )[:-1],
-        )
+        objects = [hostile_table(200)["colour"], hostile_table(200, 1)["level"]]
+        array = np.empty((200, 2), dtype=object)
+        array[:, 0], array[:, 1] = objects
+        yield TableEncoder([["red", "blue"], [1, 2, "b"]], sparse_output=sparse), array
     yield TableEncoder(COLUMNS, unit_norm=False), hostile_table(200)
-    yield PublicScaler({"height": (0, 1), "age": (0, 1e-300)}), hostile_table(200)
-    yield PublicScaler((-1e300, 1e300)), hostile_table(200)[["age", "height"]].to_numpy()
+    yield TableEncoder({"height": (0, 1), "age": (0, 1e-300)}), hostile_table(200)
+    yield TableEncoder([(-1e300, 1e300), (-1e300, 1e300)]), hostile_table(200)[["age", "height"]].to_numpy()
 
 
 CASES = list(cases())
-NAMES = [f"{type(transformer).__name__} {i}" for i, (transformer, _) in enumerate(CASES)]
+NAMES = [f"{type(transformer.columns).__name__} {i}" for i, (transformer, _) in enumerate(CASES)]
 
 
 def dense(features):
@@ -85,7 +81,7 @@ def dense(features):
 
 
 @pytest.mark.parametrize(("transformer", "table"), CASES, ids=NAMES)
-class TestEveryTransformer:
+class TestEveryTable:
     def test_rows_are_treated_alone_and_no_value_raises_or_warns(self, transformer, table):
         transformer = clone(transformer)
         with warnings.catch_warnings():
@@ -95,7 +91,7 @@ class TestEveryTransformer:
                 rows = [table[i : i + 1] for i in range(len(table))]
                 alone = np.vstack([dense(clone(transformer).fit(row).transform(row)) for row in rows])
                 later = dense(transformer.transform(table[::-1]))[::-1]
-        assert sp.issparse(whole) == getattr(transformer, "sparse_output", False)
+        assert sp.issparse(whole) == transformer.sparse_output
         np.testing.assert_array_equal(dense(whole), alone)
         np.testing.assert_array_equal(dense(whole), later)
         assert len(np.unique(alone, axis=0)) > 3  # not a constant
@@ -120,14 +116,19 @@ class TestEveryTransformer:
         assert all(isinstance(text, str) and len(text) < 200 for text in clone(transformer).declared_public)
 
 
-def test_scaler_is_min_max_with_clipping_and_defective_values_are_nan():
+def numbers(bounds, X):
+    """Features of an array of numbers, each divided by nothing."""
+    return TableEncoder(bounds, unit_norm=False).fit_transform(X)
+
+
+def test_a_number_is_scaled_and_clipped_and_defective_values_are_nan():
     X = np.array([[0.0, 5.0], [2.0, np.nan], [8.0, np.inf], [-1.0, -np.inf]])
-    scaled = PublicScaler([(0, 4), (0, 10)]).fit_transform(X)
-    np.testing.assert_array_equal(scaled, [[0.0, 0.5], [0.5, np.nan], [1.0, np.nan], [0.0, np.nan]])
-    same = MinMaxScaler(clip=True).fit(np.array([[0.0, 0.0], [4.0, 10.0]]))
+    scaled = numbers([(0, 4), (0, 10)], X)
+    np.testing.assert_array_equal(scaled, [[-1.0, 0.0], [0.0, np.nan], [1.0, np.nan], [-1.0, np.nan]])
+    same = MinMaxScaler((-1, 1), clip=True).fit(np.array([[0.0, 0.0], [4.0, 10.0]]))
     np.testing.assert_allclose(scaled[:, 0], same.transform(np.nan_to_num(X))[:, 0])
-    np.testing.assert_array_equal(PublicScaler((0, 2)).fit_transform(np.array([[True, False]])), [[0.5, 0.0]])
-    np.testing.assert_array_equal(PublicScaler(np.array([[0, 2]])).fit_transform(np.array([[1]], np.uint8)), [[0.5]])
+    np.testing.assert_array_equal(numbers([(0, 2), (0, 2)], np.array([[True, False]])), [[0.0, -1.0]])
+    np.testing.assert_array_equal(numbers([(0, 2)], np.array([[1]], np.uint8)), [[0.0]])
 
 
 @given(
@@ -135,24 +136,24 @@ def test_scaler_is_min_max_with_clipping_and_defective_values_are_nan():
     st.floats(allow_nan=False, allow_infinity=False),
     st.lists(st.floats(), max_size=5),
 )
-def test_scaled_values_are_in_the_unit_interval(one, other, values):
+def test_scaled_values_are_between_minus_one_and_one(one, other, values):
     low, high = sorted((one, other))
-    scaler = PublicScaler((low, high))
+    encoder = TableEncoder([(low, high)])
     if low == high or not np.isfinite(high - low):
         with pytest.raises(ValueError, match="low < high"):
-            scaler.fit(np.zeros((0, 1)))
+            encoder.fit(np.zeros((0, 1)))
         return
     values = np.array(values, dtype=float).reshape(-1, 1)
-    scaled = scaler.fit_transform(values)
+    scaled = encoder.fit_transform(values)
     np.testing.assert_array_equal(np.isnan(scaled), ~np.isfinite(values))
-    assert ((scaled >= 0) & (scaled <= 1))[np.isfinite(values)].all()
+    assert (np.abs(scaled) <= 1)[np.isfinite(values)].all()
 
 
 def test_one_hot_equals_scikit_learn_on_declared_values():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.choice(["a", "b", "c"], 50), rng.choice(["x", "y"], 50)]).astype(object)
     categories = [["c", "a", "b"], ["x", "y"]]
-    ours = PublicOneHotEncoder(categories, sparse_output=True).fit(X)
+    ours = TableEncoder(categories, unit_norm=False, sparse_output=True).fit(X)
     theirs = OneHotEncoder(categories=categories).fit(X)
     assert (ours.transform(X) != theirs.transform(X)).nnz == 0
     assert ours.transform(X).has_canonical_format
@@ -165,17 +166,17 @@ def test_one_hot_equals_scikit_learn_on_declared_values():
 def test_values_of_pandas_columns_count_whatever_holds_them(dtype):
     frame = pd.DataFrame({"c": pd.Series(["b", None, "a", "z"], index=[7, 7, 3, 1]).astype(dtype)})
     expected = [[0, 1], [0, 0], [1, 0], [0, 0]]
-    np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a", "b"]}).fit_transform(frame), expected)
+    np.testing.assert_array_equal(TableEncoder({"c": ["a", "b"]}).fit_transform(frame), expected)
 
 
 def test_a_column_without_values_that_was_read_as_numbers_gives_zeros():
-    np.testing.assert_array_equal(PublicOneHotEncoder({"c": ["a"]}).fit_transform(pd.DataFrame({"c": [np.nan]})), [[0]])
+    np.testing.assert_array_equal(TableEncoder({"c": ["a"]}).fit_transform(pd.DataFrame({"c": [np.nan]})), [[0]])
 
 
 @pytest.mark.parametrize("dtype", ["int8", "Int64", float, bool])
 def test_numbers_can_be_categories(dtype):
     frame = pd.DataFrame({"c": pd.Series([1, 0]).astype(dtype)})
-    np.testing.assert_array_equal(PublicOneHotEncoder({"c": [0, 1]}).fit_transform(frame), [[0, 1], [1, 0]])
+    np.testing.assert_array_equal(TableEncoder({"c": [0, 1]}).fit_transform(frame), [[0, 1], [1, 0]])
 
 
 def test_table_features_come_in_the_declared_order():
@@ -186,10 +187,10 @@ def test_table_features_come_in_the_declared_order():
         np.testing.assert_array_equal(dense(encoder.fit_transform(frame)), [[1, 0, 1, 0.0]])
         assert encoder.get_feature_names_out().tolist() == ["c", "a_x", "a_y", "b"]
         assert encoder.n_features_out == 4
-        assert encoder.feature_norm == np.sqrt(3)
+        assert encoder.max_norm == np.sqrt(3)
         unit = TableEncoder(columns, sparse_output=sparse)
         np.testing.assert_allclose(dense(unit.fit_transform(frame)), np.array([[1, 0, 1, 0.0]]) / np.sqrt(3))
-        assert unit.feature_norm == 1.0
+        assert unit.max_norm == 1.0
     only = TableEncoder({"a": ["y"]}).fit(frame)
     np.testing.assert_array_equal(only.transform(frame), [[1.0]])
     np.testing.assert_array_equal(TableEncoder({"b": (0, 10)}).fit_transform(frame), [[0.0]])
@@ -218,7 +219,7 @@ def test_no_row_is_longer_than_the_stated_norm(data, n_columns):
         features = encoder.fit_transform(pd.DataFrame(row))[0]
         squares = sum(Fraction(value) ** 2 for value in features)
         assert squares <= (1 if unit_norm else n_columns)
-        assert np.linalg.norm(features) <= encoder.feature_norm * (1 + 1e-15 * n_columns)
+        assert np.linalg.norm(features) <= encoder.max_norm * (1 + 1e-15 * n_columns)
 
 
 def test_the_norm_bound_is_reached_for_every_number_of_columns():
@@ -229,17 +230,29 @@ def test_the_norm_bound_is_reached_for_every_number_of_columns():
         assert (row == row[0]).all()
 
 
-def test_they_work_inside_scikit_learn():
+def test_columns_by_place_are_those_by_name():
+    frame = hostile_table(30)[list(COLUMNS)]
+    for sparse in (False, True):
+        by_place = TableEncoder(list(COLUMNS.values()), sparse_output=sparse).fit(frame)
+        by_name = TableEncoder(COLUMNS, sparse_output=sparse).fit(frame)
+        np.testing.assert_array_equal(dense(by_place.transform(frame)), dense(by_name.transform(frame)))
+        assert by_place.get_feature_names_out().tolist() == by_name.get_feature_names_out().tolist()
+        for ours, theirs in zip(by_place.in_column_units(), by_name.in_column_units(), strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+    array = TableEncoder([(0, 1), ["a"]]).fit(np.zeros((0, 2)))
+    assert array.get_feature_names_out().tolist() == ["x0", "x1_a"]
+
+
+def test_it_works_inside_scikit_learn():
     table = hostile_table(30)
     parts = ColumnTransformer([
-        ("numbers", PublicScaler({"age": (0, 100), "height": (-1.5, 2.5)}), ["height", "age"]),
-        ("lists", PublicOneHotEncoder({"colour": COLUMNS["colour"], "level": [1, 2]}), ["colour", "level"]),
+        ("numbers", TableEncoder({"age": (0, 100), "height": (-1.5, 2.5)}, unit_norm=False), ["height", "age"]),
+        ("lists", TableEncoder({"colour": COLUMNS["colour"], "level": [1, 2]}, unit_norm=False), ["colour", "level"]),
     ])  # fmt: skip
     whole = TableEncoder(COLUMNS, unit_norm=False).fit(table)
-    found = make_pipeline(parts).set_output(transform="pandas").fit_transform(table)
-    found.columns = [name.split("__")[1] for name in found.columns]
-    found[["age", "height"]] = 2.0 * found[["age", "height"]] - 1.0  # a table's numbers are between -1 and 1
-    np.testing.assert_array_equal(found[whole.get_feature_names_out()].to_numpy(), whole.transform(table))
+    joined = make_pipeline(parts).set_output(transform="pandas").fit_transform(table)
+    joined.columns = [name.split("__")[1] for name in joined.columns]
+    np.testing.assert_array_equal(joined[whole.get_feature_names_out()].to_numpy(), whole.transform(table))
 
 
 def test_pandas_is_optional():
@@ -255,14 +268,14 @@ def test_values_that_pyarrow_cannot_give_have_no_category():
     not_text = pa.StringArray.from_buffers(3, text.buffers()[1], text.buffers()[2])  # the second is not UTF-8
     far_off = pa.array([0, 2**60, 0], pa.timestamp("s"))
     frame = pd.DataFrame({"c": pd.arrays.ArrowExtensionArray(not_text), "t": pd.arrays.ArrowExtensionArray(far_off)})
-    encoder = PublicOneHotEncoder({"c": ["red", "blue"], "t": ["red"]})
+    encoder = TableEncoder({"c": ["red", "blue"], "t": ["red"]}, unit_norm=False)
     np.testing.assert_array_equal(encoder.fit_transform(frame), [[1, 0, 0], [0, 0, 0], [0, 1, 0]])
 
 
 @pytest.mark.parametrize("option", [pytest.param("-b", marks=pytest.mark.slow), "-bb"])
 def test_bytes_have_no_category_even_where_comparing_them_warns_or_is_an_error(option):
     code = (
-        "import numpy as np; from vips.preprocessing import PublicOneHotEncoder as E\n"
+        "import numpy as np; from vips.preprocessing import TableEncoder as E\n"
         "assert E([['red']]).fit_transform(np.array([[b'red'], ['red']], object)).tolist() == [[0], [1]]"
     )
     done = subprocess.run([sys.executable, option, "-c", code], check=True, capture_output=True, text=True)
@@ -272,13 +285,9 @@ def test_bytes_have_no_category_even_where_comparing_them_warns_or_is_an_error(o
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
 def test_matrices_and_masked_arrays_are_read_as_plain_arrays():
     X = np.array([[0.0, 1.0], [2.0, 1.0]])
-    expected = PublicScaler((0, 2)).fit_transform(X)
-    for container in (np.matrix(X), np.ma.masked_equal(X, 1.0)):
-        np.testing.assert_array_equal(PublicScaler((0, 2)).fit_transform(container), expected)
-        np.testing.assert_array_equal(PublicScaler((0, 2)).fit(container[:0]).transform(container[:1]), expected[:1])
-        hot = PublicOneHotEncoder([[0, 2], [1]]).fit_transform(container)
-        np.testing.assert_array_equal(hot, [[1, 0, 1], [0, 1, 1]])
-
-
-def test_no_columns_give_no_features():
-    assert PublicScaler((0, 1)).fit_transform(np.zeros((3, 0))).shape == (3, 0)
+    for columns in ([(0, 2), (0, 2)], [[0, 2], [1]]):
+        expected = TableEncoder(columns).fit_transform(X)
+        for container in (np.matrix(X), np.ma.masked_equal(X, 1.0)):
+            np.testing.assert_array_equal(TableEncoder(columns).fit_transform(container), expected)
+            alone = TableEncoder(columns).fit(container[:0]).transform(container[:1])
+            np.testing.assert_array_equal(alone, expected[:1])

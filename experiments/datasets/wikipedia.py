@@ -5,7 +5,7 @@ from __future__ import annotations
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from vips.datasets._home import find_files
+from experiments.datasets.home import find_files
 
 __all__ = ["load_wikipedia"]
 
@@ -13,7 +13,7 @@ _PER_FILE, _N_FILES = 20_000, 6
 _HOW_TO_GET = (
     "It is a set of document-term counts made from public dumps: files wiki_counts_00.npz to wiki_counts_05.npz "
     "(scipy.sparse CSR, 20,000 articles each, 7,702 columns) and wiki_vocab.txt, one word per line; data/README.md "
-    "describes them. For a corpus that needs no file, use vips.datasets.load_docstrings()."
+    "describes them. For a corpus that needs no file, use load_docstrings()."
 )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.utils import Bunch
 
-from vips.datasets._home import find_files
+from experiments.datasets.home import find_files
 
 __all__ = ["load_diabetes_readmission"]
 

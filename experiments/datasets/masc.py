@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from sklearn.utils import Bunch
 
-from vips.datasets._home import find_files
+from experiments.datasets.home import find_files
 
 __all__ = ["load_masc"]
 

@@ -1,0 +1,71 @@
+"""Arguments and results are named alike in all models: the table of docs/models.md."""
+
+import inspect
+
+import numpy as np
+import pytest
+
+from vips import PrivacyPlan, models
+from vips.data import Sequences
+
+CLASSES = [getattr(models, name) for name in models.__all__]
+SIZES = ("n_components", "n_chains", "n_regimes")
+PLAN = PrivacyPlan.non_private(n_steps=2)
+rng = np.random.default_rng(0)
+NUMBERS, CODES = rng.normal(size=(40, 3)), rng.integers(0, 2, (40, 3))
+SERIES = Sequences.from_list([rng.normal(size=(length, 2)) for length in rng.integers(3, 9, 20)])
+SYMBOLS = Sequences.from_list([rng.integers(0, 3, length) for length in rng.integers(3, 9, 20)])
+RECORDS = {
+    "BayesianGaussianMixture": NUMBERS,
+    "ProbabilisticPCA": NUMBERS,
+    "FactorAnalysis": NUMBERS,
+    "LatentClassAnalysis": CODES,
+    "SigmoidBeliefNetwork": CODES,
+    "LatentDirichletAllocation": rng.integers(0, 4, (40, 6)),
+    "CategoricalHMM": SYMBOLS,
+    "GaussianHMM": SERIES,
+    "FactorialHMM": SERIES,
+    "LinearDynamicalSystem": SERIES,
+    "SwitchingLinearDynamicalSystem": SERIES,
+}
+
+
+def fitted(name):
+    size = 1 if name in ("ProbabilisticPCA", "FactorAnalysis") else 2
+    settings = {"n_symbols": 3} if name == "CategoricalHMM" else {}
+    return getattr(models, name)(size, privacy=PLAN, random_state=0, **settings).fit(RECORDS[name])
+
+
+def test_every_model_with_scores_of_records_is_here():
+    assert {cls.__name__ for cls in CLASSES if hasattr(cls, "score_samples")} == set(RECORDS)
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_arguments(cls):
+    arguments = inspect.signature(cls).parameters
+    first = [name for name, argument in arguments.items() if argument.kind is argument.POSITIONAL_OR_KEYWORD]
+    assert set(first) <= set(SIZES)
+    assert ("n_components" in arguments) == ("n_components" in first)
+    for name, argument in arguments.items():
+        assert name not in ("n_iter", "n_steps", "n_sweeps")
+        if name.endswith("prior"):
+            assert not isinstance(argument.default, str | tuple)
+    sample = getattr(cls, "sample", None)
+    assert sample is None or list(inspect.signature(sample).parameters)[1:3] == ["n_samples", "random_state"]
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_results(name):
+    model, X = fitted(name), RECORDS[name]
+    scores = model.score_samples(X)
+    assert isinstance(scores, np.ndarray)
+    assert scores.shape == (len(X),)
+    assert model.score(X) == pytest.approx(scores.mean())
+    if not hasattr(model, "sample"):
+        return
+    lengths = {} if not isinstance(X, Sequences) else {"lengths": [4] * 5}
+    drawn, hidden, *_ = model.sample(5, random_state=0, **lengths)
+    assert type(drawn) is type(X)
+    assert len(drawn) == 5
+    assert len(hidden) == (20 if lengths else 5)
+    model.fit(drawn)  # records of the kind that it took
