@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
-from vips.auditing.child import Fit, pickled, shown_by
+from vips.auditing.child import Fit, pickled, shown_by, two_processes
 from vips.auditing.frozen import frozen
 from vips.auditing.records import Table
 from vips.auditing.replay import ADVICE, finding
@@ -44,13 +44,15 @@ def replayed(models: Mapping[str, ConjugateExponentialModel]) -> dict[str, dict[
     X = np.random.default_rng(0).integers(0, 2, (30, 5)).astype(float)
     plan = frozen(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, clip_norm=1.5), 2)
     tables = [Table(X), Table(X)], [Table(1.0 - X), Table(X[:0])]
-    fits = [[Fit(pickled(model), plan, table) for model in models.values() for table in each] for each in tables]
-    runs = [*shown_by(*fits), *shown_by(*fits)]
-    found = {}
+    fits = [[Fit(pickled(model), plan, table) for model in models.values() for table in pair] for pair in tables]
+    runs, findings = [], {}
+    for _ in range(2):
+        with two_processes() as processes:
+            runs += shown_by(processes, fits)
     for i, model in enumerate(models):
         of_model = [run[2 * i : 2 * i + 2] for run in runs]
-        found[model] = {aspect: finding(aspect, 2, ["others", "none"], of_model) for aspect in ADVICE}
-    return found
+        findings[model] = {aspect: finding(aspect, 2, ["others", "none"], of_model) for aspect in ADVICE}
+    return findings
 
 
 def missed(findings: Mapping[str, Mapping[str, Finding]], names: Iterable[str], aspect: str) -> list[str]:

@@ -9,6 +9,7 @@ plan    ─▶ noise and samples: size, law, fresh every time                   
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from vips._random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
 from vips.auditing.canaries import canary_bound
-from vips.auditing.child import pickled
+from vips.auditing.child import Process, pickled, two_processes
 from vips.auditing.chunks import compare_large_chunk
 from vips.auditing.frozen import KINDS, FrozenPlan, fit, frozen, unfitted
 from vips.auditing.noise import draw_noise, fresh_finding, noise_findings
@@ -105,7 +106,8 @@ def audit(
     if n_runs != 0 and n_runs < 1000:
         raise ValueError(f"`n_runs` must be 0, or at least 1000 to say anything, got {n_runs!r}.")
     table = Table.of(X, y, groups)
-    return _Audit.of(model, table, as_generator(random_state)).report(n_runs)
+    with two_processes() as processes:
+        return _Audit.of(model, table, as_generator(random_state)).report(processes, n_runs)
 
 
 @dataclass
@@ -135,9 +137,9 @@ class _Audit:
         audit.plan = replace(model.privacy, clip_norm=fitted.privacy_.plan.clip_norm)
         return audit
 
-    def report(self, n_runs: int) -> AuditReport:
+    def report(self, processes: Sequence[Process], n_runs: int) -> AuditReport:
         search, findings = self.sums()
-        findings += [*self.replays(), event_finding(self.plan)]
+        findings += [*self.replays(processes), event_finding(self.plan)]
         if n_runs:
             findings += [
                 sample_finding(self.plan, LEVEL),
@@ -181,8 +183,8 @@ class _Audit:
             compare_large_chunk(exact, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
-    def replays(self) -> list[Finding]:
-        return replay_findings(self.unused, self.frozen(), self.table, self.neighbours())
+    def replays(self, processes: Sequence[Process]) -> list[Finding]:
+        return replay_findings(processes, self.unused, self.frozen(), self.table, self.neighbours())
 
     def neighbours(self) -> dict[str, Table]:
         table = self.table

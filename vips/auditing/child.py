@@ -29,14 +29,14 @@ from vips.auditing.frozen import FrozenPlan, fit, unfitted
 from vips.auditing.records import Table
 from vips.auditing.writing import Written
 
-__all__ = ["Fit", "Shown", "pickled", "shown_by"]
+__all__ = ["Fit", "Process", "Shown", "pickled", "shown_by", "two_processes"]
 
 CODE = "from vips.auditing.child import main"
 _STREAMS = ("stdout", "stderr")
 _COMPILERS = ("numba", "llvmlite")  # they log each function once, when they compile it
 
-# Aspect (as in the names of the findings) -> name -> text.
-Shown = dict[str, dict[str, str]]
+Shown = dict[str, dict[str, str]]  # aspect (as in the names of the findings) -> name -> text
+Process = tuple[subprocess.Popen, Path]  # and the folder that takes its output
 
 
 @dataclass(frozen=True)
@@ -82,25 +82,26 @@ def _not_sent(reason: str) -> ValueError:
 # -- in this process ---------------------------------------------------------------------------------------------
 
 
-def shown_by(*lists: Sequence[Fit]) -> list[list[Shown]]:
-    """Run each list of fits in a process of its own.
+@contextlib.contextmanager
+def two_processes() -> Iterator[list[Process]]:
+    """Start two new Python processes, which import what fits need; they end with the block."""
+    with _process() as first, _process() as second:
+        yield [first, second]
 
-    The processes start together, but fit one after the other: all may write the same files.
-    """
-    with contextlib.ExitStack() as stack:
-        children = [stack.enter_context(_child()) for _ in lists]
-        return [_answer(*child, fits) for child, fits in zip(children, lists, strict=True)]
+
+def shown_by(processes: Sequence[Process], lists: Sequence[Sequence[Fit]]) -> list[list[Shown]]:
+    """Run each list of fits in a process of its own, one after the other: all may write the same files."""
+    return [_shown_by(*process, fits) for process, fits in zip(processes, lists, strict=True)]
 
 
 @contextlib.contextmanager
-def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
-    """A process that waits for fits, and the folder that takes its output."""
+def _process() -> Iterator[Process]:
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # the order of sets is the same in every process
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         code = f"import sys; sys.path[:] = {sys.path!r}; {CODE}; main({name!r})"
         command = [sys.executable, "-u", "-c", code]
-        out, err = (stack.enter_context(open(Path(name, stream), "wb")) for stream in _STREAMS)
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=environment)
+        stdout, stderr = (stack.enter_context(open(Path(name, stream), "wb")) for stream in _STREAMS)
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, env=environment)
         try:
             yield process, Path(name)
         finally:
@@ -108,7 +109,7 @@ def _child() -> Iterator[tuple[subprocess.Popen, Path]]:
             process.communicate()
 
 
-def _answer(process: subprocess.Popen, folder: Path, fits: Sequence[Fit]) -> list[Shown]:
+def _shown_by(process: subprocess.Popen, folder: Path, fits: Sequence[Fit]) -> list[Shown]:
     process.communicate(pickle.dumps(list(fits)))
     streams = {name: (folder / name).read_text("utf-8", "backslashreplace") for name in _STREAMS}
     if process.returncode:
@@ -129,13 +130,12 @@ def main(folder: str) -> None:
     np.random.seed(0)  # noqa: NPY002
     random.seed(0)
     load, shown = functools.cache(pickle.loads), []
-    contents = Contents([load(each.model) for each in fits])
-    for i, each in enumerate(fits, 1):
-        shown.append(_shown(unfitted(load(each.model), each.plan), each.table, contents))
-        shown[-1]["output"] = {
-            name: stream.read().decode(errors="backslashreplace") for name, stream in streams.items()
-        }
-        shown[-1]["files and processes"] = written.shown(is_last=i == len(fits))
+    models = [load(request.model) for request in fits]
+    contents = Contents(models)
+    for i, (model, request) in enumerate(zip(models, fits, strict=True), 1):
+        shown.append(_shown(unfitted(model, request.plan), request.table, contents))
+        texts = {name: stream.read().decode(errors="backslashreplace") for name, stream in streams.items()}
+        shown[-1] |= {"output": texts, "files and processes": written.shown(is_last=i == len(fits))}
     Path(folder, "shown").write_bytes(pickle.dumps(shown))
 
 
@@ -147,9 +147,9 @@ def _shown(model, table: Table, contents: Contents) -> Shown:
             fit(model, table, lambda name, value: noted.update({name: contents.digest(value)}))
         except BaseException as error:
             messages["error"] = "".join(_chain(error))
-    messages |= {f"warning {i}": f"{each.category.__name__}: {each.message}" for i, each in enumerate(caught)}
-    steps = {"number": str(len(model.privacy.seen))}
-    steps |= {f"shapes {i}": str(each) for i, each in enumerate(model.privacy.seen)}
+    messages |= {f"warning {i}": f"{warning.category.__name__}: {warning.message}" for i, warning in enumerate(caught)}
+    steps = {f"shapes {i}": str(shapes) for i, shapes in enumerate(model.privacy.seen)}
+    steps["number"] = str(len(model.privacy.seen))
     return {
         "errors and warnings": messages,
         "steps": steps | {name: text for name, text in noted.items() if name.startswith("step size")},

@@ -40,8 +40,8 @@ class Contents:
     def __init__(self, models: Sequence[object]) -> None:
         kinds = dict.fromkeys(kind for model in models for kind in type(model).__mro__)
         packages = {_package(kind.__module__) for kind in kinds} - _FOREIGN
-        self._is_own = lambda module: _package(module) in packages or _is_not_installed(module)
-        self._kinds = [kind for kind in kinds if self._is_own(kind.__module__)]
+        self._is_of_author = lambda module: _package(module) in packages or _is_not_installed(module)
+        self._kinds = [kind for kind in kinds if self._is_of_author(kind.__module__)]
         self._state = self._of_code() | self._of_process()
 
     def changed(self) -> dict[str, str]:
@@ -59,23 +59,25 @@ class Contents:
 
         Functions that came to this process without their module have global names of their own.
         """
-        spaces = [vars(module) for name, module in list(sys.modules.items()) if module and self._is_own(name)]
-        found = {f"class {kind.__qualname__}": self.digest(kind, spaces) for kind in self._kinds}
+        spaces = [vars(module) for name, module in list(sys.modules.items()) if module and self._is_of_author(name)]
+        texts = {f"class {kind.__qualname__}": self.digest(kind, spaces) for kind in self._kinds}
         for space in spaces:  # functions found on the way add theirs
             names = [name for name in space if name[:2] != "__"]
-            found |= {f"{space.get('__name__')}.{name}": self.digest(space[name], spaces) for name in names}
-        return found
+            texts |= {f"{space.get('__name__')}.{name}": self.digest(space[name], spaces) for name in names}
+        return texts
 
     def _of_process(self) -> dict[str, str]:
         """The environment, the current folder, and the generators that all code shares."""
         generators = {"numpy.random": np.random.get_state(), "random": random.getstate()}  # noqa: NPY002
-        found = {f"state of {name}": self.digest(state) for name, state in generators.items()}
-        return found | {f"environment variable {k!r}": v for k, v in os.environ.items()} | {"folder": os.getcwd()}
+        texts = {f"state of {name}": self.digest(state) for name, state in generators.items()}
+        return texts | {f"environment variable {k!r}": v for k, v in os.environ.items()} | {"folder": os.getcwd()}
 
     def digest(self, value: object, spaces: list[Namespace] | None = None) -> str:
         """A short text for whatever can be reached from ``value``; the global names of functions are added to ``spaces``."""
         hashed = hashlib.blake2b(digest_size=12)
-        pickler = _ByValue(types.SimpleNamespace(write=hashed.update), self._is_own, [] if spaces is None else spaces)
+        pickler = _ByValue(
+            types.SimpleNamespace(write=hashed.update), self._is_of_author, [] if spaces is None else spaces
+        )
         try:
             pickler.dump(value)
         except Exception as error:  # objects of foreign classes may raise at any access
@@ -86,9 +88,9 @@ class Contents:
 class _ByValue(pickle.Pickler):
     """Writes what can be compared, and not read."""
 
-    def __init__(self, file: object, is_own: Callable[[str], bool], spaces: list[Namespace]) -> None:
+    def __init__(self, file: object, is_of_author: Callable[[str], bool], spaces: list[Namespace]) -> None:
         super().__init__(file)
-        self._is_own, self._spaces = is_own, spaces
+        self._is_of_author, self._spaces = is_of_author, spaces
 
     def reducer_override(self, value: object) -> object:
         if isinstance(value, np.ndarray) and not value.dtype.hasobject:
@@ -96,11 +98,11 @@ class _ByValue(pickle.Pickler):
         if isinstance(value, np.dtype):  # one dtype may be several objects
             return _text(value.str)
         if isinstance(value, type | types.FunctionType):
-            if self._is_own(value.__module__ or ""):
+            if self._is_of_author(value.__module__ or ""):
                 return object, (), self._members(value)
             return NotImplemented if is_importable(value) else _text(value.__qualname__)
         if isinstance(value, functools._lru_cache_wrapper):
-            keys = [list(each) for each in gc.get_referents(value) if isinstance(each, dict)]
+            keys = [list(held) for held in gc.get_referents(value) if isinstance(held, dict)]
             return object, (), (keys, value.__wrapped__)
         if isinstance(value, property | staticmethod | classmethod):
             return object, (), [getattr(value, name, None) for name in ("fget", "fset", "__func__")]
@@ -131,10 +133,10 @@ def _text(*parts: object) -> tuple:
 
 def is_importable(value: Callable) -> bool:
     """Whether another process finds a class or function under its name."""
-    found: object = None if value.__module__ == "__main__" else sys.modules.get(value.__module__)
+    known: object = None if value.__module__ == "__main__" else sys.modules.get(value.__module__)
     for part in value.__qualname__.split("."):
-        found = getattr(found, part, None)
-    return found is value
+        known = getattr(known, part, None)
+    return known is value
 
 
 def _package(module: str) -> str:

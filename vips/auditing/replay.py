@@ -7,10 +7,10 @@ temporary files do: then both run again, and lines that differ between the two r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
-from vips.auditing.child import Fit, Shown, shown_by
+from vips.auditing.child import Fit, Process, Shown, shown_by, two_processes
 from vips.auditing.frozen import FrozenPlan
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
@@ -38,21 +38,25 @@ _BY_CHANCE = ("output", "files and processes", "classes and modules")
 Run = list[Shown]
 
 
-def replay_findings(model: bytes, plan: FrozenPlan, records: Table, neighbours: Mapping[str, Table]) -> list[Finding]:
+def replay_findings(
+    processes: Sequence[Process], model: bytes, plan: FrozenPlan, records: Table, neighbours: Mapping[str, Table]
+) -> list[Finding]:
     """One finding for every aspect.
 
     Parameters
     ----------
+    processes : sequence of two Process
     model : bytes
         See :func:`~vips.auditing.child.pickled`.
     neighbours : dict of str to Table
         Neighbouring data sets of ``records``, by name.
     """
-    tables = [records] * len(neighbours), neighbours.values()
-    fits = [[Fit(model, plan, table) for table in each] for each in tables]
-    same, others = shown_by(*fits)
-    may_vary = any(a[aspect] != b[aspect] for a, b in zip(same, others, strict=True) for aspect in _BY_CHANCE)
-    again = shown_by(*fits) if may_vary else (same, others)
+    tables = [records] * len(neighbours), list(neighbours.values())
+    fits = [[Fit(model, plan, table) for table in tables_of_run] for tables_of_run in tables]
+    same, others = again = shown_by(processes, fits)
+    if any(a[aspect] != b[aspect] for a, b in zip(same, others, strict=True) for aspect in _BY_CHANCE):
+        with two_processes() as more:
+            again = shown_by(more, fits)
     return [finding(aspect, plan.n_steps, list(neighbours), [same, others, *again]) for aspect in ADVICE]
 
 

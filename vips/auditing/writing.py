@@ -41,7 +41,7 @@ class Written:
         return {"requests": requests} | {f"file {i}": text for i, text in enumerate(changed, 1)}
 
     def _hear(self, event: str, arguments: tuple) -> None:
-        texts = [str(each) for each in arguments if isinstance(each, _SHOWN)]
+        texts = [str(argument) for argument in arguments if isinstance(argument, _SHOWN)]
         if not event.startswith(("open", *_REQUESTS)) or any(part in texts[0] for part in _COMPILED if texts):
             return
         if event != "open":
