@@ -1,5 +1,7 @@
 """Every posterior shows itself on one line, without its arrays."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -31,6 +33,16 @@ EACH = [
     Gaussian(LARGE, np.tile(np.eye(30), (20, 1, 1))),
     CoefficientPosterior(LARGE, np.tile(np.eye(30), (20, 1, 1)), np.ones(20), np.ones(20)),
 ]
+
+
+@pytest.mark.parametrize("each", EACH, ids=lambda each: type(each).__name__)
+def test_a_pickle_does_not_tell_which_moments_were_computed(each):
+    sent = pickle.dumps(each)
+    copy = pickle.loads(sent)
+    caches = [name for name in dir(type(copy)) if type(getattr(type(copy), name, None)).__name__ == "cached_property"]
+    for name in (*caches, "mean"):
+        getattr(copy, name)
+    assert pickle.dumps(copy) == pickle.dumps(pickle.loads(sent))
 
 
 @pytest.mark.parametrize("each", EACH, ids=lambda each: type(each).__name__)

@@ -1,6 +1,8 @@
-"""A distribution on one line: its shape and the range of its moments, never its arrays."""
+"""What all distributions have: one line that shows them without their arrays, and pickles of their parameters alone."""
 
 from __future__ import annotations
+
+from functools import cached_property
 
 import numpy as np
 
@@ -8,9 +10,20 @@ __all__ = ["Headline", "extent"]
 
 
 class Headline:
-    """A short ``repr``. ``_shown`` names the moments, each an array that costs little to compute."""
+    """A short ``repr``. ``_shown`` names the moments, each an array that costs little to compute.
+
+    A pickle holds no cached moment: whether one was computed in a fit may depend on whether there was a record.
+    """
 
     _shown: tuple[str, ...] = ("mean", "std")
+
+    def __getstate__(self) -> dict[str, object]:
+        kind = type(self)
+        return {
+            name: value
+            for name, value in vars(self).items()
+            if not isinstance(getattr(kind, name, None), cached_property)
+        }
 
     def __repr__(self) -> str:
         shown = {name: _moment(self, name) for name in self._shown}
