@@ -208,7 +208,7 @@ def test_files_that_are_no_data(visits, folder, capsys):
     assert main(["fit", "visits.xlsx", *visits[2:]]) == 2
     assert ".parquet, .csv" in capsys.readouterr().err
     assert main(["fit", "visits.csv", "--model", "topics", *SPENDS]) == 2
-    assert "is no folder" in capsys.readouterr().err
+    assert "is not a folder" in capsys.readouterr().err
 
 
 def _pathways_of(path, *names):

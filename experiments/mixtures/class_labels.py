@@ -45,7 +45,7 @@ def row(n_true: int, n: int, epsilon: float, n_fitted: int, n_steps: int, n_tabl
     for seed in range(n_tables):
         rng = np.random.default_rng([seed, n])
         answers = np.hstack([rng.dirichlet(np.full(size, 0.5), n_true) for size in LEVELS])
-        codes = drawn_codes(np.full(n_true, 1.0 / n_true), answers, LEVELS, n, rng)
+        codes, _ = drawn_codes(np.full(n_true, 1.0 / n_true), answers, LEVELS, n, rng)
         plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling_rate=1.0, n_steps=n_steps)
         model = LatentClassAnalysis(n_fitted, categories=LEVELS, privacy=plan, random_state=seed).fit(codes)
         matched = likeness(model, answers) >= LEAST_CORRELATION

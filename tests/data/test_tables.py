@@ -86,7 +86,7 @@ MODELS = {
     "topics": lambda plan: LatentDirichletAllocation(2, vocabulary=3, privacy=plan, random_state=0),
     "logistic": lambda plan: BayesianLogisticRegression(max_norm=2.0, privacy=plan, random_state=0),
     "counts": lambda plan: BayesianNegativeBinomialRegression(
-        5.0, max_count=5, max_norm=2.0, privacy=plan, random_state=0
+        dispersion=5.0, max_count=5, max_norm=2.0, privacy=plan, random_state=0
     ),
     "proportions": lambda plan: DirichletMultinomial(privacy=plan, random_state=0),
     "network": lambda plan: SigmoidBeliefNetwork(2, privacy=plan, random_state=0),
