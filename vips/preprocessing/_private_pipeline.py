@@ -100,11 +100,8 @@ class PrivatePipeline(Pipeline):
     1.0
     """
 
-    transform_input, memory, verbose = (
-        None,
-        None,
-        False,
-    )  # settings of scikit-learn's pipeline that this one does not have
+    # Settings of scikit-learn's pipeline that this one does not have.
+    transform_input, memory, verbose = None, None, False
 
     def __init__(
         self,

@@ -271,7 +271,7 @@ class LatentDirichletAllocation(
 
     def record_scores(self, records, name: str) -> np.ndarray:
         """Log likelihood per word of every second word of a document, given the others."""
-        return divided(*self._every_second_word(canonical(records)))
+        return divided(*self.completed(*alternate_words(canonical(records))))
 
     def predictions(self, X) -> np.ndarray:
         """Log likelihood of the held-out words of each document."""
@@ -417,28 +417,22 @@ class LatentDirichletAllocation(
             return float(np.exp(-bound / n_words)) if n_words > 0 else float("nan")
         if kind != "completion":
             raise ValueError(f'`kind` must be "completion" or "bound", got {kind!r}.')
-        observed, hidden = split_words(documents, as_generator(random_state))
-        n_words = hidden.sum()
-        log_likelihood = self._of_the_others(observed, hidden).sum()
-        return float(np.exp(-log_likelihood / n_words)) if n_words > 0 else float("nan")
+        log_likelihood, n_words = self.completed(*split_words(documents, as_generator(random_state)))
+        return float(np.exp(-log_likelihood.sum() / n_words.sum())) if n_words.any() else float("nan")
 
     def score_samples(self, X) -> np.ndarray:
         """Log likelihood of every second word of each document given the others, in nats, shape (n_documents,)."""
-        return self._every_second_word(self._check_documents(X))[0]
+        return self.completed(*alternate_words(self._check_documents(X)))[0]
 
     def score(self, X, y=None) -> float:
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X).mean())
 
-    def _every_second_word(self, documents: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
-        """Log likelihood of every second word of each document given the others, and the number of these words."""
-        observed, hidden = alternate_words(documents)
-        return self._of_the_others(observed, hidden), np.asarray(hidden.sum(axis=1), float).ravel()
-
-    def _of_the_others(self, observed: sp.csr_array, hidden: sp.csr_array) -> np.ndarray:
-        """Log likelihood of the hidden words of each document given those that are observed."""
+    def completed(self, observed: sp.csr_array, hidden: sp.csr_array) -> tuple[np.ndarray, np.ndarray]:
+        """Log likelihood of each document's hidden words given its observed ones, and the number of the hidden ones."""
         doc_topic = _normalised(self._infer(observed, self.posterior_).doc_topic)
-        return log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T))
+        log_likelihood = log_likelihoods(hidden, doc_topic, np.ascontiguousarray(self.posterior_.mean.T))
+        return log_likelihood, np.asarray(hidden.sum(axis=1), dtype=np.float64).ravel()
 
     @property
     def components_(self) -> np.ndarray:

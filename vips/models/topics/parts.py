@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 
 from vips.expfam import Dirichlet, Draws, ScaledDirichlet
-from vips.models._likelihood import log_likelihoods
 from vips.models.topics.completion import split_words
 from vips.parts import Part, Score, divided
 
@@ -37,10 +36,7 @@ def held_out_words(model, documents) -> tuple[np.ndarray, np.ndarray]:
 
     Together they give ``LatentDirichletAllocation.perplexity``.
     """
-    observed, held_out = split_words(documents, np.random.default_rng(0))
-    by_word = np.ascontiguousarray(model.posterior_.mean.T)
-    total = log_likelihoods(held_out, model.transform(observed), by_word)
-    return total, np.asarray(held_out.sum(axis=1), dtype=np.float64).ravel()
+    return model.completed(*split_words(documents, np.random.default_rng(0)))
 
 
 def completion_score(model, documents) -> Score:
