@@ -134,7 +134,7 @@ def test_persons_are_one_record_of_both():
 
 def test_a_ledger_is_charged_for_both_or_for_neither(tmp_path):
     X, y = table()
-    terms = {"unit": "one row of X with its label", "outright_delta": 1e-6}
+    terms = {"unit": "one row of X with its label"}
     ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", **terms)
     with ledger:
         fitted = pipeline(epsilon=2.0).fit(X, y)
@@ -153,7 +153,7 @@ def test_a_ledger_is_charged_for_both_or_for_neither(tmp_path):
 
 def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, monkeypatch):
     X, y = table()
-    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
     path = tmp_path / "fit.vips"
     with monkeypatch.context() as patch:
         patch.setattr(BayesianLogisticRegression, "fit", lambda *_, **__: pytest.fail("killed"))
@@ -174,7 +174,7 @@ def test_an_interrupted_fit_goes_on_with_what_the_encoder_has_learnt(tmp_path, m
 
 def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(tmp_path):
     X, y = table()
-    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
     path, columns = tmp_path / "fit.vips", tmp_path / "fit.vips.encoder"
     pipeline().fit(X, y, ledger=ledger, checkpoint=path)
     columns.unlink()
@@ -188,7 +188,7 @@ def test_a_model_s_checkpoint_is_not_continued_with_what_another_encoder_learns(
 
 def test_a_pipeline_that_was_sent_from_a_block_is_charged_there(tmp_path):
     X, y = table(500)
-    ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "budget", 6.0, 1e-5, "letters")
     with ledger:
         sent = pickle.dumps(pipeline(epsilon=1.0))
     fitted = pickle.loads(sent).fit(X, y)

@@ -14,6 +14,7 @@ from vips.persistence.archive import write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+from vips.preprocessing._encoder_settings import restored_delta
 from vips.preprocessing._grids import DAYS, NUMBERS
 
 __all__ = ["restored_classifier", "save_classifier"]
@@ -88,4 +89,5 @@ def _statement(classifier, saved: dict | None) -> EncoderReport | None:
     is_same &= plan.relation == theirs.relation == classifier.relation
     if not is_same:
         raise ValueError("its settings are not those of its plans")
-    return EncoderReport(**report_from_json(saved, plan, budget.threshold_delta or 0.0))
+    delta = restored_delta(saved, budget.threshold_delta) if budget.threshold_delta else 0.0
+    return EncoderReport(**report_from_json(saved, plan, delta))

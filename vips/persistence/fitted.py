@@ -13,7 +13,7 @@ from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.report_fields import saved_fields
 from vips.privacy.units import is_group
@@ -89,7 +89,7 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
     facts = model.describe()
     is_of_groups = is_group(report.unit)
     unit = report.unit if is_of_groups and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
-    if isinstance(model.privacy, PrivacyPlan | None):
+    if not isinstance(model.privacy, StreamPlan):
         report = replace(report, **{"declared_public": (), **facts})
     not_covered = NOT_COVERED_OF_PERSONS if is_of_groups else PrivacyReport.not_covered
     lacking = tuple(text for text in not_covered if text not in report.not_covered)

@@ -22,11 +22,18 @@ from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
 from vips.preprocessing._encoder_file import SavableEncoder
 from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
-from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
+from vips.preprocessing._encoder_settings import (
+    checked_plan,
+    grouped_texts,
+    ledger_of,
+    persons_of,
+    restored_delta,
+    unit_of_source,
+)
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
-from vips.privacy import PrivacyPlan
-from vips.privacy.ledger.charge import charged
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.ledger.charge import charged, delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer", "VocabularyReport"]
@@ -140,8 +147,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             the different words of all documents. Their totals are sorted in temporary files; see Notes.
         y : ignored
         ledger : PrivacyLedger, optional
-            Charged before a document is read; it needs an ``outright_delta``. None is the ledger whose block encloses the call,
-            if any.
+            Charged before a document is read. None is the ledger whose block encloses the call, if any.
         groups : array, series or list of length n_documents, optional
             Ids of persons: all documents with one id are then one record. Documents without an id are left out. For sources
             on disk: :func:`vips.data.regroup`.
@@ -179,7 +185,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         else:
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
-        delta, settings = float(self.threshold_delta), (self.max_words, self.count_records)
+        delta, settings = self._delta(ledger), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
                 union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
@@ -201,6 +207,11 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         released = ("words", "the number of records") if self.count_records else ("words",)
         return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.max_words)
 
+    def _delta(self, ledger: PrivacyLedger | None) -> float:
+        """δ of the thresholds of both rounds."""
+        stated = self.threshold_delta
+        return delta_for_threshold(self.privacy.delta_0, ledger) if stated is None else float(stated)
+
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
         as_documents(X)
@@ -215,6 +226,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         if not isinstance(self.count_records, bool):
             raise TypeError(f"`count_records` must be True or False, got {self.count_records!r}.")
         plan = checked_plan(self.privacy, 1)
+        if isinstance(self.privacy, PrivacyBudget) and self.threshold_delta is None:
+            return plan
         if self.threshold_delta is None:
             raise ValueError(
                 "Words are to be learnt: write `threshold_delta`, e.g. a tenth of the δ of the plan, or count declared words "
@@ -342,7 +355,9 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             or not _are_finite(*self.round_totals_)
         ):
             raise ValueError("its totals are not two numbers")
-        delta = float(self.threshold_delta)
+        delta = self._delta(None)
+        if self.threshold_delta is None:
+            delta = restored_delta(values["report"], delta)
         report = report_from_json(values["report"], plan, delta)
         self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
 

@@ -8,15 +8,17 @@ from functools import lru_cache
 
 import numpy as np
 
-from vips.privacy.accounting.base import NEARLY_ALL, Accountant
+from vips.privacy.accounting.base import NEARLY_ALL, Accountant, is_plain
 from vips.privacy.accounting.convolution import TotalLoss, window
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.accounting.losses import one_step_losses
+from vips.privacy.accounting.renyi import renyi_epsilon, renyi_log_deltas
 
-__all__ = ["PLDAccountant", "composed_epsilon"]
+__all__ = ["PLDAccountant", "composed_epsilon", "log_profile"]
 
 _OF_LOSS = 0.02
 _MOST_PLACES = 2**19  # of a sum of losses
+_RESOLUTION = 1e6  # δ below so many times the rounding of a transform: a Rényi bound may be less
 
 
 class PLDAccountant(Accountant):
@@ -36,8 +38,23 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        delta = max(total.delta(epsilon) for total in _compose(*_loss_parameters([plan])))
-        return min(1.0, delta + _rounding([plan]))
+        return float(np.exp(log_profile(plan, np.array([epsilon]))[0]))
+
+
+def log_profile(plan, epsilons: np.ndarray) -> np.ndarray:
+    """log δ at each ε ≥ 0 for a plan, rounded up: the larger one of both orders of the neighbours.
+
+    Below the resolution of a loss distribution, a Rényi bound takes over where there is one.
+    """
+    deltas = np.max([total.deltas(epsilons) for total in _compose(*_loss_parameters([plan]))], axis=0) + _rounding(
+        [plan]
+    )
+    logs = np.log(np.clip(deltas, 1e-300, 1.0))
+    if not is_plain(plan):
+        return logs
+    small = deltas < _RESOLUTION * _rounding([plan])
+    logs[small] = np.minimum(logs[small], renyi_log_deltas(plan, epsilons[small]))
+    return logs
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
@@ -95,9 +112,12 @@ def _rounding(plans: Sequence) -> float:
 
 
 def _epsilon_of(plans: Sequence, delta: float) -> float:
-    """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
+    """Smallest ε by privacy loss distributions, or by Rényi divergences where δ is below their resolution; ∞ if by neither."""
     remaining = delta - _rounding(plans)
-    return _smallest_epsilon(*_loss_parameters(plans), remaining) if remaining > 0.0 else math.inf
+    epsilon = _smallest_epsilon(*_loss_parameters(plans), remaining) if remaining > 0.0 else math.inf
+    if delta < _RESOLUTION * _rounding(plans) and all(map(is_plain, plans)):
+        return min(epsilon, renyi_epsilon(plans, delta))
+    return epsilon
 
 
 @lru_cache(maxsize=256)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from vips.privacy.accounting.base import Accountant, is_plain
 from vips.privacy.accounting.events import library, neighbours
 
-__all__ = ["RDPAccountant", "renyi_divergence"]
+__all__ = ["RDPAccountant", "renyi_divergence", "renyi_epsilon", "renyi_log_deltas"]
 
 # Every order > 1 is valid. At orders that are not whole, dp_accounting sums series, which need not converge below 2.
 WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
@@ -59,6 +61,23 @@ def renyi_divergence(plan, order: float) -> float:
         )
     RDPAccountant().check(plan, [order])
     return float(_renyi_curve(plan, (order,))[1][0])
+
+
+def renyi_epsilon(plans: Sequence, delta: float) -> float:
+    """Joint ε of several plans at ``delta``, by the same proposition."""
+    orders = np.array(SAMPLED_ORDERS)
+    divergences = sum(plan.n_steps * _renyi_curve(plan, SAMPLED_ORDERS)[1] for plan in plans)
+    slack = np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
+    return max(0.0, float(np.min(divergences + slack)))
+
+
+def renyi_log_deltas(plan, epsilons: np.ndarray) -> np.ndarray:
+    """log δ at each ε ≥ 0, by proposition 12 of Canonne, Kamath and Steinke (2020), arXiv:2004.00010v5."""
+    orders, divergences = _renyi_curve(plan, None)
+    orders = np.array(orders)[:, None]
+    excess = plan.n_steps * divergences[:, None] - epsilons
+    logs = (orders - 1.0) * excess + orders * np.log1p(-1.0 / orders) - np.log(orders - 1.0)
+    return np.minimum(logs.min(axis=0), 0.0)
 
 
 def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
