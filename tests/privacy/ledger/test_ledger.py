@@ -499,8 +499,6 @@ def test_shares_that_do_not_fit_are_refused(path, ledger):
     for plans in ([], [1.0]):
         with pytest.raises(LedgerError, match="sequence of PrivacyPlan"):
             ledger.declare(plans)
-    with pytest.raises(ValueError, match="discrete"):
-        ledger.declare([replace(PLAN, noise="discrete")])
     assert path.read_bytes() == before
 
 

@@ -2,7 +2,6 @@
 
 from vips.privacy.accounting.base import ACCOUNTANTS, Accountant
 from vips.privacy.accounting.calibration import calibrate_noise, largest_n_steps
-from vips.privacy.accounting.composition import joint_epsilon
 from vips.privacy.accounting.pld import composed_epsilon
 from vips.privacy.accounting.registry import event, get_accountant
 from vips.privacy.accounting.renyi import renyi_divergence
@@ -14,7 +13,6 @@ __all__ = [
     "composed_epsilon",
     "event",
     "get_accountant",
-    "joint_epsilon",
     "largest_n_steps",
     "renyi_divergence",
 ]
