@@ -18,6 +18,7 @@ from randomgen import AESCounter
 from scipy.special import ndtr
 
 from tests.memory import peak_of
+from tests.mutants import check_notices
 from vips.privacy.mechanism import rounded_gaussian as module
 from vips.privacy.mechanism.rounded_gaussian import Uniform, rounded_gaussian
 
@@ -93,13 +94,13 @@ def test_fine_lattice_looks_normal(exponent):
         assert abs(np.corrcoef(feature[1:], feature[:-1])[0, 1]) < 4.0 / math.sqrt(n)
 
 
-def mutated(old: str, new: str):
-    """The fast path with one piece of its source replaced."""
-    source = inspect.getsource(module._attempts.py_func)
+def mutated(function, old: str, new: str):
+    """The function with one piece of its source replaced."""
+    source = inspect.getsource(function)
     assert source.count(old) == 1
     namespace = dict(vars(module))
     exec(source[source.index("def ") :].replace(old, new), namespace)
-    return numba.njit(namespace["_attempts"])
+    return namespace[function.__name__]
 
 
 @pytest.mark.parametrize(
@@ -115,7 +116,7 @@ def mutated(old: str, new: str):
     ],
 )
 def test_law_notices_a_broken_attempt(old, new, monkeypatch):
-    monkeypatch.setattr(module, "_attempts", mutated(old, new))
+    monkeypatch.setattr(module, "_attempts", numba.njit(mutated(module._attempts.py_func, old, new)))
     assert misfit_of_the_sampler(1) < 1e-9
 
 
@@ -204,8 +205,12 @@ def word_of(k: int) -> int:
     return below[k]
 
 
-def no_more() -> int:
-    raise AssertionError("no further word is needed")
+def next_of(words: list[int]) -> int:
+    assert words, "no further word is needed"
+    return words.pop(0)
+
+
+no_more = partial(next_of, [])
 
 
 def test_thresholds_are_the_floors_of_the_exact_numbers():
@@ -260,10 +265,10 @@ def test_words_are_read_until_the_acceptance_is_decided():
             if not 0 <= words[place] + change <= LARGEST_WORD:
                 continue
             first, *others = [*words[:place], words[place] + change]
-            rest = iter([word for pair in zip(others, further, strict=False) for word in pair])
-            value = module._reference_attempt([word_of(k), fraction, first], exponent, partial(next, rest))
+            rest = [word for pair in zip(others, further, strict=False) for word in pair]
+            value = module._reference_attempt([word_of(k), fraction, first], exponent, partial(next_of, rest))
             assert value == (rounded(k, fraction, exponent) if change < 0 else None)
-            assert next(rest, None) is None
+            assert rest == []
 
 
 @pytest.mark.parametrize("t", [Fraction(3, 8), Fraction(5, 8)])
@@ -316,13 +321,38 @@ def test_zero_comes_with_both_signs_and_halves_are_rounded_away_from_it():
 def test_words_of_zeros_and_of_ones_are_decided():
     assert module._reference_attempt([0, 0, 0], 4, no_more) == 0
     rest = [LARGEST_WORD, 0, LARGEST_WORD - 1, 0]  # U < 1 - 2⁻¹⁹² < p, since x < 2⁻¹⁹¹
-    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, lambda: rest.pop(0)) == 0
+    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, rest)) == 0
     assert rest == []
     rest = [LARGEST_WORD, 2**63, LARGEST_WORD, 0]  # p < 1 - 2⁻¹³⁰ < U, since x ≥ 2⁻⁶⁴
-    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, lambda: rest.pop(0)) is None
+    assert module._reference_attempt([0, 0, LARGEST_WORD], 4, partial(next_of, rest)) is None
     assert rest == []
     assert module._reference_attempt([0, LARGEST_WORD, 0], 4, no_more) == -16
     assert module._reference_attempt([0, LARGEST_WORD, LARGEST_WORD], 4, no_more) is None
+
+
+def slow_path_truncates(patch):
+    patch.setattr(module, "_reference_attempt", mutated(module._reference_attempt, "+ 1) >> 1", ") >> 1"))
+
+
+def x_ends_with_its_first_bits(patch):
+    patch.setattr(module, "_acceptance", lambda k, x, digits: module._exp_minus(gamma_of(k, x.bits, x.n_bits), digits))
+
+
+def x_is_drawn_anew_for_the_acceptance(patch):
+    original = module._acceptance
+    patch.setattr(module, "_acceptance", lambda k, x, digits: original(k, Uniform(x.more() >> 1, 63, x.more), digits))
+
+
+def undecided_is_rejected(patch):
+    patch.setattr(Uniform, "is_below", lambda self, enclosure: self.ends()[1] <= enclosure(self.digits)[0])
+
+
+@pytest.mark.parametrize(
+    "mutant",
+    [slow_path_truncates, x_ends_with_its_first_bits, x_is_drawn_anew_for_the_acceptance, undecided_is_rejected],
+)
+def test_a_broken_slow_path_is_noticed(mutant, monkeypatch):
+    check_notices(test_words_are_read_until_the_acceptance_is_decided, mutant, monkeypatch)
 
 
 # The fast path -----------------------------------------------------------------------------------------------------------
