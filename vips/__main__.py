@@ -49,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--sampling", choices=["poisson", "full"], default="poisson")
     plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
     plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    plan.add_argument("--accountant", help="default: the tightest that the plan allows")
+    plan.add_argument("--accountant", default="pld", help="default: pld, the tightest")
     plan.set_defaults(run=_plan)
 
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
@@ -94,10 +94,8 @@ def _plan(options: argparse.Namespace) -> None:
             epsilon=options.epsilon, delta=options.delta, noise_multiplier=options.noise_multiplier, n_steps=options.n_steps,
             accountant=options.accountant, **settings,
         )  # fmt: skip
-    accountant = options.accountant or plan.accountant
-    print(
-        f"epsilon           {plan.epsilon(options.delta, accountant):.6g}   (at delta {options.delta:g}, by {accountant!r})"
-    )
+    epsilon = plan.epsilon(options.delta, options.accountant)
+    print(f"epsilon           {epsilon:.6g}   (at delta {options.delta:g}, by {options.accountant!r})")
     print(f"noise_multiplier  {plan.noise_multiplier:.6g}")
     print(f"n_steps           {plan.n_steps}")
     print(f"sampling_rate     {plan.sampling_rate:.6g}   ({plan.sampling}, {plan.relation}, {plan.noise} noise)")

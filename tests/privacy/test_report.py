@@ -62,7 +62,8 @@ def test_statements():
     assert "1.732-Gaussian differentially private" in str(KINDS["full"])
     assert "not hardened against attacks on floating-point noise" in str(CALIBRATED)
     assert "sampled exactly" in str(KINDS["discrete"])
-    assert "(Rényi divergences)" in str(KINDS["discrete"])
+    assert "rounded to the lattice" in str(KINDS["discrete"])
+    assert "rounded to the lattice" not in str(CALIBRATED)
     assert "the number of records" in KINDS["replaced"].to_dict()["declared_public"]
 
 

@@ -33,7 +33,7 @@ class _Together(PrivacyReport):
         per_step = sum(plan.n_steps / plan.noise_multiplier**2 for plan in noise)
         return replace(noise[1], n_steps=1, noise_multiplier=1.0 / math.sqrt(per_step))
 
-    def epsilon(self, delta: float | None = None, accountant: str | None = None, *, orders=None) -> float:
+    def epsilon(self, delta: float | None = None, accountant: str = "pld", *, orders=None) -> float:
         """Joint ε; infinite at a δ that the threshold of categories alone exceeds."""
         delta = self.whole.delta if delta is None else delta
         return self.whole.epsilon(delta) if delta > self.whole.encoder.threshold_delta else math.inf

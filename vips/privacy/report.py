@@ -38,7 +38,6 @@ _NOT_COVERED = (
 )
 NOT_COVERED_OF_PERSONS = tuple(sentence for sentence in _NOT_COVERED if "several rows" not in sentence)
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
-_ACCOUNTANTS = {"pld": "privacy loss distributions", "rdp": "Rényi divergences"}
 
 
 @lru_cache(maxsize=1)
@@ -117,7 +116,7 @@ class PrivacyReport:
         return ((self.charged_plan,), 0.0) if self.search is None else ((), math.inf)
 
     def epsilon(
-        self, delta: float | None = None, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
+        self, delta: float | None = None, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
     ) -> float:
         """ε of the whole fit at ``delta`` (default: the δ the plan was calibrated at); ``inf`` without a guarantee. For a fit
         that a search chose: ε of the search, and ``inf`` at a smaller δ than its own."""
@@ -133,7 +132,7 @@ class PrivacyReport:
         """μ of Gaussian differential privacy, where it states everything; None elsewhere."""
         return self.charged_plan.gdp_mu() if self.has_guarantee and self.search is None else None
 
-    def event(self, accountant: str | None = None) -> Any:
+    def event(self, accountant: str = "pld") -> Any:
         """The fit as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
         guarantee, and for a fit that a search chose, whose cost no event of one fit can state."""
         plan = self.charged_plan if self.has_guarantee and self.search is None else PrivacyPlan.non_private()
@@ -150,7 +149,7 @@ class PrivacyReport:
             "delta": delta,
             "gdp_mu": self.gdp_mu(),
             "search": self.search,
-            "accountant": plan.accountant,
+            "accountant": "pld",
             "assumptions": self._assumptions(),
             "noise": plan.noise,
             "noise_multiplier": plan.noise_multiplier,
@@ -322,7 +321,7 @@ class PrivacyReport:
         sections.append(("Unit", f"{self.unit}. Relation: {relation}."))
         if self.has_guarantee:
             sections.append(("", self._statement()))
-        noise = "Gaussian" if plan.noise == "gaussian" else "discrete Gaussian"
+        rounded = ", rounded to the lattice" if plan.rounds_records else ""
         is_stated = plan.clip_norm is not None  # by every fit, not by every file
         clip, std = (
             (f"{plan.clip_norm:g}", f"{plan.noise_std():.4g}") if is_stated else ("(not stated)", "(not stated)")
@@ -331,8 +330,8 @@ class PrivacyReport:
             (
                 "Mechanism",
                 f"{plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {clip} over all blocks "
-                f"jointly; {noise} noise of standard deviation {std} per coordinate of the scaled sum (noise "
-                f"multiplier {plan.noise_multiplier:.4g}).",
+                f"jointly; Gaussian noise of standard deviation {std} per coordinate of the scaled sum (noise "
+                f"multiplier {plan.noise_multiplier:.4g}){rounded}.",
             ),
             ("Assumed", f"{'; '.join(self._assumptions())}."),
             ("Randomness", f"{self._randomness()}."),
@@ -360,7 +359,7 @@ class PrivacyReport:
         return sections
 
     def _statement(self) -> str:
-        delta, plan, mu = self.plan.report_delta, self.charged_plan, self.gdp_mu()
+        delta, mu = self.plan.report_delta, self.gdp_mu()
         if self.search is not None:
             stated = "ε = {epsilon:.4g} at δ = {delta:g}".format(**self.search)
             return f"A search chose this fit. All that it released satisfies (ε, δ)-differential privacy with {stated}."
@@ -369,7 +368,7 @@ class PrivacyReport:
             return f"(ε, δ): call .epsilon(delta) with a δ of your choice.{also}"
         return (
             f"The fit satisfies (ε, δ)-differential privacy with ε = {self.epsilon(delta):.4g} at δ = {delta:g} "
-            f"({_ACCOUNTANTS[plan.accountant]}).{also}"
+            f"(privacy loss distributions).{also}"
         )
 
     def _assumptions(self) -> list[str]:
@@ -395,8 +394,8 @@ class PrivacyReport:
     def _arithmetic(self) -> str:
         if self.plan.noise == "discrete":
             return (
-                "every clipped record is rounded to a public lattice, sums are exact integers, and the discrete Gaussian is "
-                "sampled exactly; the lattice's rounding is part of the accounting"
+                "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian "
+                "rounded to the lattice, sampled exactly; rounding records is part of the accounting"
             )
         return (
             "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "

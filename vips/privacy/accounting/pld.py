@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest accountant of Gaussian noise on Poisson samples."""
+"""Privacy loss distributions: the tightest accountant, of every plan."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class PLDAccountant(Accountant):
     """Privacy loss distributions: tight up to discretisation, which errs towards larger ε. Exact without sampling."""
 
     name = "pld"
-    allowed = "Gaussian noise with Poisson or full sampling"
 
     def can_analyse(self, plan):
-        return plan.noise == "gaussian"
+        return True
 
     def epsilon(self, plan, delta, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
@@ -58,9 +57,17 @@ def log_profile(plan, epsilons: np.ndarray) -> np.ndarray:
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
-    """Joint ε of several plans that were fixed beforehand, by privacy loss distributions."""
-    for plan in plans:
-        PLDAccountant().check(plan)
+    """Joint ε of one or more plans that were fixed beforehand; ∞ if one has no noise.
+
+    Raises
+    ------
+    ValueError
+        If the plans have different relations.
+    """
+    if len({plan.relation for plan in plans}) != 1:
+        raise ValueError("Plans of different relations have no joint ε.")
+    if not all(plan.is_private for plan in plans):
+        return math.inf
     if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
         return gaussian_epsilon(math.sqrt(math.fsum(_gaussian_mu(plan) ** 2 for plan in plans)), delta)
     return _epsilon_of(plans, delta)
@@ -127,5 +134,9 @@ def _smallest_epsilon(fits: Fits, relation: str, delta: float) -> float:
 
 
 def _loss_parameters(plans: Sequence) -> tuple[Fits, str]:
-    """What the losses depend on: each plan's numbers, and their common relation."""
-    return tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans), plans[0].relation
+    """What the losses depend on: the number of steps of each kind, and the common relation, of which the losses take care."""
+    n_steps: dict[tuple[float, float], int] = {}
+    for plan in plans:
+        kind = plan.noise_per_share(), plan.sampling_rate
+        n_steps[kind] = n_steps.get(kind, 0) + plan.n_steps
+    return tuple((*kind, n) for kind, n in n_steps.items()), plans[0].relation

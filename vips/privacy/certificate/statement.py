@@ -112,14 +112,14 @@ def delta_in_words(delta: float | None) -> str:
 
 
 def _mechanism(facts: dict) -> str:
-    noise = "Gaussian" if facts["noise"] == "gaussian" else "discrete Gaussian"
+    rounded = "" if facts["noise"] == "gaussian" else ", rounded to a lattice"
     if facts["sampling_rate"] == 1.0:
         sampled = "every record in each"
     else:
         sampled = f"each record in each with probability {facts['sampling_rate']:g}, independently"
     return (
         f"{facts['n_steps']} steps, {sampled}; each record's statistics clipped to norm {facts['clip_norm']:.4g}; "
-        f"{noise} noise of {facts['noise_multiplier']:.4g} times that norm in every coordinate of the sum; "
+        f"Gaussian noise of {facts['noise_multiplier']:.4g} times that norm in every coordinate of the sum{rounded}; "
         f"accountant: {facts['accountant']}"
     )
 

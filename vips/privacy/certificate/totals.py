@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from vips.privacy.accounting import joint_epsilon
+from vips.privacy.accounting import composed_epsilon
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.meaning import success
 
 if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport
 
-__all__ = ["ACCOUNTANTS", "check_ledger", "distinct", "ledger_view", "together_view"]
-
-ACCOUNTANTS = {
-    "pld": "privacy loss distributions",
-    "rdp": "Rényi divergences",
-    "basic": "the sum of their ε, each at an equal share of δ",
-}
+__all__ = ["check_ledger", "distinct", "ledger_view", "together_view"]
 
 
 def check_ledger(ledger: object) -> None:
@@ -80,11 +74,11 @@ def together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict 
     remaining_delta = max(deltas, default=0.0) - sum(outright for _, outright in charges)
     if len(kinds) > 1 or not remaining_delta > 0.0:
         return view
-    epsilon, accountant = joint_epsilon([plan for plans, _ in charges for plan in plans], remaining_delta)
+    epsilon = composed_epsilon([plan for plans, _ in charges for plan in plans], remaining_delta)
     return view | {
         "epsilon": epsilon,
         "delta": f"{max(deltas):g}",
-        "how": ACCOUNTANTS[accountant],
+        "how": "privacy loss distributions",
         "success": success(epsilon, max(deltas)),
     }
 
