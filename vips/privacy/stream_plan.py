@@ -159,15 +159,10 @@ class StreamPlan:
             clip = math.inf if self.clip_norm is None else self.clip_norm
             plain = PrivacyPlan(noise_multiplier=0.0, sampling="full", n_steps=1, clip_norm=clip)
             return replace(plain, max_rows_per_group=self.max_rows_per_group)
-        plan = PrivacyPlan.from_epsilon(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sampling="full",
-            n_steps=1,
-            clip_norm=self.clip_norm,
-            noise=self.noise,
-        )
-        return replace(plan, max_rows_per_group=self.max_rows_per_group)
+        return PrivacyPlan.from_epsilon(
+            epsilon=self.epsilon, delta=self.delta, sampling="full", n_steps=1, clip_norm=self.clip_norm, noise=self.noise,
+            max_rows_per_group=self.max_rows_per_group,
+        )  # fmt: skip
 
     @cached_property
     def of_draws(self) -> PrivacyPlan:
