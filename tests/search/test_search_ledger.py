@@ -53,7 +53,7 @@ def check_the_whole_is_charged_before_the_first_trial(tmp_path):
                     search.fit(VOTES)
             if score.seen:
                 break
-        cost = math.nextafter(search.privacy_.selection.renyi_divergence(ledger.order), math.inf)
+        cost = math.nextafter(search.privacy_.releases[0].selection.renyi_divergence(ledger.order), math.inf)
         assert score.seen, "no trial scored a record"
         for seen in (score.seen[0], score.seen[-1], [(run.state, run.divergence) for run in ledger.runs()]):
             assert seen == [("complete", cost)], f"the ledger holds {seen}, not the whole search, {cost}"
@@ -156,14 +156,14 @@ def test_an_outright_delta_is_used_where_it_costs_less(tmp_path):
     for epsilon in (0.05, 2.0):
         ledger = open_ledger(tmp_path, outright_delta=2e-6, order=20)
         search = votes(epsilon=epsilon, mean_trials=50.0).fit(VOTES, ledger=ledger)
-        whole, pure = search.privacy_.selection.renyi_divergence(20), pure_divergence(epsilon, 20)
+        whole, pure = search.privacy_.releases[0].selection.renyi_divergence(20), pure_divergence(epsilon, 20)
         (run,) = ledger.runs()
         assert run.divergence == pytest.approx(min(whole, pure))
         assert run.outright_delta == (1e-6 if pure < whole else 0.0)
     assert pure > whole  # the second one; the first one is the other way round
-    assert pure_divergence(0.05, 20) < votes(epsilon=0.05, mean_trials=50.0).fit(
-        VOTES
-    ).privacy_.selection.renyi_divergence(20)
+    assert pure_divergence(0.05, 20) < votes(epsilon=0.05, mean_trials=50.0).fit(VOTES).privacy_.releases[
+        0
+    ].selection.renyi_divergence(20)
 
 
 def test_samples_under_replace_one_are_charged_as_epsilon_and_delta(tmp_path):

@@ -49,6 +49,7 @@ def split_budget(
     sigma = one.noise_multiplier * _ROUNDED_UP
 
     def plan(n: int, part: float) -> PrivacyPlan:
-        return PrivacyPlan(noise_multiplier=sigma * math.sqrt(n / part), sampling="full", n_steps=n, relation=relation)
+        return PrivacyPlan(noise_multiplier=sigma * math.sqrt(n / part), sampling="full", n_steps=n, relation=relation,
+                           report_delta=plan_delta)  # fmt: skip
 
     return Budget(plan(1, share), plan(n_steps, 1.0 - share), threshold_delta)

@@ -30,7 +30,6 @@ __all__ = [
     "grouped_texts",
     "ledger_of",
     "persons_of",
-    "released_texts",
     "unit_of_persons",
     "unit_of_source",
 ]
@@ -187,17 +186,3 @@ def _stated_kind(name, stated) -> str:
 def declared_as(columns: Mapping | None, name) -> tuple | list:
     """The declaration of a column; of a boolean one that is not named, both values."""
     return [False, True] if columns is None else columns[name]
-
-
-def released_texts(kinds: Mapping) -> tuple[str, ...]:
-    """What is learnt, in short texts."""
-    texts = []
-    for what, wanted in (
-        ("bounds", ("number", "date")),
-        ("categories", ("category",)),
-        ("whether values are missing", ("missing",)),
-    ):
-        names = [str(name) for name, kind in kinds.items() if kind in wanted]
-        if names:
-            texts.append(f"{what} of {len(names)} column{'s' * (len(names) > 1)} ({shortened(names)})")
-    return tuple(texts)

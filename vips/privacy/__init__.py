@@ -3,7 +3,7 @@
 from vips.exceptions import PrivacyWarning
 from vips.privacy.mechanism.lattice import Lattice
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.report import PrivacyReport
+from vips.privacy.report import PrivacyReport, Release
 from vips.privacy.stream_plan import StreamPlan
 
-__all__ = ["Lattice", "PrivacyPlan", "PrivacyReport", "PrivacyWarning", "StreamPlan"]
+__all__ = ["Lattice", "PrivacyPlan", "PrivacyReport", "PrivacyWarning", "Release", "StreamPlan"]
