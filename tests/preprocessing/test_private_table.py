@@ -315,7 +315,7 @@ def test_learnt_columns_are_a_declaration(monkeypatch):
     fitted = encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(X)
     np.testing.assert_array_equal(fitted.transform(X), TableEncoder(fitted.columns_).fit_transform(X))
     assert "bounds of 1 column (amount)" in str(fitted.privacy_)
-    assert "categories of 1 column" in fitted.declared_public[0]
+    assert "categories of 1 column" in fitted.privacy_.releases[0].declared[0]
     assert clone(fitted).columns == fitted.columns
 
 

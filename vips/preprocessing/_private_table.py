@@ -269,12 +269,6 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         check_is_fitted(self, "columns_")
         return self._table().n_features_out
 
-    @property
-    def declared_public(self) -> tuple[str, ...]:
-        """Declarations, in short strings for a privacy report."""
-        check_is_fitted(self, "columns_")
-        return self.privacy_.declared_public
-
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of numeric columns, ``column_category`` for indicators, ``column_missing`` last; shape (n_features,).
 

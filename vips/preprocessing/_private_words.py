@@ -273,12 +273,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """The words, as a model's argument ``vocabulary``."""
         return self.get_feature_names_out().tolist()
 
-    @property
-    def declared_public(self) -> tuple[str, ...]:
-        """Declarations, in short strings for a privacy report."""
-        check_is_fitted(self, "privacy_")
-        return self.privacy_.declared_public
-
     def _settings(self) -> dict:
         return {name: getattr(self, name) for name in _OF_WORDS}
 

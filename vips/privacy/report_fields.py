@@ -9,6 +9,8 @@ from functools import lru_cache
 from types import NoneType, UnionType
 from typing import get_args, get_origin, get_type_hints
 
+from vips.privacy.plan import PrivacyPlan
+
 __all__ = ["as_plain", "from_plain"]
 
 LONGEST_TEXT, LONGEST_LIST = 1_000_000, 10_000  # characters, items
@@ -19,7 +21,8 @@ LARGEST_INTEGER = 2**53  # larger ones are not exact as floats
 def as_plain(value: object) -> object:
     """A report, a release or a plan as dicts, lists, texts and numbers; without the fields that ``repr`` leaves out."""
     if is_dataclass(value):
-        return {name: as_plain(getattr(value, name)) for name in _types(type(value))}
+        kind = PrivacyPlan if isinstance(value, PrivacyPlan) else type(value)
+        return {name: as_plain(getattr(value, name)) for name in _types(kind)}
     if isinstance(value, tuple):
         return [as_plain(item) for item in value]
     return value

@@ -132,7 +132,9 @@ def _guarantee(report: PrivacyReport) -> str:
     if delta is None:
         return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
     epsilon, how = report.joint_loss(delta)
-    return f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({ACCOUNTANTS[how]}){exactly}{alone}"
+    return (
+        f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({ACCOUNTANTS.get(how, how)}){exactly}{alone}"
+    )
 
 
 def steps(plan: PrivacyPlan) -> str:

@@ -24,6 +24,7 @@ __all__ = ["DELTAS", "IN_TABLE", "cover_view", "meaning_view", "write_certificat
 
 DELTAS = np.logspace(-12, -2, 41)
 IN_TABLE = 4  # every fourth of them
+_ON_THE_COVER = ("Released", "Not covered")
 _BELIEFS = (0.01, 0.1, 0.5, 0.9)
 _PARTS = [(__package__, "certificate.css"), (__package__, "certificate.js")]
 # What a fit cannot know and people state.
@@ -47,7 +48,7 @@ def write_certificate(
         _PARTS,
         title="Privacy certificate" if report.has_guarantee else "No privacy guarantee",
         cover=cover_view(report, ledger, **stated),
-        sections=words.sections(report),
+        sections=[section for section in words.sections(report) if section[0] not in _ON_THE_COVER],
         deltas=_deltas(report),
     )
 
@@ -198,7 +199,7 @@ def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict
     epsilon, how = replace(counted[0], releases=tuple(_releases(counted))).joint_loss(delta)
     if not np.isfinite(epsilon):
         return view
-    meant = {"delta": f"{delta:g}", "how": words.ACCOUNTANTS[how], "success": success(epsilon, delta)}
+    meant = {"delta": f"{delta:g}", "how": words.ACCOUNTANTS.get(how, how), "success": success(epsilon, delta)}
     return view | {"epsilon": epsilon} | meant
 
 
