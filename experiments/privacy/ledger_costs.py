@@ -1,7 +1,7 @@
 """``python -m experiments ledger_costs``: what one fit costs a ledger, beside dp_accounting's privacy loss distributions.
 
-The table has, for each plan, its ε by dp_accounting from below and from above; the ε that a ledger shows if all of δ/10 were its
-δ₀; and the ε of a first charge, which takes a twentieth of that.
+The table has, for each plan, its ε by dp_accounting from below and from above; the ε that a ledger shows if all of δ/10 were
+its δ₀; and the ε of a first charge, which takes a twentieth of that.
 """
 
 from __future__ import annotations

@@ -172,7 +172,7 @@ def scores_of_all_trials_are_kept(patch):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(one_trial.OneTrial, "__call__", call)
             original(self, *arguments, **keywords)
-        self.privacy_.selection.__dict__["kept"] = kept
+        self.privacy_.releases[0].selection.__dict__["kept"] = kept
         return self
 
     patch.setattr(private_search.PrivateSearch, "fit", fit)
@@ -184,7 +184,7 @@ def scores_of_all_trials_are_an_attribute(patch):
 
     def with_attribute(self, *arguments, **keywords):
         fit(self, *arguments, **keywords)
-        self.scores_ = self.privacy_.selection.__dict__.pop("kept")
+        self.scores_ = self.privacy_.releases[0].selection.__dict__.pop("kept")
         return self
 
     patch.setattr(private_search.PrivateSearch, "fit", with_attribute)

@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from vips._extras import imported
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan, PrivacyReport

@@ -186,7 +186,7 @@ class PrivacyBudget:
         sampling = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
         one = PrivacyPlan(
             noise_multiplier=1.0, n_steps=20 if n_steps is None else n_steps, relation=self.relation,
-            sent_from=self.sent_from, **sampling, **settings
+            sent_from=self.sent_from, **sampling, **{"report_delta": self.delta} | settings,
         )  # fmt: skip
         if not self.mu2 > 0.0:
             raise ValueError("Nothing is left of this budget.")

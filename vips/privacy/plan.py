@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._validation import check_delta, check_integer, check_number
 from vips.privacy import accounting
 from vips.privacy.ledger import open_ledger
@@ -22,6 +22,7 @@ from vips.privacy.mechanism.clipping import clip_weights
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.release import IndependentNoise, Mechanism
 from vips.privacy.mechanism.sampling import PoissonCoins
+from vips.privacy.words import loss
 
 __all__ = [
     "PrivacyPlan",
@@ -218,7 +219,7 @@ class PrivacyPlan:
         rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
         notes = []
         if self.has_guarantee and self.report_delta is not None:
-            notes = [f"Worth ε = {self.epsilon(self.report_delta):.4g} at δ = {self.report_delta:g}."]
+            notes = [f"Worth {loss(self.epsilon(self.report_delta), self.report_delta)}."]
         return html_table("PrivacyPlan", (), rows, notes)
 
     @property
