@@ -174,7 +174,7 @@ class StreamPlan:
         changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
         return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
 
-    def found(self, blocks: Mapping[str, object]) -> dict:
+    def searched(self, blocks: Mapping[str, object]) -> dict:
         """Noise, factorisation and lattice, which searches found, as JSON: a stream keeps them for life."""
         strategy, lattice = self.strategy, self.of_draws.lattice(blocks)
         is_fitted = isinstance(strategy, BufferedToeplitz)
@@ -185,8 +185,8 @@ class StreamPlan:
             "lattice": None if lattice is None else [lattice.unit, lattice.noise_steps],
         }
 
-    def with_found(self, searched: dict) -> StreamPlan:
-        """The plan with what :meth:`found` said when its stream began.
+    def with_searched(self, searched: dict) -> StreamPlan:
+        """The plan with what :meth:`searched` said when its stream began.
 
         Raises
         ------
