@@ -192,7 +192,7 @@ def test_texts_of_persons(folder, capsys):
     ],
 )
 def test_what_cannot_be_is_said_in_a_sentence_before_anything_is_paid(visits, change, message, capsys):
-    PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits", unit="patient", outright_delta=2e-7)
+    PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits", unit="patient")
     capsys.readouterr()
     assert main([*visits, *change, "--ledger", "v.ledger"]) == 2
     error = capsys.readouterr().err.strip()

@@ -31,7 +31,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     pd.DataFrame({"age": rng.integers(18, 90, 300), "again": rng.integers(0, 2, 300)}).to_csv("visits.csv", index=False)
-    PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits", outright_delta=2e-7)
+    PrivacyLedger("v.ledger", 2.0, 1e-6, "Visits")
     assert main([*FIT[:-2], "--save", "m.vips"]) == 0
     return tmp_path
 

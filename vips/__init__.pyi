@@ -40,7 +40,7 @@ from .models import (
 from .parts import Part, Score
 from .planning import Recommendation, plan_for
 from .preprocessing import PrivateTopics
-from .privacy import PrivacyPlan, PrivacyReport, StreamPlan
+from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
 from .privacy.ledger import PrivacyLedger
 from .saving import load
 from .search.private_search import PrivateSearch
@@ -75,6 +75,7 @@ __all__ = [
     "Part",
     "PartitionError",
     "PolynomialAveraging",
+    "PrivacyBudget",
     "PrivacyBudgetError",
     "PrivacyLedger",
     "PrivacyPlan",

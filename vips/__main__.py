@@ -9,9 +9,8 @@ import warnings
 from vips._commands.fit import add_commands
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
+from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
-
-_OUTRIGHT = 0.2  # share of a new ledger's δ for releases that need one of their own
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -50,7 +49,7 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--sampling", choices=["poisson", "full"], default="poisson")
     plan.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
     plan.add_argument("--noise", choices=["gaussian", "discrete"], default="gaussian")
-    plan.add_argument("--accountant", help="default: the tightest that the plan allows")
+    plan.add_argument("--accountant", default="pld", help="default: pld, the tightest")
     plan.set_defaults(run=_plan)
 
     ledger = commands.add_parser("ledger", help="show, check and close ledgers")
@@ -62,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("--dataset", required=True, help="its name, for people")
     create.add_argument("--epsilon", type=float, required=True)
     create.add_argument("--delta", type=float, required=True)
+    create.add_argument(
+        "--pure", type=float, default=0.0, help="a part of ε for mechanisms without δ, such as Laplace noise"
+    )
     create.add_argument("--unit", help="column of ids: only fits that protect its persons are accepted")
     create.set_defaults(run=_create)
     for name, run, what in (
@@ -92,10 +94,8 @@ def _plan(options: argparse.Namespace) -> None:
             epsilon=options.epsilon, delta=options.delta, noise_multiplier=options.noise_multiplier, n_steps=options.n_steps,
             accountant=options.accountant, **settings,
         )  # fmt: skip
-    accountant = options.accountant or plan.accountant
-    print(
-        f"epsilon           {plan.epsilon(options.delta, accountant):.6g}   (at delta {options.delta:g}, by {accountant!r})"
-    )
+    epsilon = plan.epsilon(options.delta, options.accountant)
+    print(f"epsilon           {epsilon:.6g}   (at delta {options.delta:g}, by {options.accountant!r})")
     print(f"noise_multiplier  {plan.noise_multiplier:.6g}")
     print(f"n_steps           {plan.n_steps}")
     print(f"sampling_rate     {plan.sampling_rate:.6g}   ({plan.sampling}, {plan.relation}, {plan.noise} noise)")
@@ -103,35 +103,38 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _create(options: argparse.Namespace) -> None:
     unit = {} if options.unit is None else {"unit": options.unit}
-    share = _OUTRIGHT * options.delta  # for columns and words that are learnt
-    PrivacyLedger(options.file, options.epsilon, options.delta, options.dataset, outright_delta=share, **unit)
+    PrivacyLedger(options.file, options.epsilon, options.delta, options.dataset, pure=options.pure, **unit)
     print(f"a budget of ε = {options.epsilon:g}, δ = {options.delta:g} for {printable(options.dataset)}")
 
 
 def _show(options: argparse.Namespace) -> None:
     ledger = PrivacyLedger.open(options.file)
-    remaining = ledger.remaining()
-    budget = max(remaining["filter_budget"], 1e-300)  # 0 if the whole budget is set apart for declared fits
-    outright = f" ({ledger.outright_delta:g} of it outright)" if ledger.outright_delta else ""
-    budgets = f"ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{outright}"
-    lines = [f"{ledger.dataset}: {budgets}, {ledger.relation}, unit: {ledger.unit}"]
-    for entry in ledger.history():
-        if entry["kind"] == "declare":
-            lines.append(
-                f"{entry['time']}  {entry['group']}: {len(entry['plans'])} fits declared, ε₁ = {entry['epsilon']:.4g}"
-            )
+    aside = f" (ε = {ledger.pure:g} of it pure)" if ledger.pure else ""
+    budget = f"ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{aside}"
+    lines = [f"{ledger.dataset}: {budget}, {ledger.relation}, unit: {ledger.unit}"]
     for run in ledger.runs():
-        cost = run.group or f"{run.filter_steps * run.divergence / budget:.2%} of the filter"
-        if run.outright_delta:
-            cost += f", outright δ = {run.charged * run.outright_delta:g}"
         lines.append(
-            f"{run.time}  {run.run}  {run.model:30s} {run.state:14s} of {run.steps}, charged {run.charged}: {cost}"
+            f"{run.time}  {run.run}  {run.what:30s} {run.state:14s} of {run.steps}: {_cost(run, ledger.delta)}"
         )
-    share = max(0.0, remaining["divergence"]) / budget
-    lines.append(f"spent: ε = {ledger.spent():.4g} at δ = {ledger.delta:g}; {share:.2%} of the filter's budget is left")
-    if ledger.outright_delta:
-        lines.append(f"{remaining['outright_delta']:.4g} of the outright δ is left")
+    left = ledger.remaining()
+    lines.append(
+        f"spent: ε = {ledger.spent():.4g}; left: ε = {left.epsilon:.4g}, and δ = {left.delta_0:.2g} for thresholds"
+    )
+    lines.append(f"Whatever is chosen, the total stays within ε = {ledger.epsilon:g}, δ = {ledger.delta:g}.")
     print("\n".join(map(printable, lines)))
+
+
+def _cost(run: Run, delta: float) -> str:
+    """What an entry costs alone, in words."""
+    cost = run.cost()
+    outright = f", δ = {cost.delta_0:.2g}" if cost.delta_0 else ""
+    is_dear = "epsilon" in run.statement and cost.mu2
+    dear = (
+        f" (pure {run.statement['epsilon']:g}, charged as Gaussian: too little was set aside as `pure`)"
+        if is_dear
+        else ""
+    )
+    return f"ε = {cost.epsilon(delta):.4g}{outright}{dear}"
 
 
 def _head(options: argparse.Namespace) -> None:

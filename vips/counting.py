@@ -13,8 +13,8 @@ from vips._validation import check_level
 from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
-from vips.privacy import PrivacyPlan, PrivacyReport, Release, words
-from vips.privacy.ledger.charge import charged, ledger_to_charge
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
+from vips.privacy.ledger.charge import Charge, charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block
@@ -74,7 +74,7 @@ class NoisyCount:
 def count_records(
     X,
     *,
-    privacy: PrivacyPlan,
+    privacy: PrivacyBudget | PrivacyPlan,
     unit: str = "one record",
     ledger: PrivacyLedger | None = None,
     groups: object = None,
@@ -88,9 +88,9 @@ def count_records(
     ----------
     X : array, CSR matrix, data frame, list of texts, Dask collection or data source
         What ``fit`` gets. A defective record counts as well.
-    privacy : PrivacyPlan
-        Of the count alone: one step of all records, ``sampling="full"``, without ``clip_norm``, because a record counts 1.
-        Noise has a standard deviation of ``noise_multiplier``.
+    privacy : PrivacyBudget or PrivacyPlan
+        Of the count alone. A plan is one step of all records, ``sampling="full"``, without ``clip_norm``, because a record
+        counts 1; noise has a standard deviation of ``noise_multiplier``.
     unit : str
         What one record is, as the model of the fit calls it ("one document", say). A ledger may insist on a name.
     ledger : PrivacyLedger, optional
@@ -120,12 +120,11 @@ def count_records(
     Examples
     --------
     >>> import numpy as np
-    >>> from vips import LatentDirichletAllocation, PrivacyPlan, count_records, plan_for
+    >>> from vips import LatentDirichletAllocation, PrivacyBudget, count_records, plan_for
     >>> X = np.zeros((100_000, 5))
-    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.05, delta=1e-6, n_steps=1, sampling="full")
-    >>> count = count_records(X, privacy=plan, unit="one document")
+    >>> count = count_records(X, privacy=PrivacyBudget(0.05, 1e-6), unit="one document")
     >>> abs(count.value - 100_000) < 1000, round(count.std)
-    (True, 69)
+    (True, 70)
     >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=count, epsilon=0.95, delta=1e-6).plan.n_steps
     20
     """
@@ -152,17 +151,18 @@ def count_records(
         unit = unit_of_group((source.group_name if groups is None else name_of(groups)) or "group")
     with charged(ledger, "number of records", unit, event=plan) as charge:
         n_records = _number(X if source is None else source, groups)
-        charge.release()
-        noisy, std = _with_noise(n_records, plan)
+        noisy, std = _with_noise(n_records, plan, charge)
     release = Release(what="count", plan=plan, released=("the number of records",), ledger=charge.entry)
     return NoisyCount(round(noisy), std, PrivacyReport((release,), unit))
 
 
 def _checked(plan: PrivacyPlan) -> PrivacyPlan:
     """The plan with its clip norm, if it is one of a private release of all records."""
-    right = 'write PrivacyPlan.from_epsilon(epsilon=..., delta=..., n_steps=1, sampling="full").'
+    right = "write PrivacyBudget(epsilon, delta)."
+    if isinstance(plan, PrivacyBudget):
+        plan = plan.plan(n_steps=1)
     if not isinstance(plan, PrivacyPlan):
-        raise TypeError(f"`privacy` must be a PrivacyPlan, got {type(plan).__name__}: {right}")
+        raise TypeError(f"`privacy` must be a PrivacyBudget or a PrivacyPlan, got {type(plan).__name__}: {right}")
     if plan.n_steps > 1 or plan.sampling_rate < 1.0:
         raise ValueError(
             f"A count is one release of all records, not {plan.n_steps} at a sampling rate of {plan.sampling_rate:g}: {right}"
@@ -181,12 +181,11 @@ def _number(X, groups: object) -> int:
     return int(n_rows) if groups is None else int(group_numbers(groups, n_rows).max(initial=-1)) + 1  # numbered from 0
 
 
-def _with_noise(n_records: int, plan: PrivacyPlan) -> tuple[float, float]:
+def _with_noise(n_records: int, plan: PrivacyPlan, charge: Charge) -> tuple[float, float]:
     """The number plus noise, and the standard deviation of the noise. On a lattice, a record counts whole units."""
     lattice, share, counted = plan.lattice(_BLOCKS), np.array(1.0), 1.0
     if lattice is not None:
         share = lattice.rounded(share, _BLOCKS["count"])
         counted = float(lattice.values(share, _BLOCKS["count"]))
-    mechanism = plan.mechanism(_BLOCKS, plan.randomness(None), {"count": 0.0})
-    noisy = mechanism.release({"count": n_records * share}, 1)["count"]
+    noisy = charge.release(plan, {"count": n_records * share})["count"]
     return float(noisy) / counted, plan.noise_std() / counted

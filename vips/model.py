@@ -37,7 +37,7 @@ from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
-from vips.privacy import PrivacyPlan, PrivacyReport, Release, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -242,8 +242,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
-        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan | StreamPlan):
-            raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(self.privacy).__name__}.")
+        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan | PrivacyBudget | StreamPlan):
+            raise TypeError(
+                f"`privacy` must be a PrivacyBudget, a PrivacyPlan or None, got {type(self.privacy).__name__}: write "
+                "PrivacyBudget(epsilon, delta)."
+            )
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
@@ -268,7 +271,13 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     @property
     def is_private(self) -> bool:
         """Whether a fit adds noise."""
-        return isinstance(self.privacy, PrivacyPlan | StreamPlan) and self.privacy.is_private
+        plan = self._stated_plan()
+        return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
+
+    def _stated_plan(self) -> PrivacyPlan | StreamPlan | None:
+        """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
+        privacy = self.privacy
+        return privacy.plan(n_steps=self.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
 
     def fit(
         self,
@@ -328,7 +337,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         try:
             data = self._grouped(self._data(X, y), groups, "X" if y is None else "X, y")
             self.check_features()
-            self._fitting_plan = plan = self._complete(self.privacy or self.default_plan(data.n_records))
+            self._fitting_plan = plan = self._complete(self._stated_plan() or self.default_plan(data.n_records))
             plan.lattice(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
@@ -429,7 +438,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
-        tags.non_deterministic = self.is_private and not self.privacy.reproducible_noise
+        tags.non_deterministic = self.is_private and not self._stated_plan().reproducible_noise
         return tags
 
     def __dir__(self) -> list[str]:
@@ -465,7 +474,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         return ledger
 
     def _plan(self) -> PrivacyPlan:
-        plan = self.__dict__.get("_fitting_plan") or self.privacy
+        plan = self.__dict__.get("_fitting_plan") or self._stated_plan()
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
@@ -498,7 +507,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def _check_groups(self, data: DataSource, groups: object, records: str = "X, y") -> None:
         """Raise ValueError or TypeError if these records cannot be persons, or not under this plan."""
-        bounds_rows = getattr(self.privacy, "max_rows_per_group", None) is not None
+        stated = self._stated_plan()
+        bounds_rows = getattr(stated, "max_rows_per_group", None) is not None
         if groups is None and not data.has_groups:
             if bounds_rows:
                 raise ValueError(
@@ -508,8 +518,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             return
         if groups is not None:
             check_groups_of_source(data, groups, records)
-        if not bounds_rows and self.is_private and self.privacy.rounds_records:
-            plan = type(self.privacy).__name__
+        if not bounds_rows and self.is_private and stated.rounds_records:
+            plan = type(stated).__name__
             raise ValueError(
                 f'noise="discrete" rounds every row: with persons, write {plan}(max_rows_per_group=...), a public number.'
             )

@@ -1,4 +1,4 @@
-"""The cost of exact noise: the discrete Gaussian against normals in floating point, in one run.
+"""The cost of exact noise: the rounded Gaussian against normals in floating point, in one run.
 
     python -m experiments.benchmarks.noise
 
@@ -22,11 +22,11 @@ from experiments.stand_ins import wikipedia
 from vips import LatentDirichletAllocation, PrivacyPlan
 from vips.data import InMemoryData
 from vips.engine import clipped_sum
-from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
+from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
 
 NOISE_STEPS = 2**20
 LARGEST_RATIO = 40.0
-BASE, HARDENED = "NumPy, default_rng().normal", "discrete_gaussian(AESCounter)"
+BASE, HARDENED = "NumPy, default_rng().normal", "rounded_gaussian(AESCounter)"
 
 
 def samplers(size: int) -> dict[str, Callable[[], np.ndarray]]:
@@ -35,7 +35,7 @@ def samplers(size: int) -> dict[str, Callable[[], np.ndarray]]:
     return {
         BASE: lambda: plain.normal(size=size),
         "Generator(AESCounter).normal": lambda: from_aes.normal(size=size),
-        HARDENED: lambda: discrete_gaussian(size, NOISE_STEPS, bits),
+        HARDENED: lambda: rounded_gaussian(size, NOISE_STEPS, bits),
     }
 
 

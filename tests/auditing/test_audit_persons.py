@@ -64,5 +64,4 @@ def test_a_crafted_person_of_thirty_rows_reaches_most_of_the_claim_and_never_exc
     assert ROWS_OF_PERSON == 30
     bound = canary_bound(plan, 100_000, np.random.default_rng(0), CONFIDENCE, n_rows=30)
     assert not bound.exceeded
-    # claims for discrete noise use Rényi divergences of integer orders, and are about a fifth above the truth
-    assert bound.ratio >= (0.6 if noise == "discrete" else 0.7), f"{bound.bound:.3f} of {bound.claim:.3f}"
+    assert bound.ratio >= 0.7, f"{bound.bound:.3f} of {bound.claim:.3f}"

@@ -275,7 +275,7 @@ def test_an_attack_reaches_most_of_the_claim_and_never_exceeds_it():
 
 def check_a_fit_is_charged_once_before_a_value_is_read(folder):
     X, y = table()
-    ledger = PrivacyLedger(folder / "budget", 9.0, 1e-5, "letters", outright_delta=3e-7)
+    ledger = PrivacyLedger(folder / "budget", 9.0, 1e-5, "letters")
     left, read = ledger.remaining(), []
 
     def watched(*arguments):
@@ -294,7 +294,7 @@ def check_a_fit_is_charged_once_before_a_value_is_read(folder):
     assert run.state == "complete"
     assert fitted.privacy_.runs == (run.run,)
     spent = ledger.spent()
-    alone = PrivacyLedger(folder / "alone", 9.0, 1e-5, "letters", outright_delta=3e-7)
+    alone = PrivacyLedger(folder / "alone", 9.0, 1e-5, "letters")
     for part in fitted.privacy_.releases:
         alone.charge_event(
             "part", unit=fitted.unit, relation="add_or_remove", event=part.plan, delta=part.threshold_delta
@@ -310,7 +310,7 @@ def check_a_fit_is_charged_once_before_a_value_is_read(folder):
 
 def test_a_fit_is_charged_once_before_a_value_is_read(tmp_path):
     check_a_fit_is_charged_once_before_a_value_is_read(tmp_path)
-    ledger = PrivacyLedger(tmp_path / "persons", 9.0, 1e-5, "letters", unit="patient", outright_delta=3e-7)
+    ledger = PrivacyLedger(tmp_path / "persons", 9.0, 1e-5, "letters", unit="patient")
     X, y = table()
     with pytest.raises(LedgerError, match="protects"):
         model().fit(X, y, ledger=ledger)
@@ -322,7 +322,7 @@ def test_a_fit_is_charged_once_before_a_value_is_read(tmp_path):
 
 def test_a_classifier_that_was_sent_from_a_block_is_charged_there(tmp_path):
     X, y = table()
-    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=3e-7)
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
     with ledger:
         sent = pickle.dumps(model())
         pickle.loads(sent).fit(X, y)
@@ -383,7 +383,7 @@ def test_more_than_two_classes_have_log_odds_each():
     assert (fitted.log_odds_["b"][:, :3].argmax(axis=0) == [0, 1, 2]).all()
     assert fitted.score(X, y) > 0.8
     assert fitted.predict_proba(X[:4]).shape == (4, 3)
-    assert 3.99 < fitted.privacy_.epsilon() <= 4.0
+    assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 
 
 def test_a_saved_classifier_comes_back_whole(tmp_path):
@@ -446,7 +446,7 @@ def test_forged_files_raise_value_errors(tmp_path, forge):
 )
 def test_errors_come_from_public_facts_before_any_charge(tmp_path, settings, X, y, says):
     usual = table()
-    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters", outright_delta=3e-7)
+    ledger = PrivacyLedger(tmp_path / "budget", 9.0, 1e-5, "letters")
     with pytest.raises((TypeError, ValueError), match=says):
         model(**settings).fit(usual[0] if X is None else X, usual[1] if y is None else y, ledger=ledger)
     assert ledger.spent() == 0.0

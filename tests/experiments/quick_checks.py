@@ -585,7 +585,7 @@ def _(printed, folder):
 def _(printed, folder):
     assert "20000 coordinates, σ = 1048576 steps" in printed
     assert after(printed, "NumPy, default_rng().normal")[-1] == 1.0
-    assert after(printed, "discrete_gaussian(AESCounter)")[0] > 0.0
+    assert after(printed, "rounded_gaussian(AESCounter)")[0] > 0.0
     assert "topic model, discrete" in printed
     assert (folder / "noise.txt").read_text(encoding="utf-8") in printed
 

@@ -89,8 +89,8 @@ def noise_from_the_global_generator(patch):
 
 
 def discrete_noise_halved(patch):
-    original = noise.discrete_gaussian
-    patch.setattr(noise, "discrete_gaussian", lambda size, steps, bits: original(size, steps // 2, bits))
+    original = noise.rounded_gaussian
+    patch.setattr(noise, "rounded_gaussian", lambda size, steps, bits: original(size, steps // 2, bits))
 
 
 def discrete_noise_with_one_key(patch):

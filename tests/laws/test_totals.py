@@ -177,13 +177,13 @@ def rounding_towards_zero(patch):
 
 
 def noise_in_sixteen_units(patch):
-    original = noise.discrete_gaussian
-    patch.setattr(noise, "discrete_gaussian", lambda size, steps, bits: 16 * original(size, steps // 16, bits))
+    original = noise.rounded_gaussian
+    patch.setattr(noise, "rounded_gaussian", lambda size, steps, bits: 16 * original(size, steps // 16, bits))
 
 
 def noise_in_even_units(patch):
-    original = noise.discrete_gaussian
-    patch.setattr(noise, "discrete_gaussian", lambda size, steps, bits: original(size, steps, bits) // 2 * 2)
+    original = noise.rounded_gaussian
+    patch.setattr(noise, "rounded_gaussian", lambda size, steps, bits: original(size, steps, bits) // 2 * 2)
 
 
 @of_laws(

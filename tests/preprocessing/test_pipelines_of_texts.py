@@ -42,7 +42,7 @@ def test_the_statement_counts_the_vocabulary_and_does_not_call_it_public(fitted)
 
 
 def test_a_ledger_is_charged_twice_and_a_checkpoint_keeps_the_words(tmp_path, monkeypatch):
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     fit = LatentDirichletAllocation.fit
     monkeypatch.setattr(LatentDirichletAllocation, "fit", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
@@ -60,7 +60,7 @@ def test_a_ledger_is_charged_twice_and_a_checkpoint_keeps_the_words(tmp_path, mo
 
 def test_a_function_cannot_be_kept_and_is_refused_before_the_charge(tmp_path):
     words = PrivateCountVectorizer(tokenizer=str.split, token_pattern=None)
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     with pytest.raises(TypeError, match="cannot be saved"):
         pipeline(words).fit(LETTERS, ledger=ledger, checkpoint=tmp_path / "fit")
     assert ledger.spent() == 0.0
@@ -97,7 +97,7 @@ def test_letters_can_be_classified_and_compared():
 
 
 def test_without_a_word_the_fit_stops_and_says_what_to_do(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     with pytest.raises(ValueError, match="no word stood out"):
         pipeline().fit(["a rare word"], ledger=ledger)
     assert ledger.runs()[-1].state == "complete"
@@ -113,7 +113,7 @@ def test_without_a_word_the_fit_stops_and_says_what_to_do(tmp_path):
     ],
 )
 def test_errors_come_before_anything_is_charged(words, documents, says, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 5.0, 1e-5, "letters")
     with pytest.raises((TypeError, ValueError), match=says):
         pipeline(words).fit(documents, ledger=ledger)
     assert ledger.spent() == 0.0

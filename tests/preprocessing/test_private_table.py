@@ -185,7 +185,7 @@ def check_a_fit_is_charged_before_a_value_is_read(folder):
         read.append(ledger.spent())
         raise RuntimeError("stop")
 
-    ledger = PrivacyLedger(folder / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6)
+    ledger = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters")
     left = ledger.remaining()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_private_table, "learn_column", watched)
@@ -195,7 +195,7 @@ def check_a_fit_is_charged_before_a_value_is_read(folder):
     assert read[0] > 0.0, "a value is read before the charge"
     assert ledger.remaining() == left, "a fit that released nothing stays charged"
     fitted = encoder().fit(X, ledger=ledger)
-    assert ledger.remaining()["outright_delta"] == pytest.approx(1e-6)
+    assert ledger.remaining().delta_0 == pytest.approx(1e-6)
     assert ledger.runs()[-1].state == "complete"
     assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
     with ledger:
@@ -210,12 +210,12 @@ def test_a_fit_is_charged_before_a_value_is_read(tmp_path):
     check_a_fit_is_charged_before_a_value_is_read(tmp_path)
 
 
-def test_a_ledger_without_outright_delta_pays_for_bounds_but_not_for_categories(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters")
+def test_a_ledger_of_a_small_delta_pays_for_bounds_but_not_for_such_categories(tmp_path):
+    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 9e-6, "letters")
     encoder({"amount": "number", "word": ["a", "b"]}, threshold_delta=None).fit(table(), ledger=ledger)
-    with pytest.raises(LedgerError, match="without an outright δ"):
+    with pytest.raises(PrivacyBudgetError, match="its δ is 1e-06"):
         encoder().fit(table(), ledger=ledger)
-    persons = PrivacyLedger(tmp_path / "persons", 5.0, 1e-5, "letters", unit="patient", outright_delta=1e-6)
+    persons = PrivacyLedger(tmp_path / "persons", 5.0, 1e-5, "letters", unit="patient")
     with pytest.raises(LedgerError, match="protects 'one row of X'"):
         encoder().fit(table(), ledger=persons)
     encoder().fit(table(), ledger=persons, groups=pd.Series(np.arange(300), name="patient"))

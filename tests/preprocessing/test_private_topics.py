@@ -53,10 +53,10 @@ def test_topics_can_be_looked_at(fitted, tmp_path):
 def test_everything_is_within_the_budget(fitted, tmp_path):
     assert 1.999 < fitted.privacy_.epsilon() <= 2.0
     assert "the number of records" in str(fitted.privacy_)
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters")
     PrivateTopics(2, **BUDGET, n_steps=2).fit(letters(), ledger=ledger)
     assert len(ledger.runs()) == 2
-    assert ledger.remaining()["outright_delta"] == pytest.approx(1e-6 - 1e-7)
+    assert ledger.remaining().delta_0 == pytest.approx(1e-6 - 1e-7)  # a tenth of it, for the threshold
 
 
 def test_a_declared_number_of_documents_is_not_bought():
@@ -130,7 +130,7 @@ def test_writers_are_protected():
     ],
 )
 def test_errors_come_before_anything_is_charged(settings, documents, says, tmp_path):
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 4.0, 1e-5, "letters")
     with pytest.raises((TypeError, ValueError), match=says):
         PrivateTopics(**(BUDGET | settings)).fit(letters(20) if documents is None else documents, ledger=ledger)
     assert ledger.spent() == 0.0
@@ -142,7 +142,7 @@ def fitted_elsewhere(topics, documents):
 
 def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tmp_path):
     topics = PrivateTopics(2, **BUDGET, n_steps=2)
-    ledger = PrivacyLedger(tmp_path / "letters.ledger", 9.0, 1e-5, "letters", outright_delta=1e-6)
+    ledger = PrivacyLedger(tmp_path / "letters.ledger", 9.0, 1e-5, "letters")
     with ledger, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = pool.submit(fitted_elsewhere, topics, letters(500)).result()
     assert len(ledger.runs()) == 2

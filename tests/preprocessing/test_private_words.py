@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.feature_extraction.text import CountVectorizer
 
-from vips import LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips._secret_bits import secret_bits
 from vips.auditing.bound import lower_bound
 from vips.preprocessing import PrivateCountVectorizer, _documents, _private_words, _set_union
@@ -37,7 +37,7 @@ def totals_of(documents, groups=None, plan=PLAN, known=(), **settings):
         index.append(own)
         return chunks_of(self, documents, numbers, most, own)
 
-    def union(chunks, plan, delta, most, count_records, before_noise):
+    def union(chunks, plan, delta, most, count_records, release):
         names = list(index[0])
         released = np.array([name in known for name in names], bool)
         for words, starts in chunks:
@@ -242,22 +242,22 @@ def check_a_fit_is_charged_before_a_document_is_read(folder):
             read.append(ledger.spent())
             raise RuntimeError("stop")
 
-    ledger = PrivacyLedger(folder / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6)
+    ledger = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters")
     left = ledger.remaining()
     with pytest.raises(RuntimeError, match="stop"):
         vectorizer().fit(Watched(COMMON), ledger=ledger)
     assert read[0] > 0.0, "a document is read before the charge"
     assert ledger.remaining() == left, "a fit that released nothing stays charged"
     fitted = vectorizer().fit(COMMON, ledger=ledger)
-    assert ledger.remaining()["outright_delta"] == pytest.approx(1e-6)
+    assert ledger.remaining().delta_0 == pytest.approx(1e-6)
     assert fitted.privacy_.ledger["run"] == ledger.runs()[-1].run
     with ledger:
         vectorizer().fit(COMMON)
     with pytest.raises(PrivacyBudgetError):
         vectorizer().fit(COMMON, ledger=ledger)
     assert ledger.spent() > 0.0
-    plain = PrivacyLedger(folder / "plain", 5.0, 1e-5, "letters")
-    with pytest.raises(LedgerError, match="outright_delta"):
+    plain = PrivacyLedger(folder / "plain", 5.0, 9e-6, "letters")
+    with pytest.raises(PrivacyBudgetError, match="its δ is 1e-06"):
         vectorizer().fit(COMMON, ledger=plain)
 
 
@@ -438,7 +438,7 @@ def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
     pa = pytest.importorskip("pyarrow")
     broken = pa.DictionaryArray.from_arrays(pa.array([0, 9, None] * 50, pa.int32()), pa.array(["ship sea"]), safe=False)
     assert vectorizer(EXACT, 1e-9).fit(broken).transform(broken)[1].sum() == 0
-    ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6), []
+    ledger, read = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"), []
     original = _documents._as_bytes
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_documents, "_as_bytes", lambda values: read.append(ledger.spent()) or original(values))
@@ -448,7 +448,7 @@ def test_arrow_is_read_after_the_charge_and_its_defects_are_no_text(tmp_path):
 
 def test_an_interrupt_after_the_noise_gives_nothing_back(tmp_path):
     ledger, add_noise = (
-        PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6),
+        PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters"),
         PrivacyPlan.add_noise,
     )
 

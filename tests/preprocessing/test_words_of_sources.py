@@ -108,7 +108,7 @@ def watched_totals(known=()):
     """While active, a fit to a source makes one round, after one that has released ``known``; yields its exact totals."""
     found = {}
 
-    def watch(plan, cut, blocks, count, of_count, randomness, before_noise):
+    def watch(plan, cut, blocks, count, of_count, release):
         for words, totals in blocks:
             for word, total in zip(words, totals, strict=True):
                 assert word not in found, f"{word!r} has two totals"
@@ -345,7 +345,7 @@ class StoppingPartition(Partition):
 def test_an_interrupt_leaves_no_file_and_gives_the_charge_back(error, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
-    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6)
+    ledger = PrivacyLedger(tmp_path / "budget", 5.0, 2e-5, "letters")
     with pytest.raises(type(error)):
         vectorizer().fit(Stopping(error), ledger=ledger)
     assert ledger.spent() == 0.0
@@ -379,7 +379,7 @@ def test_a_killed_process_leaves_no_word_behind(tmp_path):
 
 
 def check_a_fit_is_charged_before_a_document_is_read(folder):
-    ledger, read = PrivacyLedger(folder / "budget", 5.0, 1e-5, "letters", outright_delta=2e-6), []
+    ledger, read = PrivacyLedger(folder / "budget", 5.0, 2e-5, "letters"), []
 
     def watched(documents):
         read.append(ledger.spent())
@@ -468,7 +468,7 @@ def test_persons_of_a_source_are_one_record_of_the_model():
 def test_a_pipeline_is_fitted_to_a_source(tmp_path):
     labels = np.array(["w0 " in f"{text} " for text in TEXTS], float)
     source = parquet(tmp_path, TEXTS * 10, y=np.tile(labels, 10))
-    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters", outright_delta=1e-5)
+    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters")
     pipeline = make_private_pipeline(
         PrivateCountVectorizer(), BayesianLogisticRegression(max_norm=6.0), epsilon=8.0, delta=1e-6
     ).fit(source, ledger=ledger, executor="threads")
@@ -504,7 +504,7 @@ def test_grouped_pipelines_state_persons():
 
 
 def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
-    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters", outright_delta=1e-5)
+    ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters")
     source, budget = InMemoryTexts(TEXTS, 50), {"epsilon": 4.0, "delta": 1e-6}
     topics, regression = LatentDirichletAllocation(2), BayesianLogisticRegression(max_norm=6.0)
     words = PrivateCountVectorizer()

@@ -1,5 +1,6 @@
 """The certificate of one fit: complete for every model, honest about ledgers, empty fields seen, every text escaped."""
 
+import math
 import re
 import sys
 from dataclasses import replace
@@ -12,7 +13,7 @@ from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
 from tests.plans import with_release
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
-from vips.privacy.accounting import joint_epsilon
+from vips.privacy.accounting import composed_epsilon
 from vips.privacy.meaning import success
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=2)
@@ -154,36 +155,18 @@ def test_without_a_ledger_nothing_is_claimed(tmp_path):
 
 def test_joint_epsilons_are_those_of_dp_accounting():
     from dp_accounting.pld import PLDAccountant
-    from dp_accounting.rdp import RdpAccountant
 
     plans = [
         PrivacyPlan(noise_multiplier=s, sampling_rate=q, n_steps=5) for s, q in ((4.0, 0.1), (4.0, 0.1), (6.0, 0.2))
     ]
-    epsilon, how = joint_epsilon(plans, 1e-6)
+    plans.append(PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.1, n_steps=5, noise="discrete"))
     theirs = PLDAccountant()
     for plan in plans:
         theirs.compose(plan.event())
-    assert how == "pld"
-    assert epsilon == pytest.approx(theirs.get_epsilon(1e-6), rel=0.01)
-    discrete = [*plans, PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.1, n_steps=5, noise="discrete")]
-    epsilon, how = joint_epsilon(discrete, 1e-6)
-    theirs = RdpAccountant([float(order) for order in range(2, 65)])
-    for plan in plans:
-        theirs.compose(plan.event("rdp"))
-    assert how == "rdp"
-    assert theirs.get_epsilon(1e-6) < epsilon < 1.5 * theirs.get_epsilon(1e-6)
-
-
-def test_plans_without_a_common_accountant_add_up():
-    replaced = [
-        PrivacyPlan(noise_multiplier=9.0, sampling_rate=0.1, n_steps=3, relation="replace_one"),
-        PrivacyPlan(noise_multiplier=9.0, sampling="full", n_steps=3, relation="replace_one", noise="discrete"),
-    ]
-    epsilon, how = joint_epsilon(replaced, 1e-6)
-    assert how == "basic"
-    assert epsilon == pytest.approx(sum(plan.epsilon(5e-7) for plan in replaced))
+    assert composed_epsilon(plans, 1e-6) == pytest.approx(theirs.get_epsilon(1e-6), rel=0.01)
+    assert composed_epsilon([*plans, PrivacyPlan.non_private()], 1e-6) == math.inf
     with pytest.raises(ValueError, match="different relations"):
-        joint_epsilon([PLAN, replaced[0]], 1e-6)
+        composed_epsilon([PLAN, replace(PLAN, relation="replace_one")], 1e-6)
 
 
 # -- models, and the file --------------------------------------------------------------------------------------------

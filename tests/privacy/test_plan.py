@@ -152,7 +152,7 @@ def test_mu_of_gaussian_differential_privacy_where_it_is_exact():
     assert full.delta(epsilon) == pytest.approx(delta, rel=1e-6)
     assert replace(full, relation="replace_one").gdp_mu() == 0.8
     assert PrivacyPlan(**GOOD).gdp_mu() is None
-    assert replace(full, noise="discrete").gdp_mu() is None
+    assert replace(full, noise="discrete").gdp_mu() == pytest.approx(0.4 * 513 / 512, rel=1e-12)
     assert PrivacyPlan.non_private().gdp_mu() is None
 
 
@@ -173,14 +173,13 @@ def test_noise_or_number_of_steps_from_epsilon():
     assert full == PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5, sampling="full", n_steps=20)
 
 
-def test_calibration_uses_an_accountant_that_the_noise_allows():
-    arguments = {"epsilon": 1.0, "delta": 1e-5, "sampling_rate": 0.05, "n_steps": 30}
+@pytest.mark.parametrize("relation", ["add_or_remove", "replace_one"])
+def test_exact_noise_costs_a_512th(relation):
+    arguments = {"epsilon": 1.0, "delta": 1e-5, "sampling_rate": 0.05, "n_steps": 30, "relation": relation}
     gaussian = PrivacyPlan.from_epsilon(**arguments)
     discrete = PrivacyPlan.from_epsilon(**arguments, noise="discrete")
-    assert (gaussian.accountant, discrete.accountant) == ("pld", "rdp")
     assert 0.998 < discrete.epsilon(1e-5) <= 1.0
-    with pytest.raises(ValueError, match="discrete"):
-        PrivacyPlan.from_epsilon(**arguments, noise="discrete", accountant="pld")
+    assert discrete.noise_multiplier / gaussian.noise_multiplier == pytest.approx(513 / 512, abs=4e-4)
 
 
 def test_plans_can_be_copied_and_pickled():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import math
 import os
 import pickle
 import subprocess
@@ -16,7 +15,8 @@ from sklearn.model_selection import GridSearchCV
 from tests.mutants import check_notices
 from tests.search.cases import VOTES, votes
 from vips import DirichletMultinomial, LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
-from vips.privacy.accounting.other_events import pure_divergence
+from vips.privacy.accounting.domination import mu_of_pure
+from vips.privacy.budget import Cost
 from vips.privacy.ledger import open_ledger as open_ledger_module
 from vips.search import one_trial, private_search
 
@@ -24,7 +24,7 @@ SPARE = PrivacyPlan(noise_multiplier=50.0, sampling="full", n_steps=1)
 
 
 def open_ledger(path, **terms):
-    terms = {"epsilon": 20.0, "delta": 1e-5, "dataset": "votes"} | terms
+    terms = {"epsilon": 20.0, "delta": 1e-5, "dataset": "votes", "pure": 15.0} | terms
     return PrivacyLedger(path / f"{os.urandom(4).hex()}.ledger", **terms)
 
 
@@ -35,7 +35,7 @@ class Watched:
         self.ledger, self.then, self.seen = ledger, then, []
 
     def __call__(self, model, X, y):
-        self.seen.append([(run.state, run.divergence) for run in self.ledger.runs()])
+        self.seen.append([(run.state, run.cost()) for run in self.ledger.runs()])
         self.then()
         return 0.0
 
@@ -53,13 +53,13 @@ def check_the_whole_is_charged_before_the_first_trial(tmp_path):
                     search.fit(VOTES)
             if score.seen:
                 break
-        cost = math.nextafter(search.privacy_.releases[0].selection.renyi_divergence(ledger.order), math.inf)
+        share = 0.1 * 0.1e-5  # of δ₀, which is a tenth of δ
+        cost = Cost(0.0, pytest.approx(share), pytest.approx(search.privacy_.epsilon(share)))
         assert score.seen, "no trial scored a record"
-        for seen in (score.seen[0], score.seen[-1], [(run.state, run.divergence) for run in ledger.runs()]):
+        for seen in (score.seen[0], score.seen[-1], [(run.state, run.cost()) for run in ledger.runs()]):
             assert seen == [("complete", cost)], f"the ledger holds {seen}, not the whole search, {cost}"
         assert search.privacy_.ledger == {"dataset": "votes", "run": ledger.runs()[0].run}
         assert search.best_estimator_.privacy_.ledger["run"] == ledger.runs()[0].run
-        assert ledger.remaining()["outright_delta"] == 0.0
 
 
 def test_the_whole_is_charged_before_the_first_trial(tmp_path):
@@ -77,13 +77,11 @@ def check_nothing_is_given_back(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         stopped.fit(VOTES, ledger=ledger)
     failing.fit(VOTES, ledger=ledger)
-    spent = [run.divergence for run in ledger.runs()]
+    spent = [run.cost().pure for run in ledger.runs()]
     assert len(spent) == 2, "a search that ended early is not on record"
     for run in ledger.runs():
         ledger.close(run.run)
-    assert ledger.remaining()["filter_budget"] - ledger.remaining()["divergence"] == pytest.approx(sum(spent)), (
-        "given back"
-    )
+    assert 15.0 - ledger.remaining().pure == pytest.approx(sum(spent)), "given back"
     votes(epsilon=1.0).fit(VOTES, ledger=ledger)
     assert len(ledger.runs()) == 3, "another search did not pay"
 
@@ -119,7 +117,7 @@ def test_a_killed_process_leaves_the_charge_and_a_restart_pays_again(tmp_path):
 
 
 def test_a_search_without_room_is_refused_before_a_trial(tmp_path):
-    ledger = open_ledger(tmp_path, epsilon=1.0)
+    ledger = open_ledger(tmp_path, epsilon=1.0, pure=0.5)
     score = Watched(ledger)
     search = votes(score=score, score_range=(0.0, 1.0), epsilon=3.0)
     with pytest.raises(PrivacyBudgetError, match="PrivateSearch of DirichletMultinomial"), ledger:
@@ -152,28 +150,21 @@ def test_persons_are_the_unit(tmp_path):
     assert len(ledger.runs()) == 1
 
 
-def test_an_outright_delta_is_used_where_it_costs_less(tmp_path):
-    for epsilon in (0.05, 2.0):
-        ledger = open_ledger(tmp_path, outright_delta=2e-6, order=20)
-        search = votes(epsilon=epsilon, mean_trials=50.0).fit(VOTES, ledger=ledger)
-        whole, pure = search.privacy_.releases[0].selection.renyi_divergence(20), pure_divergence(epsilon, 20)
-        (run,) = ledger.runs()
-        assert run.divergence == pytest.approx(min(whole, pure))
-        assert run.outright_delta == (1e-6 if pure < whole else 0.0)
-    assert pure > whole  # the second one; the first one is the other way round
-    assert pure_divergence(0.05, 20) < votes(epsilon=0.05, mean_trials=50.0).fit(VOTES).privacy_.releases[
-        0
-    ].selection.renyi_divergence(20)
+def test_without_a_pure_part_a_search_is_charged_as_a_gaussian_mechanism(tmp_path):
+    ledger = open_ledger(tmp_path, pure=0.0)
+    search = votes(epsilon=1.0).fit(VOTES, ledger=ledger)
+    (run,) = ledger.runs()
+    assert run.cost().mu2 == pytest.approx(mu_of_pure(search.privacy_.epsilon(1e-7)) ** 2)
+    with pytest.raises(PrivacyBudgetError, match=r"PrivacyLedger\(\.\.\., pure=\.\.\.\)"):
+        votes(epsilon=3.0).fit(VOTES, ledger=ledger)
 
 
-def test_samples_under_replace_one_are_charged_as_epsilon_and_delta(tmp_path):
+def test_samples_under_replace_one_are_charged(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, relation="replace_one")
     search = votes(estimator=DirichletMultinomial(privacy=plan))
-    ledger = open_ledger(tmp_path, relation="replace_one", outright_delta=2e-6)
+    ledger = open_ledger(tmp_path, relation="replace_one")
     search.fit(VOTES, ledger=ledger)
-    assert [run.outright_delta for run in ledger.runs()] == [1e-6]
-    with pytest.raises(LedgerError, match="without an outright δ"):
-        search.fit(VOTES, ledger=open_ledger(tmp_path, relation="replace_one"))
+    assert [run.cost().delta_0 for run in ledger.runs()] == pytest.approx([1e-7])
 
 
 def check_only_the_trials_are_paid_for(tmp_path):

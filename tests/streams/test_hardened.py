@@ -94,9 +94,9 @@ def test_a_stream_keeps_its_noise_whatever_another_version_would_find(tmp_path, 
 
 
 def test_plans_that_cannot_be_are_refused_when_they_are_made():
-    for epsilon in (1e7, 1e-9):
+    for epsilon, delta in ((1e7, 1e-6), (1e-9, 1e-12)):
         with pytest.raises(ValueError, match=r"epsilon between 0.01 and 1e4"):
-            plan(epsilon=epsilon, noise="discrete")
+            StreamPlan(epsilon=epsilon, delta=delta, n_batches=5, noise="discrete")
     for epsilon in (0.01, 1e4):
         for noise in ("gaussian", "discrete"):
             assert plan(epsilon=epsilon, noise=noise).noise_std(1) > 0.0

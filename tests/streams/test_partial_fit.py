@@ -82,12 +82,6 @@ def delta_of_normal(sigma):
     return norm.cdf(a - sigma) - np.exp(1.0) * norm.cdf(-a - sigma)
 
 
-def delta_of_discrete(sigma):
-    """The same by Rényi divergences α/2σ² (Canonne, Kamath and Steinke, 2020), of shares that rounding makes 1/512 longer."""
-    alpha, rho = np.linspace(1.1, 200.0, 20_000), 0.5 * ((1.0 + 2.0**-9) / sigma) ** 2
-    return np.exp(((alpha - 1.0) * (alpha * rho - 1.0 + np.log1p(-1.0 / alpha)) - np.log(alpha)).min())
-
-
 ANSWERS = (RNG.random((2_000, 6)) < np.where(RNG.random((2_000, 1)) < 0.4, 0.9, 0.2)).astype(int)
 
 
@@ -131,8 +125,8 @@ def test_all_releases_together_are_the_gaussian_that_is_paid_for(mechanism, part
     A, B = matrices(stream.strategy)
     C = np.linalg.solve(B, A)
     largest = max(np.linalg.norm(C[:, list(some)].sum(axis=1)) for some in combinations(range(T), participation))
-    delta = delta_of_normal if noise == "gaussian" else delta_of_discrete
-    needed = brentq(lambda sigma: delta(sigma) - 1e-6, 0.5, 50.0) * largest * model.default_clip()
+    longer = 1.0 if noise == "gaussian" else 1.0 + 2.0**-9  # shares that are rounded
+    needed = brentq(lambda sigma: delta_of_normal(sigma) - 1e-6, 0.5, 50.0) * longer * largest * model.default_clip()
     white = np.linalg.solve(B, released) / needed
     variances = np.square(white).mean(axis=1)
     low, high = chi2.ppf([1e-6, 1 - 1e-6], d) / d

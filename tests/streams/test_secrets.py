@@ -84,7 +84,7 @@ def test_a_model_is_told_that_an_interrupted_batch_counts(tmp_path, monkeypatch,
     """The batch is not counted twice, wherever after the secret the Ctrl-C came."""
     owners = [(stream_module, "write_archive")]
     if not n_before:  # a later call shows the state before it, too
-        owners += [(stream_module, "noise_after"), (stream_module._Stream, "_show")]
+        owners += [(stream_module.CorrelatedNoise, "values"), (stream_module._Stream, "_show")]
     for i, (owner, attribute) in enumerate(owners):
         path = tmp_path / f"{i}.vips"
         model = DirichletMultinomial(privacy=plan())

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 
 from vips._random_state import as_generator
 from vips.auditing.bound import canary_finding, log_likelihood_ratio, lower_bound
@@ -27,6 +28,7 @@ from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
 from vips.auditing.search import Search, lattice_findings, sum_findings
 from vips.auditing.sums import ClippedSum
+from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger.ledger import current_ledger
 from vips.privacy.plan import PrivacyPlan
 
@@ -93,6 +95,9 @@ def audit(
     True
     """
     plan = model.privacy
+    if isinstance(plan, PrivacyBudget):
+        model = clone(model).set_params(privacy=model._stated_plan())
+        plan = model.privacy
     if not isinstance(plan, PrivacyPlan) or not plan.is_private:
         raise ValueError("There is nothing to audit without noise: give the model a PrivacyPlan as `privacy`.")
     if plan.reproducible_noise:

@@ -12,7 +12,7 @@ TPR, FPR     share of trials of A, of B, with L above a threshold
 A mechanism that is (ε, δ)-differentially private has TPR ≤ e^ε FPR + δ, and the same with the worlds exchanged, at every
 threshold and for every δ. One Clopper-Pearson bound per rate and threshold, all valid together with probability
 ``confidence``, gives a lower bound on ε for every δ. Thresholds are fixed beforehand, at quantiles of L under the claim. Where
-the claim is a Gaussian mechanism (no sampling, normal noise), the same rates bound μ = Φ⁻¹(TPR) - Φ⁻¹(FPR) (Dong, Roth and Su,
+the claim is a Gaussian mechanism (no sampling), the same rates bound μ = Φ⁻¹(TPR) - Φ⁻¹(FPR) (Dong, Roth and Su,
 2022), which is stronger: it uses the whole trade-off curve, not one point.
 """
 

@@ -100,6 +100,4 @@ def events(event, times: int = 1, sampled: tuple | None = None) -> list[tuple[in
         return events(event.event, times, how)
     if kind == "GaussianDpEvent":
         return [(times, sampled, event.noise_multiplier)]
-    if kind == "ZCDpEvent":  # ρ = 1/(2σ²)
-        return [(times, sampled, (0.5 / event.rho) ** 0.5)]
     return [(times, (kind, 0.0), 0.0)]

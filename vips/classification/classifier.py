@@ -26,11 +26,10 @@ from vips.preprocessing._encoder_report import counted_cells
 from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.privacy import PrivacyPlan, PrivacyReport, Release
-from vips.privacy.ledger.charge import charged, ledger_to_charge
+from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.open_ledger import prepaid
 from vips.privacy.ledger.origin import RemembersItsLedger
-from vips.statistics import Block
 
 __all__ = ["PrivateClassifier"]
 
@@ -162,6 +161,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         norm, plan = (None, None) if budget is None else (1.0, budget.fit)
         model = BayesianLogisticRegression(privacy=plan, max_norm=norm, classes=self.classes)
         ledger = self._ledger(ledger)
+        if budget is not None and budget.threshold_delta is not None:
+            budget = replace(budget, threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)
         what = f"{type(self).__name__}: tables of {len(stated)} columns, and a regression on them"
@@ -220,21 +221,20 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         """Tables and class counts."""
         n_categories = sum(cells == "category" for cells in stated.values())
         most = MOST_CATEGORIES if of_persons else None
-        std, cut, add_noise = 0.0, 0.0, np.asarray
+        std, cut, with_noise = 0.0, 0.0, np.asarray
         if budget is not None:
-            plan, randomness = budget.encoder, budget.encoder.randomness(None)
+            plan = budget.encoder
             std = plan.noise_std()
             cut = threshold(budget.threshold_delta, std, (most or 1) * n_categories) if n_categories else math.inf
 
-            def add_noise(counts: np.ndarray) -> np.ndarray:
-                release()
-                return plan.add_noise({"counts": counts}, {"counts": Block(counts.shape)}, randomness, 1)["counts"]
+            def with_noise(counts: np.ndarray) -> np.ndarray:
+                return release(plan, {"counts": counts})["counts"]
 
         n_classes, self.table_std_ = self.n_classes_, std
         rows = np.zeros(len(place), dtype=np.int64)
-        self.class_counts_ = add_noise(class_counts(rows, 1, place, n_classes, persons))[:, 0]
+        self.class_counts_ = with_noise(class_counts(rows, 1, place, n_classes, persons))[:, 0]
         self.tables_ = {
-            name: release_table(X, name, cells, place, n_classes, persons, add_noise, std, cut, most, len(stated))
+            name: release_table(X, name, cells, place, n_classes, persons, with_noise, std, cut, most, len(stated))
             for name, cells in stated.items()
         }
 

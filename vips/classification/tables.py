@@ -57,7 +57,7 @@ def class_counts(
 
 def release_table(
     X: object, name: object, stated: ColumnCells | str, place: np.ndarray, n_classes: int, persons: Persons,
-    add_noise: Callable[[np.ndarray], np.ndarray], std: float, cut: float, most: int | None, n_columns: int,
+    with_noise: Callable[[np.ndarray], np.ndarray], std: float, cut: float, most: int | None, n_columns: int,
 ) -> ClassTable:  # fmt: skip
     """Count one column and add noise; what is learnt follows from the noisy counts alone.
 
@@ -65,7 +65,7 @@ def release_table(
     ----------
     stated : ColumnCells or str
         Cells, or what to learn.
-    add_noise : function of an array
+    with_noise : function of an array
         Noise of standard deviation ``std`` on every count.
     cut : float
         A category is released if its noisy counts' sum over the classes, divided by √n_classes, is above it.
@@ -75,24 +75,24 @@ def release_table(
     values = column(X, name)
     if isinstance(stated, ColumnCells):
         counts = class_counts(stated.codes(values), stated.n_cells + 1, place, n_classes, persons)
-        return ClassTable(stated, add_noise(counts))
+        return ClassTable(stated, with_noise(counts))
     if stated == "category":
-        return _learnt_categories(as_categories(values), place, n_classes, persons, add_noise, cut, most)
+        return _learnt_categories(as_categories(values), place, n_classes, persons, with_noise, cut, most)
     grid = DAYS if stated == "date" else NUMBERS
     codes = grid.cells(as_numbers(values, stated))
-    noisy = add_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))
+    noisy = with_noise(class_counts(codes, grid.n_cells + 1, place, n_classes, persons))
     low, high = bounds_from_counts(noisy[:, :-1].sum(axis=0), std * np.sqrt(n_classes), grid, (0.0, 1.0), n_columns)
     first, last = np.searchsorted(grid.shown, low), np.searchsorted(grid.shown, high, side="right") - 1
     edges = grid.edges[first : last + 1]
     return ClassTable(ColumnCells(stated, tuple(edges.tolist())), np.hstack([noisy[:, first:last], noisy[:, -1:]]))
 
 
-def _learnt_categories(values, place, n_classes, persons, add_noise, cut, most) -> ClassTable:
+def _learnt_categories(values, place, n_classes, persons, with_noise, cut, most) -> ClassTable:
     """Every category in which a record weighs gets noise in every class. Which are released depends on these noisy counts."""
     categories, codes = cells_of_categories(values)
     counts = class_counts(codes, 1 + len(categories), place, n_classes, persons, most)
     drawn = cells_that_get_noise(counts)
-    noisy = add_noise(counts[:, drawn])
+    noisy = with_noise(counts[:, drawn])
     stands_out = noisy.sum(axis=0) / np.sqrt(n_classes) > cut
     rows = {categories[drawn[i] - 1]: noisy[:, i] for i in range(1, len(drawn)) if stands_out[i]}
     rows = {category: row for category, row in rows.items() if not isinstance(category, str) or is_text(category)}

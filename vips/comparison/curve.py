@@ -160,16 +160,16 @@ def privacy_utility_curve(
     if n_repeats < 1 or len(epsilons) < 1:
         raise ValueError("`epsilons` and `n_repeats` must give at least one fit.")
     tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
-    plans = [_plan_at(model.privacy, float(epsilon), delta) for epsilon in epsilons]
+    plan = model._stated_plan()
+    plans = [_plan_at(plan, float(epsilon), delta) for epsilon in epsilons]
     if scores_are_private:
-        plan = model.privacy
         plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))
     jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
     all_scores, reports = zip(*Parallel(n_jobs=n_jobs)(jobs), strict=True)
     scores = np.reshape(all_scores, (len(plans), n_repeats))
     baseline = scores[-1] if scores_are_private else None
     # as ``PrivacyReport.has_guarantee``: seeded noise can be subtracted again, and errors may depend on records
-    has_guarantee = model.privacy.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
+    has_guarantee = plan.has_guarantee and getattr(model, "on_invalid", "drop") == "drop"
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     epsilons, scores = tuple(float(e) for e in epsilons), scores[: len(epsilons)]
     return UtilityCurve(epsilons, float(delta), scores, baseline, source, reports)

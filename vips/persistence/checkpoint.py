@@ -30,6 +30,7 @@ from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import describe
 from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
 
 __all__ = ["FitState", "Journal", "check_place", "identity", "posterior_arrays", "restore_posterior"]
@@ -139,7 +140,7 @@ class Journal:
     def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, unit: str | None) -> None:
         if ledger is not None:
             self._run = LedgerRun(ledger)
-            self._run.charge(plan, type(model).__name__, unit or model.describe()["unit"])
+            self._run.charge(of_plan(plan, ledger.relation), type(model).__name__, unit or model.describe()["unit"])
 
     def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
         """Header and arrays of the checkpoint, if it is one of this fit."""

@@ -13,7 +13,7 @@ from vips.persistence.archive import write_archive
 from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
-from vips.privacy import PrivacyPlan, PrivacyReport
+from vips.privacy import PrivacyReport, StreamPlan
 from vips.privacy.units import is_group
 from vips.statistics import NoisyTotals
 
@@ -89,7 +89,7 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
     declared = facts.get("declared_public", ())
     if len(report.releases) > 1:  # what was learnt before the fit was not declared
         declared = tuple(fact for fact in declared if fact in fit.declared)
-    if isinstance(model.privacy, PrivacyPlan | None):
+    if not isinstance(model.privacy, StreamPlan):
         fit = replace(fit, declared=declared)
     what = fit.what if fit.what in _OF_MODELS else "fit"
     mechanism = fit.mechanism if fit.selection is not None else ""

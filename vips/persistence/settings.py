@@ -9,13 +9,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.stream_plan import StreamState
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["decode", "describe", "encode"]
 
-_CLASSES = {cls.__name__: cls for cls in (PrivacyPlan, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging)}
+_DATACLASSES = PrivacyBudget, PrivacyPlan, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging
+_CLASSES = {cls.__name__: cls for cls in _DATACLASSES}
 _GAUSSIANS = {cls.__name__: cls for cls in (Gaussian, DiagonalGaussian)}
 _TAG = "__vips__"
 _KINDS = "biufUO"
@@ -89,7 +90,8 @@ def decode(value: object) -> object:
     if kind in _GAUSSIANS:
         return _GAUSSIANS[kind](*map(decode, content))
     if kind in _CLASSES:
-        return _CLASSES[kind](**{name: decode(item) for name, item in content.items()})
+        make = PrivacyBudget.of_parts if kind == PrivacyBudget.__name__ else _CLASSES[kind]
+        return make(**{name: decode(item) for name, item in content.items()})
     raise ValueError(f"Unknown kind of setting {kind!r}.")
 
 

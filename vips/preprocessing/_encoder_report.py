@@ -29,13 +29,17 @@ def report_of_encoder(
     return PrivacyReport((release,), unit, preprocessing="not stated")
 
 
-def saved_facts(values: object, plan: PrivacyPlan, threshold_delta: float) -> tuple[str, dict | None]:
-    """Unit and ledger's entry of a saved report; ValueError unless its plan and threshold are those of the settings."""
+def saved_facts(
+    values: object, plan: PrivacyPlan, threshold_delta: float, *, is_stated: bool
+) -> tuple[float, str, dict | None]:
+    """δ of the threshold, unit and ledger's entry of a saved report; ValueError unless its plan and threshold are those of the
+    settings. Where these have a budget, its threshold may have less: a ledger had no more."""
     report = PrivacyReport.from_json(values)
-    is_stated = len(report.releases) == 1 and len(report.unit) <= _LONGEST_UNIT
-    if not is_stated or report.plan != plan or report.releases[0].threshold_delta != threshold_delta:
+    delta = report.releases[0].threshold_delta
+    is_delta = delta == threshold_delta or (not is_stated and 0.0 < delta < threshold_delta)
+    if len(report.releases) != 1 or len(report.unit) > _LONGEST_UNIT or report.plan != plan or not is_delta:
         raise ValueError("its statement is not that of its settings")
-    return report.unit, report.ledger
+    return delta, report.unit, report.ledger
 
 
 def counted_cells(plan: PrivacyPlan, threshold_delta: float, columns: str = "all columns that are learnt") -> str:

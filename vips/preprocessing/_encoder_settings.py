@@ -15,8 +15,8 @@ from vips.data._cell_values import kind_of
 from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.preprocessing._table import TableEncoder
-from vips.privacy import PrivacyPlan
-from vips.privacy.ledger.charge import ledger_to_charge
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.ledger.charge import delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
 
@@ -86,11 +86,13 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
 
 
 def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
-    """The plan with its clip norm, after checks."""
+    """The plan with its clip norm, after checks; of a budget, the one release that spends it."""
+    if isinstance(plan, PrivacyBudget):
+        plan = replace(plan.plan(n_steps=1), report_delta=plan.delta - plan.delta_0)  # which a threshold adds
     if not isinstance(plan, PrivacyPlan):
         raise TypeError(
-            '`privacy` must be a PrivacyPlan, e.g. PrivacyPlan.from_epsilon(epsilon=0.2, delta=1e-7, sampling="full", '
-            f"n_steps=1), got {type(plan).__name__}."
+            "`privacy` must be a PrivacyBudget, e.g. PrivacyBudget(epsilon=0.2, delta=1e-7), or a PrivacyPlan, got "
+            f"{type(plan).__name__}."
         )
     if not plan.has_guarantee:
         raise ValueError("`privacy` must have noise that no seed reproduces: this encoder has no other mode.")
@@ -109,9 +111,13 @@ def check_quantiles(quantiles: tuple[float, float]) -> None:
     check_number("quantiles[1]", high, 0.5, 1.0, "in (0.5, 1]", open_low=True)
 
 
-def checked_delta(threshold_delta: float | None, kinds: Mapping) -> float:
-    """δ of the threshold; 0 where no categories are learnt."""
+def checked_delta(
+    threshold_delta: float | None, kinds: Mapping, privacy: PrivacyBudget | PrivacyPlan, ledger: PrivacyLedger | None
+) -> float:
+    """δ of the threshold, as stated or as a budget and the ledger have it; 0 where no categories are learnt."""
     names = [repr(name) for name, kind in kinds.items() if kind == "category"]
+    if names and threshold_delta is None and isinstance(privacy, PrivacyBudget):
+        threshold_delta = delta_for_threshold(privacy.delta_0, ledger)
     if threshold_delta is not None:
         check_number("threshold_delta", threshold_delta, 1e-100, 0.1, "between 1e-100 and 0.1")
     elif names:

@@ -48,7 +48,7 @@ def learn_column(
     values,
     kind: str,
     persons: Persons,
-    add_noise: Callable[[np.ndarray], np.ndarray],
+    with_noise: Callable[[np.ndarray], np.ndarray],
     std: float,
     *,
     cut: float,
@@ -64,7 +64,7 @@ def learn_column(
     values : column of a data frame
     kind : {"number", "date", "category", "missing"}
     persons : Persons
-    add_noise : function of an array
+    with_noise : function of an array
         Noise of standard deviation ``std`` on every count.
     cut : float
         Threshold of categories.
@@ -77,17 +77,17 @@ def learn_column(
     """
     if kind == "missing":
         is_missing = np.isnan(as_numbers(values, number_or_date(values)))
-        noisy = add_noise(persons.totals(is_missing.astype(np.int64), 2))
+        noisy = with_noise(persons.totals(is_missing.astype(np.int64), 2))
         return lambda: Learnt(declared, bool(noisy[1] > _PRESENT * std))
     if kind != "category":
         grid = _grid(kind)
         totals = persons.totals(grid.cells(as_numbers(values, kind)), grid.n_cells + 1)
-        noisy = add_noise(totals)
+        noisy = with_noise(totals)
         return lambda: _learnt_numbers(noisy, std, grid, quantiles, n_columns)
     categories, cells = cells_of_categories(as_categories(values))
     totals = persons.totals(cells, 1 + len(categories), most)
     drawn = cells_that_get_noise(totals)
-    noisy = add_noise(totals[drawn])
+    noisy = with_noise(totals[drawn])
     released = [categories[cell - 1] for cell, count in zip(drawn[1:], noisy[1:], strict=True) if count > cut]
     missing = noisy[0]
     return lambda: _learnt_categories(released, missing, std)

@@ -32,7 +32,8 @@ from vips.preprocessing._saved import (
     save_pipeline,
 )
 from vips.privacy import PrivacyReport
-from vips.privacy.ledger.admitted import step_divergence
+from vips.privacy.budget import Cost
+from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -181,6 +182,8 @@ class PrivatePipeline(Pipeline):
         public = {} if public_X is None and public_y is None else {"public_X": public_X, "public_y": public_y}
         if public:
             _check_public(stand_in, public)
+        if budget.threshold_delta is not None:
+            encoder.set_params(threshold_delta=delta_for_threshold(budget.threshold_delta, ledger))
         encoder = self._fitted_encoder(encoder, X, budget, ledger, checkpoint, groups, executor)
         features = encoder.transform(X)
         if not encoder.n_features_out:
@@ -403,7 +406,7 @@ class PrivatePipeline(Pipeline):
             and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
             for ours, theirs in pairs
         )
-        if not same or not math.isclose(encoder.privacy_.releases[0].threshold_delta, budget.threshold_delta or 0.0):
+        if not same or encoder.privacy_.releases[0].threshold_delta > (budget.threshold_delta or 0.0) * (1.0 + 1e-9):
             raise ValueError("its settings are not those of its plans")
 
     def _chosen(self, encoder, model) -> dict[str, object]:
@@ -471,12 +474,12 @@ def _check_public(model, public: dict) -> None:
 
 def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
     """Raise PrivacyBudgetError unless the ledger has room for encoder and fit."""
-    needed = sum(plan.n_steps * step_divergence(plan, ledger.order) for plan in (budget.encoder, budget.fit))
-    left = ledger.remaining()["divergence"]
-    if needed > left:
+    left = ledger.remaining()
+    needed = Cost(sum(plan.gdp_mu() ** 2 for plan in (budget.encoder, budget.fit)))
+    if needed.mu2 > left.mu2:
         raise PrivacyBudgetError(
-            f"The privacy budget of {ledger.dataset!r} has no room for this pipeline: needed are {needed:.4g} of Rényi "
-            f"divergence of order {ledger.order}, and {max(0.0, left):.4g} is left. Nothing was charged."
+            f"The privacy budget of {ledger.dataset!r} has no room for this pipeline: alone it shows as ε = "
+            f"{needed.epsilon(ledger.delta):.4g}, and what is left shows as ε = {left.epsilon:.4g}. Nothing was charged."
         )
 
 

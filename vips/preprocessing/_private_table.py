@@ -38,7 +38,6 @@ from vips.preprocessing._table import TableEncoder, unit_scale
 from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.statistics import Block
 
 __all__ = ["PrivateTableEncoder"]
 
@@ -140,8 +139,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         X : data frame of shape (n_rows, n_columns)
         y : ignored
         ledger : PrivacyLedger, optional
-            Charged before a value is read; it needs an ``outright_delta`` where categories are learnt. None is the ledger whose
-            block encloses the call, if any.
+            Charged before a value is read. None is the ledger whose block encloses the call, if any.
         groups : array, series or list of length n_rows, optional
             Ids of persons: all rows with one id are then one record. Rows without an id are left out.
 
@@ -160,10 +158,11 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         X = from_arrow(X)
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
-        plan, delta = checked_plan(self.privacy, len(learnt_kinds)), checked_delta(self.threshold_delta, learnt_kinds)
+        plan = checked_plan(self.privacy, len(learnt_kinds))
+        ledger = ledger_of(ledger, plan)
+        delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
         check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns
-        ledger = ledger_of(ledger, plan)
         numbers, unit = persons_of(groups, X.shape[0], plan, self.unit)
         persons = Persons(numbers, plan.max_rows_per_group)
         entry, learnt = self._learnt(X, learnt_kinds, plan, delta, ledger, persons, groups is not None, unit)
@@ -195,17 +194,15 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         n_categories = sum(kind == "category" for kind in kinds.values())
         std = plan.noise_std()
         cut = threshold(delta, std, most * n_categories) if n_categories else math.inf
-        randomness = plan.randomness(None)
 
-        def add_noise(totals: np.ndarray) -> np.ndarray:
-            charge.release()
-            return plan.add_noise({"counts": totals}, {"counts": Block(totals.shape)}, randomness, 1)["counts"]
+        def with_noise(totals: np.ndarray) -> np.ndarray:
+            return charge.release(plan, {"counts": totals})["counts"]
 
         what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             released = {
                 name: learn_column(
-                    column(X, name), kind, persons, add_noise, std, cut=cut, most=most if of_persons else None,
+                    column(X, name), kind, persons, with_noise, std, cut=cut, most=most if of_persons else None,
                     quantiles=self.quantiles, n_columns=len(kinds),
                     declared=self.columns[name] if kind == "missing" else None,
                 )
@@ -311,9 +308,11 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         restore_names(self, values)
         self._check_restored()
         learnt = {name: kind for name, kind in self._kinds.items() if kind in LEARNT_KINDS}
-        plan, delta = checked_plan(self.privacy, len(learnt)), checked_delta(self.threshold_delta, learnt)
+        plan = checked_plan(self.privacy, len(learnt))
+        delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
         _ = self._table().declared_public  # raises for bounds or categories that are none
-        self.privacy_ = self._statement(plan, delta, *saved_facts(values["report"], plan, delta))
+        saved = saved_facts(values["report"], plan, delta, is_stated=self.threshold_delta is not None)
+        self.privacy_ = self._statement(plan, *saved)
 
     def _check_restored(self) -> None:
         """Raise ValueError unless the columns have the forms that their kinds have."""

@@ -24,8 +24,8 @@ from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
-from vips.privacy import PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
+from vips.privacy.ledger.charge import charged, delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer"]
@@ -139,8 +139,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             the different words of all documents. Their totals are sorted in temporary files; see Notes.
         y : ignored
         ledger : PrivacyLedger, optional
-            Charged before a document is read; it needs an ``outright_delta``. None is the ledger whose block encloses the call,
-            if any.
+            Charged before a document is read. None is the ledger whose block encloses the call, if any.
         groups : array, series or list of length n_documents, optional
             Ids of persons: all documents with one id are then one record. Documents without an id are left out. For sources
             on disk: :func:`vips.data.regroup`.
@@ -178,7 +177,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         else:
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
-        delta, settings = float(self.threshold_delta), (self.max_words, self.count_records)
+        delta, settings = self._delta(ledger), (self.max_words, self.count_records)
         with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
             if isinstance(documents, TextSource):
                 union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
@@ -201,6 +200,11 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         mechanism = _two_rounds(plan, delta, self.max_words)
         return report_of_encoder(plan, delta, unit, released, self._declared(), mechanism, entry)
 
+    def _delta(self, ledger: PrivacyLedger | None) -> float:
+        """δ of the thresholds of both rounds."""
+        stated = self.threshold_delta
+        return delta_for_threshold(self.privacy.delta_0, ledger) if stated is None else float(stated)
+
     def has_threshold(self, X) -> bool:
         """Whether rare values are to be hidden: always; raises what ``fit`` would raise because of X."""
         as_documents(X)
@@ -215,6 +219,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         if not isinstance(self.count_records, bool):
             raise TypeError(f"`count_records` must be True or False, got {self.count_records!r}.")
         plan = checked_plan(self.privacy, 1)
+        if isinstance(self.privacy, PrivacyBudget) and self.threshold_delta is None:
+            return plan
         if self.threshold_delta is None:
             raise ValueError(
                 "Words are to be learnt: write `threshold_delta`, e.g. a tenth of the δ of the plan, or count declared words "
@@ -336,8 +342,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             or not _are_finite(*self.round_totals_)
         ):
             raise ValueError("its totals are not two numbers")
-        delta = float(self.threshold_delta)
-        self.privacy_ = self._statement(plan, delta, *saved_facts(values["report"], plan, delta))
+        saved = saved_facts(values["report"], plan, self._delta(None), is_stated=self.threshold_delta is not None)
+        self.privacy_ = self._statement(plan, *saved)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

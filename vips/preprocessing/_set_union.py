@@ -20,7 +20,7 @@ The share of the first round and M were chosen on sentences of a corpus, on docs
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,8 +28,7 @@ from scipy.special import ndtri
 
 from vips._secret_bits import secret_bits
 from vips.privacy import PrivacyPlan
-from vips.privacy.mechanism.noise import Randomness
-from vips.statistics import Block
+from vips.privacy.mechanism.release import release_once
 
 __all__ = [
     "FIRST_SHARE",
@@ -43,6 +42,9 @@ __all__ = [
     "thresholds",
     "weighted_words",
 ]
+
+# From a plan and totals to the totals with fresh noise.
+Release = Callable[[PrivacyPlan, Mapping[str, np.ndarray]], Mapping[str, np.ndarray]]
 
 # Of 1/σ², for the first round.
 FIRST_SHARE = 0.2
@@ -88,7 +90,7 @@ def noisy_union(
     delta: float,
     most: int,
     count_records: bool = False,
-    before_noise: Callable[[], None] = lambda: None,
+    release: Release = release_once,
 ) -> Union:
     """Words above the threshold of each round.
 
@@ -106,15 +108,15 @@ def noisy_union(
     count_records : bool
         In the first round, a record also adds 0.2 to a total of its own, the number of records, and less to its words: its
         vector has norm 1 all the same.
-    before_noise : callable
-        Called before noise is drawn.
+    release : function
+        From a plan and totals to the totals with fresh noise: of the charge that pays.
 
     Guarantees
     ----------
     A total is a sum over records of shares that depend on the record, on words that were released before, and on coins of that
     record alone. The shares of a record have norm at most 1, up to rounding.
     """
-    plans, coins, randomness = plans_of_rounds(plan), np.random.default_rng(secret_bits(128)), plan.randomness(None)
+    plans, coins = plans_of_rounds(plan), np.random.default_rng(secret_bits(128))
     cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
     known, rounds, n_records = np.zeros(0, bool), [], None
     for round_plan, cut in zip(plans, cuts, strict=True):
@@ -128,7 +130,7 @@ def noisy_union(
             count += of_count * (len(starts) - 1)
         seen = np.flatnonzero(total)
         blocks = [(seen, total[seen])]
-        words, noisy, counted = released(round_plan, cut, blocks, count, of_count, randomness, before_noise)
+        words, noisy, counted = released(round_plan, cut, blocks, count, of_count, release)
         n_records = counted if of_count else n_records
         numbers = np.array(words, np.int64)
         rounds.append((numbers, noisy))
@@ -153,8 +155,7 @@ def released(
     blocks: Iterable[tuple[Sequence, np.ndarray]],
     count: float,
     of_count: float,
-    randomness: Randomness,
-    before_noise: Callable[[], None],
+    release: Release,
 ) -> tuple[list, np.ndarray, float | None]:
     """The words whose noisy totals are above ``cut``, these totals, and the noisy number of records, if it has a weight.
 
@@ -170,13 +171,12 @@ def released(
         This weight of one record; 0 if records are not counted.
     """
     words, above, counted = [], [np.zeros(0)], None
-    before_noise()
     remaining_blocks = iter(blocks)
     block = next(remaining_blocks, ((), np.zeros(0)))  # without words, too, the records are counted
     is_first = True
     while block is not None:
         totals = {"words": block[1], "records": np.array([count] if is_first else [])}
-        noisy = plan.add_noise(totals, {name: Block(values.shape) for name, values in totals.items()}, randomness, 1)
+        noisy = release(plan, totals)
         if is_first and of_count:
             counted = float(noisy["records"][0]) / of_count
         kept = np.flatnonzero(noisy["words"] > cut)

@@ -11,7 +11,6 @@ released words are ever in memory together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,15 @@ from vips.execution.base import Executor
 from vips.execution.partitions import PartitionTask
 from vips.execution.tree import Totals
 from vips.preprocessing._documents import chunks_of_records
-from vips.preprocessing._set_union import Union, count_weight, plans_of_rounds, released, thresholds, weighted_words
+from vips.preprocessing._set_union import (
+    Release,
+    Union,
+    count_weight,
+    plans_of_rounds,
+    released,
+    thresholds,
+    weighted_words,
+)
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.privacy import PrivacyPlan
 
@@ -98,15 +105,15 @@ def union_of_source(
     most: int,
     count_records: bool,
     executor: Executor,
-    before_noise: Callable[[], None],
+    release: Release,
 ) -> Union:
     """Words above the threshold of each round; arguments as for :func:`vips.preprocessing._set_union.noisy_union`."""
-    arguments = (source, settings, plan, delta, most, count_records, executor, before_noise)
+    arguments = (source, settings, plan, delta, most, count_records, executor, release)
     return without_warnings(lambda: _union(*arguments))
 
 
-def _union(source, settings, plan, delta, most, count_records, executor, before_noise) -> Union:
-    plans, randomness = plans_of_rounds(plan), plan.randomness(None)
+def _union(source, settings, plan, delta, most, count_records, executor, release) -> Union:
+    plans = plans_of_rounds(plan)
     cuts = thresholds(delta, [round_plan.noise_std() for round_plan in plans], most)
     rounds, n_records = [], None
     with executor.over(source) as workers:
@@ -115,9 +122,7 @@ def _union(source, settings, plan, delta, most, count_records, executor, before_
             task = WordTask(settings, known, most, count_weight(count_records and not rounds), round_plan)
             key = secret_bits(128)
             with workers.sum(task, lambda i, key=key: (key, i)) as runs:
-                words, noisy, counted = released(
-                    round_plan, cut, runs.blocks(), runs.count, task.of_count, randomness, before_noise
-                )
+                words, noisy, counted = released(round_plan, cut, runs.blocks(), runs.count, task.of_count, release)
             n_records = counted if task.of_count else n_records
             rounds.append((words, noisy))
     return Union(tuple(rounds), n_records)

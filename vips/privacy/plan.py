@@ -58,8 +58,8 @@ class PrivacyPlan:
         (the sum moves by 2C, and the number of records is public).
     noise : {"gaussian", "discrete"}
         "gaussian": normals in double precision, fast, not hardened against floating-point attacks. "discrete": every
-        clipped record is rounded to a public lattice, sums are exact, and the noise is a discrete Gaussian, sampled
-        exactly; see docs/guarantee.md.
+        clipped record is rounded to a public lattice, sums are exact, and the noise is a Gaussian rounded to the lattice,
+        sampled exactly; see docs/guarantee.md.
     reproducible_noise : bool
         True derives sampling and noise from the model's ``random_state``, for tests and for experiments on public
         data. Such a fit carries no guarantee, and its report says so.
@@ -127,11 +127,6 @@ class PrivacyPlan:
             raise ValueError(
                 f'noise="discrete" needs a `noise_multiplier` between 1e-3 and 1e6, got {self.noise_multiplier!r}.'
             )
-        if self.noise == "discrete" and self.relation == "replace_one" and self.sampling_rate < 1.0:
-            raise ValueError(
-                'No accountant covers noise="discrete" on samples under relation="replace_one": write sampling="full", '
-                'relation="add_or_remove" or noise="gaussian".'
-            )
         if self.noise_multiplier > 0 and self.clip_norm == math.inf:
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
@@ -160,7 +155,7 @@ class PrivacyPlan:
         sampling_rate: float | None = None,
         n_steps: int | None = None,
         noise_multiplier: float | None = None,
-        accountant: str | None = None,
+        accountant: str = "pld",
         clip_norm: float | None = None,
         sampling: str = "poisson",
         relation: str = "add_or_remove",
@@ -175,8 +170,8 @@ class PrivacyPlan:
 
         Parameters
         ----------
-        accountant : str, optional
-            None is the tightest one for the plan; see :meth:`epsilon`.
+        accountant : str
+            See :meth:`epsilon`.
 
         Raises
         ------
@@ -200,7 +195,7 @@ class PrivacyPlan:
             n_steps=1 if n_steps is None else n_steps, clip_norm=clip_norm, sampling=sampling, relation=relation, noise=noise,
             reproducible_noise=reproducible_noise, report_delta=float(delta),
         )  # fmt: skip
-        analyst = accounting.get_accountant(accountant or settings.accountant)
+        analyst = accounting.get_accountant(accountant)
         if n_steps is None:
             steps = accounting.largest_n_steps(analyst, settings, float(epsilon), float(delta))
             return replace(settings, n_steps=steps)
@@ -232,67 +227,59 @@ class PrivacyPlan:
         which could change sampling, clip and noise."""
         return self.is_private and not self.reproducible_noise and type(self) is PrivacyPlan
 
-    @property
-    def accountant(self) -> str:
-        """Name of the tightest accountant that can analyse this plan."""
-        return "rdp" if self.noise == "discrete" else "pld"
-
-    def epsilon(
-        self, delta: float, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
-    ) -> float:
+    def epsilon(self, delta: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
         """ε at ``delta``; ``inf`` without noise.
 
         Parameters
         ----------
         delta : float in (0, 1)
-        accountant : {"pld", "rdp", "moments", "strong", "basic"}, optional
-            None is :attr:`accountant`. docs/accounting.md lists the plans that each can analyse; it refuses others.
+        accountant : {"pld", "rdp", "moments", "strong", "basic"}
+            "pld" is the tightest, and analyses every plan; the others refuse replace-one (docs/accounting.md).
         orders : sequence of float or "paper", optional
             Orders of "rdp" and "moments"; "paper" is the range of the paper's theorem (∞ where it is empty).
         """
         check_delta(delta)
-        analyst = accounting.get_accountant(accountant or self.accountant, orders)
+        analyst = accounting.get_accountant(accountant, orders)
         if not self.is_private:
             return math.inf
-        analyst.check(self, orders)
+        analyst.check(self)
         return analyst.epsilon(self, float(delta), orders)
 
-    def delta(
-        self, epsilon: float, accountant: str | None = None, *, orders: Sequence[float] | str | None = None
-    ) -> float:
+    def delta(self, epsilon: float, accountant: str = "pld", *, orders: Sequence[float] | str | None = None) -> float:
         """δ at ``epsilon``; 1 without noise. Arguments as in :meth:`epsilon`."""
         check_number("epsilon", epsilon, 0.0, math.inf, "a number ≥ 0", open_high=True)
-        analyst = accounting.get_accountant(accountant or self.accountant, orders)
+        analyst = accounting.get_accountant(accountant, orders)
         if not self.is_private:
             return 1.0
-        analyst.check(self, orders)
+        analyst.check(self)
         return analyst.delta(self, float(epsilon), orders)
 
     def gdp_mu(self) -> float | None:
         """μ of Gaussian differential privacy, √T · sensitivity ÷ noise, where that is exact; else None.
 
-        Exact for normal noise without sampling: T Gaussian mechanisms then equal a single one (Dong, Roth and Su, 2022).
+        Exact without sampling: T Gaussian mechanisms then equal a single one (Dong, Roth and Su, 2022).
         """
-        if not self.is_private or self.noise != "gaussian" or self.sampling_rate != 1.0:
+        if not self.is_private or self.sampling_rate != 1.0:
             return None
         return math.sqrt(self.n_steps) / self.sensitive_noise_multiplier()
 
     def sensitive_noise_multiplier(self) -> float:
-        """Noise standard deviation ÷ the most by which one record can move the sum.
+        """Noise standard deviation ÷ the most by which one record can move the sum: its share, and two of them if replaced."""
+        return self.noise_per_share() / (1.0 if self.relation == "add_or_remove" else 2.0)
 
-        C under add-or-remove, 2C under replace-one, and 1/512 more where records are rounded to a lattice.
-        """
-        sensitivity = 1.0 if self.relation == "add_or_remove" else 2.0
-        return self.noise_multiplier / (sensitivity * (SENSITIVITY_FACTOR if self.noise == "discrete" else 1.0))
+    def noise_per_share(self) -> float:
+        """Noise standard deviation ÷ the largest norm of one record's share: C, and 1/512 more where records are rounded to a
+        lattice."""
+        return self.noise_multiplier / (SENSITIVITY_FACTOR if self.rounds_records else 1.0)
 
-    def event(self, accountant: str | None = None) -> Any:
+    def event(self, accountant: str = "pld") -> Any:
         """The whole fit as a ``dp_accounting.DpEvent``, to compose with other mechanisms under ``relation``.
 
         Parameters
         ----------
-        accountant : {"pld", "rdp"}, optional
-            The accountant of dp_accounting for which the event is written. None is :attr:`accountant`. Where the other one
-            would misread the event, it refuses it (docs/accounting.md).
+        accountant : {"pld", "rdp"}
+            The accountant of dp_accounting for which the event is written. Where the other one would misread the event, it
+            refuses it (docs/accounting.md).
 
         Raises
         ------

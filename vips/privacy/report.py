@@ -22,7 +22,7 @@ from vips._files import text_or_file
 from vips._pages.tables import html_table
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.privacy import words
-from vips.privacy.accounting import joint_epsilon
+from vips.privacy.accounting import composed_epsilon
 from vips.privacy.accounting.events import library
 from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
 from vips.privacy.plan import PrivacyPlan
@@ -215,7 +215,7 @@ class PrivacyReport:
         return self.joint_loss(delta)[0]
 
     def joint_loss(self, delta: float) -> tuple[float, str]:
-        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.ACCOUNTANTS``.
+        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.HOW``.
 
         Thresholds take their part of δ. Full batches are composed exactly, as one Gaussian mechanism; other plans by their
         joint privacy loss; a search has a profile of its own. ε of a search and of other releases add up, each at an equal
@@ -226,13 +226,11 @@ class PrivacyReport:
             return math.inf, "pld"
         selections = [release.selection for release in self.releases if release.selection is not None]
         plans = [release.charged_plan for release in self.releases if release.selection is None]
-        if len(plans) == len(self.releases) == 1:
-            return plans[0].epsilon(remaining), plans[0].accountant
         if not selections:
-            return joint_epsilon(plans, remaining)
+            return composed_epsilon(plans, remaining), "pld"
         share = remaining / (len(selections) + bool(plans))
         epsilon = math.fsum(selection.epsilon(share) for selection in selections)
-        epsilon += joint_epsilon(plans, share)[0] if plans else 0.0
+        epsilon += composed_epsilon(plans, share) if plans else 0.0
         return epsilon, "search" if len(self.releases) == 1 else "basic"
 
     def gdp_mu(self) -> float | None:
@@ -242,7 +240,7 @@ class PrivacyReport:
         mus = [release.charged_plan.gdp_mu() for release in self.releases]
         return None if None in mus else math.hypot(*mus)
 
-    def event(self, accountant: str | None = None) -> Any:
+    def event(self, accountant: str = "pld") -> Any:
         """All releases as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
         guarantee, and for what no event can state: a threshold, and the cost of a search."""
         is_stated = self.has_guarantee and not self._threshold_delta

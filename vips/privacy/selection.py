@@ -10,10 +10,9 @@ A                         the selection: the best of K trials
 a        ``tail``         smallest a ≥ 0 with (1 - γ) δ_Q(a) ≤ γ (e^a - 1)
 =======  ===============  ====================================================================
 
-    δ_A(ε) ≤ E[K] δ_Q(ε - (η + 1) a),        D_α(A) ≤ D_α(Q) + (η + 1) a + log E[K] / (α - 1)
+    δ_A(ε) ≤ E[K] δ_Q(ε - (η + 1) a)
 
-Proof in docs/guarantee.md. The first is at most the bound of Koskela, Redberg and Wang (2024), arXiv:2402.06701, the second
-at most that of Papernot and Steinke (2022), arXiv:2110.03620.
+Proof in docs/guarantee.md. It is at most the bound of Koskela, Redberg and Wang (2024), arXiv:2402.06701.
 """
 
 from __future__ import annotations
@@ -27,14 +26,12 @@ from scipy.optimize import brentq
 
 from vips._secret_bits import secret_bits
 from vips._validation import check_number
-from vips.privacy import accounting
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["Selection", "TrialCount", "plans_of_trial"]
 
 _UNIFORM_BITS = 64
-_LARGER_ORDERS = tuple(1.1**i for i in range(50))  # up to about a hundred times the order
 _KEPT_BACK = 1e-5  # of ε, for the tolerance of calibrations
 
 
@@ -133,16 +130,6 @@ class Selection:
         if not self.has_guarantee:
             return 1.0
         return _delta_of_best(self.trials, self.tail, lambda remaining: _delta_of_trial(self.parts, remaining), epsilon)
-
-    def renyi_divergence(self, order: float) -> float:
-        """Rényi divergence of that order, the larger of both directions: what a ledger's filter sums."""
-
-        def bound(order: float) -> float:
-            of_trial = max(part.n_steps * accounting.renyi_divergence(part, order) for part in self.parts)
-            return of_trial + (self.trials.shape + 1.0) * self.tail + math.log(self.trials.mean) / (order - 1.0)
-
-        # divergences increase in their order, this bound need not
-        return min(bound(float(math.ceil(order * factor)) if factor > 1.0 else order) for factor in _LARGER_ORDERS)
 
 
 def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple[PrivacyPlan, ...]):

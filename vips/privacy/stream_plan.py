@@ -74,7 +74,7 @@ class StreamPlan:
     mechanism : {"toeplitz", "tree", "independent"}
         How noise is correlated: buffered Toeplitz factorisation, which is best; the binary tree of the textbooks; not at all.
     noise : {"gaussian", "discrete"}
-        As in :class:`PrivacyPlan`: "discrete" rounds records to a public lattice, adds them exactly, and adds whole noise.
+        As in :class:`PrivacyPlan`: "discrete" rounds records and noise to a public lattice, and adds them exactly.
     max_rows_per_group : int or None
         Rows of a person in a batch beyond the first so many are left out. ``noise="discrete"`` needs it with ``groups``.
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["each_of", "is_group", "noun_of", "unit_of_group"]
+__all__ = ["each_of", "is_group", "is_same_unit", "noun_of", "unit_of_group"]
 
 _OF_GROUP = "all rows of one "
 _ENDING = re.compile(
-    r"([\s_.-]+(id|ids|key|number|nr)|(?<=[a-z])I[Dd]s?)$"
+    r"([\s_.-]+([Ii][Dd]s?|key|number|nr)|(?<=[a-z])I[Dd]s?)$"
 )  # of patient_id, "patient number", patientID
 _NO_NAMES = ("", "group", "groups", "id")
 _ONE = re.compile(r"one ([a-z]+)( .*)?")
@@ -22,6 +22,27 @@ def unit_of_group(name: str) -> str:
 def is_group(unit: str | None) -> bool:
     """Whether a unit is that of a fit with groups."""
     return unit is not None and unit.startswith(_OF_GROUP)
+
+
+def is_same_unit(unit: str, counted: str) -> bool:
+    """Whether a fit that protects ``unit`` protects what a ledger counts by: the same words, a column named like it, or ids
+    without a name.
+
+    Examples
+    --------
+    >>> is_same_unit(unit_of_group("patient_id"), "one patient"), is_same_unit(unit_of_group("group"), "patient")
+    (True, True)
+    >>> is_same_unit(unit_of_group("visit_id"), "patient"), is_same_unit("one row of X", "patient")
+    (False, False)
+    """
+    if unit == counted:
+        return True
+    if not is_group(unit):
+        return False
+    if unit.removeprefix(_OF_GROUP).lower() in _NO_NAMES:
+        return True
+    of_ledger = unit_of_group(counted.removeprefix(_OF_GROUP).removeprefix("one "))
+    return noun_of(unit).lower() == noun_of(of_ledger).lower()
 
 
 def noun_of(unit: str) -> str:

@@ -14,11 +14,10 @@ if TYPE_CHECKING:
     from vips.privacy.plan import PrivacyPlan
     from vips.privacy.report import PrivacyReport, Release
 
-__all__ = ["ACCOUNTANTS", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
+__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
 
-ACCOUNTANTS = {
+HOW = {
     "pld": "privacy loss distributions",
-    "rdp": "Rényi divergences",
     "basic": "the sum of their ε, each at an equal share of δ",
     "search": "the profile of the search",
 }
@@ -132,21 +131,19 @@ def _guarantee(report: PrivacyReport) -> str:
     if delta is None:
         return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
     epsilon, how = report.joint_loss(delta)
-    return (
-        f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({ACCOUNTANTS.get(how, how)}){exactly}{alone}"
-    )
+    return f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({HOW[how]}){exactly}{alone}"
 
 
 def steps(plan: PrivacyPlan) -> str:
     """The mechanism of a fit."""
-    noise = "Gaussian" if plan.noise == "gaussian" else "discrete Gaussian"
+    rounded = ", rounded to the lattice" if plan.rounds_records else ""
     is_stated = plan.clip_norm is not None  # by every fit, not by every file
     clip, std = (f"{plan.clip_norm:g}", f"{plan.noise_std():.4g}") if is_stated else ("(not stated)", "(not stated)")
     sampled = f"each record in each with probability {plan.sampling_rate:g}, independently (Poisson sampling)"
     return (
         f"{plan.n_steps} steps, {'every record in each' if plan.sampling_rate == 1.0 else sampled}; all statistics of a record "
-        f"together clipped to L2 norm {clip}; {noise} noise of standard deviation {std} per coordinate of the scaled sum "
-        f"(noise multiplier {plan.noise_multiplier:.4g})"
+        f"together clipped to L2 norm {clip}; Gaussian noise of standard deviation {std} per coordinate of the scaled sum "
+        f"(noise multiplier {plan.noise_multiplier:.4g}){rounded}"
     )
 
 
@@ -167,10 +164,10 @@ def _randomness(plans: Sequence[PrivacyPlan]) -> str:
 
 
 def _arithmetic(plan: PrivacyPlan) -> str:
-    if plan.noise == "discrete":
+    if plan.rounds_records:
         return (
-            "every clipped record is rounded to a public lattice, sums are exact integers, and the discrete Gaussian is "
-            "sampled exactly; the lattice's rounding is part of the accounting"
+            "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian "
+            "rounded to the lattice, sampled exactly; rounding records is part of the accounting"
         )
     return (
         "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "

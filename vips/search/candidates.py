@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["Candidate", "as_candidates", "calibrated"]
 
@@ -31,7 +31,7 @@ class Candidate:
     @property
     def plan(self) -> PrivacyPlan:
         """Rate, steps and noise of its fit."""
-        return self.model.privacy
+        return self.model._stated_plan()
 
     def with_plan(self, plan: PrivacyPlan) -> Candidate:
         """The same settings with another plan."""
@@ -92,9 +92,9 @@ def _check_estimator(estimator: object) -> None:
 
 def _with_default_plan(candidate: Candidate) -> Candidate:
     model = candidate.model
-    if model.privacy is not None and not isinstance(model.privacy, PrivacyPlan):
+    if model.privacy is not None and not isinstance(model.privacy, PrivacyPlan | PrivacyBudget):
         raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(model.privacy).__name__}.")
-    if model.privacy is not None:
+    if isinstance(model.privacy, PrivacyPlan):
         return candidate
     return candidate.with_plan(PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=model.planned_steps))
 

@@ -20,7 +20,6 @@ from vips.data._checks import checked_csr
 from vips.data._groups import check_ids, name_of
 from vips.data._tables import from_arrow
 from vips.privacy import PrivacyPlan
-from vips.privacy.accounting.other_events import pure_divergence
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
@@ -160,7 +159,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         plan = replace(score_plan, clip_norm=half_width(score_range))
         plans = dict.fromkeys([*(replace(candidate.plan, clip_norm=None) for candidate in candidates), score_plan])
         selection = Selection(trials, tuple(plans))
-        charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit, self.epsilon, self.delta)
+        charge = _charged(ledger, selection, f"PrivateSearch of {type(model).__name__}", unit)
         score = self.score
         self.best_score_, (self.best_estimator_, self.best_params_) = _search(
             trials,
@@ -286,19 +285,11 @@ def _search(trials: TrialCount, prepare: Callable[[], OneTrial]) -> tuple[float,
     return score, (None, None) if trial is None else trial
 
 
-def _charged(ledger: PrivacyLedger | None, selection: Selection, what: str, unit: str, epsilon: float, delta: float):
-    """Charge a search, by its Rényi divergence or as (ε, δ), whichever takes less of the filter; the entry for reports."""
+def _charged(ledger: PrivacyLedger | None, selection: Selection, what: str, unit: str) -> dict | None:
+    """Charge a search, as (ε, δ) at the ledger's δ₀; the entry for reports."""
     if ledger is None:
         return None
-    statement = {"event": selection}
-    try:
-        divergence = selection.renyi_divergence(ledger.order)
-    except ValueError:  # no Rényi bound for such samples
-        divergence = np.inf
-    has_room = ledger.remaining()["outright_delta"] >= delta
-    if divergence == np.inf or (has_room and pure_divergence(epsilon, ledger.order) < divergence):
-        statement = {"epsilon": epsilon, "delta": delta}
-    run = ledger.charge_event(what, unit=unit, relation=selection.relation, **statement)
+    run = ledger.charge_event(what, unit=unit, relation=selection.relation, event=selection)
     return {"dataset": ledger.dataset, "run": run}
 
 

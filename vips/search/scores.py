@@ -10,8 +10,8 @@ import numpy as np
 
 from vips.data import Records
 from vips.privacy import PrivacyPlan
+from vips.privacy.mechanism.release import release_once
 from vips.search.split import Split, rows_of
-from vips.statistics import Block
 
 __all__ = ["half_width", "noisy_score", "sum_over_persons", "values_of_persons"]
 
@@ -58,8 +58,7 @@ def half_width(score_range: tuple[float, float]) -> float:
 
 def noisy_score(values: np.ndarray, score_range: tuple[float, float], plan: PrivacyPlan) -> float:
     """The sum with fresh noise of ``plan``, whose clip norm is half of the width of the range."""
-    total = {"score": np.array(sum_over_persons(values, score_range))}
-    return float(plan.add_noise(total, {"score": Block(())}, plan.randomness(None), 1)["score"])
+    return float(release_once(plan, {"score": np.array(sum_over_persons(values, score_range))})["score"])
 
 
 def _within(values: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:

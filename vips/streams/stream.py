@@ -30,14 +30,14 @@ from vips.execution.local import Serial
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
 from vips.privacy import PrivacyReport, Release, StreamPlan
-from vips.privacy.ledger.admitted import cost_of
+from vips.privacy.ledger.pricing import fields_of, of_plan
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.stream_plan import StreamState
 from vips.privacy.units import unit_of_group
 from vips.statistics import NoisyTotals
-from vips.streams.release import next_release, noise_after, values_of
+from vips.streams.release import CorrelatedNoise
 from vips.streams.secret import Register, Secret, SecretFile, SecretMemory
 
 __all__ = ["fit_batch"]
@@ -147,15 +147,19 @@ class _Stream:
                 self._check_same(header)
             elif self.ledger is not None:
                 self.begun = LedgerRun(self.ledger)
-                self.begun.charge(plan.whole, type(model).__name__, unit)
+                self.begun.charge(of_plan(plan.whole, self.ledger.relation), type(model).__name__, unit)
                 header["run"] = self.run = self.begun.run
             if self.posterior is None:
                 self.posterior = self._first_posterior()
             coins = Randomness.for_fit(None, False)  # nothing is sampled
             with (executor or Serial()).over(data) as workers:
                 total = engine.clipped_sum(model, blocks, data, self.posterior, plan.of_draws, coins, t, workers)
-        before = None if self.secret is None else (self.secret.released, self.secret.buffers)
-        return Secret(self.name, t, *next_release(plan, t, total, blocks, before), register, header)
+        mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
+        mechanism.release(total, t)
+        return Secret(self.name, t, *mechanism.state, register, header)
+
+    def _mechanism(self, secret: Secret, blocks: dict) -> CorrelatedNoise:
+        return CorrelatedNoise(self.plan, blocks, secret.t, (secret.released, secret.buffers))
 
     def _completed(self, plan: StreamPlan) -> StreamPlan:
         if plan.clip_norm is not None or not plan.is_private:
@@ -251,7 +255,7 @@ class _Stream:
             raise StreamError(
                 f"The stream was begun {'without' if known['run'] is None else 'with'} a ledger: go on in the same way."
             )
-        if self.ledger is not None and self.ledger.run(known["run"]).plan != cost_of(self.plan.whole):
+        if self.ledger is not None and self.ledger.run(known["run"]).plan != fields_of(self.plan.whole):
             raise StreamError("The ledger was charged for another noise than this stream's. Nothing was changed.")
 
     def _record(self, secret: Secret) -> None:
@@ -261,11 +265,11 @@ class _Stream:
 
     def _release(self, secret: Secret) -> None:
         """From R_t to the posterior, the checkpoint and the model's attributes."""
-        model, plan = self.model, self.plan
+        model = self.model
         with self._fitting():
             blocks = model.blocks()
-            released, noise_std = values_of(plan, secret.released, blocks), noise_after(plan, secret.t, blocks)
-            self.posterior = model.to_posterior(released, noise_std, self.posterior)
+            mechanism = self._mechanism(secret, blocks)
+            self.posterior = model.to_posterior(mechanism.values(), mechanism.std_of_average(), self.posterior)
         self.t, self.secret, self.run = secret.t, secret, secret.header["run"]
         self._show()
         if self.checkpoint is not None:
@@ -300,7 +304,8 @@ class _Stream:
         """The model's attributes."""
         model, plan, secret = self.model, self.plan, self.secret
         blocks = model.blocks()
-        totals = NoisyTotals(values_of(plan, secret.released, blocks), noise_after(plan, secret.t, blocks))
+        mechanism = self._mechanism(secret, blocks)
+        totals = NoisyTotals(mechanism.values(), mechanism.std_of_average())
         unit, has_register = secret.header["unit"], secret.header["register"]
         facts = model.describe()
         ledger = None if self.run is None else {"dataset": self.ledger.dataset, "run": self.run}

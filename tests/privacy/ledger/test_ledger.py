@@ -1,4 +1,4 @@
-"""The ledger: terms, admission, declared fits, runs, and what the file shows."""
+"""The ledger: terms, admission, runs, and what the file shows."""
 
 import json
 import os
@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
@@ -18,11 +19,12 @@ from tests.laws.cases import BetaBernoulli
 from tests.plans import REPLACED
 from vips import LatentDirichletAllocation, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
-from vips.privacy import accounting
+from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.ledger import LedgerError, chain_file
-from vips.privacy.ledger import book as ledger_book
+from vips.privacy.ledger.pricing import of_plan
 
-PLAN = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)
+PLAN = PrivacyPlan(noise_multiplier=8.0, sampling="full", n_steps=5, clip_norm=1.5)
+SAMPLED = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=5, clip_norm=1.5)
 COINS = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
 
 
@@ -62,12 +64,11 @@ def test_the_same_terms_continue_a_ledger(path, ledger):
         ({"dataset": "diaries"}, "dataset 'letters', not 'diaries'"),
         ({"unit": "one person"}, "unit"),
         ({"relation": "replace_one"}, "relation"),
-        ({"order": 77}, "order"),
+        ({"pure": 0.5}, "pure 0.0, not 0.5"),
         ({"epsilon": -1.0}, "epsilon"),
         ({"delta": 0.0}, "delta"),
         ({"dataset": ""}, "dataset"),
-        ({"order": 1}, "order"),
-        ({"order": 2, "delta": 1e-9}, "use another order"),
+        ({"pure": 3.5}, "pure"),
     ],
 )
 def test_other_terms_are_refused_and_change_nothing(path, ledger, changes, message):
@@ -149,7 +150,7 @@ def test_a_ledger_without_hard_links_replaces_nobodys_file(path, monkeypatch):
 @pytest.mark.parametrize(
     "body",
     ['{"kind": "charge"}', '{"kind": "party"}', "[]", "7", '{"kind": ["release"]}', "[" * 100_000, "no json",
-     '{"kind": "release", "run": "unknown", "step": 1}', '{"kind": "open"}', '{"kind": "declare", "group": {}, "plans": 3}'],
+     '{"kind": "release", "run": "unknown", "step": 1}', '{"kind": "open"}', '{"kind": "scope", "token": 3}'],
 )  # fmt: skip
 def test_forged_entries_with_the_right_hash_are_one_kind_of_error(path, ledger, body):
     connection = sqlite3.connect(path)
@@ -205,27 +206,37 @@ def test_truncation_and_rollback_show_against_a_head_kept_elsewhere(path, ledger
 # -- admission --------------------------------------------------------------------------------------------------
 
 
-def test_fits_are_admitted_while_the_filter_has_room(path, ledger):
-    order = ledger.history()[0]["order"]
-    cost = 5 * accounting.renyi_divergence(PLAN, order)
-    room = int(ledger_book.filter_budget(3.0, 1e-5, order) / cost)
+def epsilon_of_steps(steps):
+    """ε at 0.9 δ of so many steps of PLAN, by the closed form of one Gaussian mechanism."""
+    return gaussian_epsilon(np.sqrt(steps) / 8.0, 0.9e-5)
+
+
+def test_fits_are_admitted_while_the_limits_have_room(path, ledger):
+    room = max(n for n in range(1, 50) if epsilon_of_steps(5 * n) <= 3.0)
     assert room >= 3
     for _ in range(room):
         fit(ledger)
     before = path.read_bytes()
-    assert ledger.affordable_steps(PLAN) < 5
+    assert ledger.affordable(PLAN) < 5
     with pytest.raises(PrivacyBudgetError, match=r"no room for 5 steps.*Nothing was charged"):
         fit(ledger)
     assert path.read_bytes() == before
+    assert ledger.spent() == pytest.approx(epsilon_of_steps(5 * room))
     assert ledger.spent() <= 3.0
-    assert ledger.remaining()["epsilon"] == pytest.approx(3.0 - ledger.spent())
 
 
-def test_the_spent_epsilon_is_a_valid_one_and_close_to_the_tight_one(ledger):
+def test_ten_fits_of_full_batches_cost_what_one_gaussian_mechanism_does(ledger):
     for _ in range(3):
-        fit(ledger)
-    tight = replace(PLAN, n_steps=15).epsilon(1e-5)
-    assert tight <= ledger.spent() <= 1.7 * tight
+        ledger.charge(replace(PLAN, noise_multiplier=20.0))
+    assert ledger.spent() == pytest.approx(gaussian_epsilon(np.sqrt(15.0) / 20.0, 0.9e-5), rel=1e-9)
+    tight = replace(PLAN, n_steps=15, noise_multiplier=20.0).epsilon(1e-5)
+    assert tight <= ledger.spent() <= 1.01 * tight
+
+
+def test_a_sampled_fit_costs_little_more_than_by_privacy_loss_distributions(ledger):
+    ledger.charge(SAMPLED)
+    assert SAMPLED.epsilon(1e-5) <= ledger.spent() <= 1.05 * SAMPLED.epsilon(1e-5)
+    assert ledger.runs()[0].cost().delta_0 == pytest.approx(1e-6 / 20)
 
 
 def test_what_has_no_guarantee_is_refused_before_anything_is_charged(ledger):
@@ -255,8 +266,6 @@ def test_a_plan_of_a_class_of_its_own_has_no_guarantee(ledger):
     plan = Free(**{each.name: getattr(PLAN, each.name) for each in fields(PrivacyPlan) if each.compare})
     with pytest.raises(LedgerError, match="subclass of PrivacyPlan"):
         fit(ledger, plan)
-    with pytest.raises(LedgerError, match="subclass of PrivacyPlan"):
-        ledger.declare([plan])
     assert kinds(ledger) == ["open"]
     report = fit(plan=plan).privacy_
     assert not report.has_guarantee
@@ -317,7 +326,7 @@ def test_only_a_close_gives_unreleased_steps_back(ledger):
     assert kinds(ledger) == ["open", "charge", "release", "release", "close"]
     run = ledger.runs()[0]
     assert (run.state, run.charged, run.released, run.returned) == ("closed at 2", 2, 2, 3)
-    assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 2))
+    assert ledger.spent() == pytest.approx(epsilon_of_steps(2))
     assert ledger.close(run.run) == 3  # closed before: no new entry
     assert kinds(ledger)[-1] == "close"
     assert kinds(ledger).count("close") == 1
@@ -336,18 +345,12 @@ def test_an_error_survives_a_ledger_that_cannot_be_reached(path, ledger):
     assert ledger.runs()[0].state == "open at 0"
 
 
-def _spent_of_steps(ledger, steps):
-    order = ledger.history()[0]["order"]
-    budget = ledger_book.filter_budget(3.0, 1e-5, order)
-    return 3.0 - (budget - steps * accounting.renyi_divergence(PLAN, order))
-
-
 def test_a_killed_run_stays_charged_until_it_is_closed(ledger):
     run = ledger.charge(PLAN)
     run.release(1)
-    assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 5))
+    assert ledger.spent() == pytest.approx(epsilon_of_steps(5))
     assert ledger.close(run.run) == 4
-    assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 1))
+    assert ledger.spent() == pytest.approx(epsilon_of_steps(1))
     with pytest.raises(LedgerError, match="was closed"):
         run.release(2)
 
@@ -375,7 +378,7 @@ def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
         run.release(4)
     for step in (3, 4, 5):
         resumed.release(step)
-    assert ledger.spent() == pytest.approx(_spent_of_steps(ledger, 6))
+    assert ledger.spent() == pytest.approx(epsilon_of_steps(6))
     # from an even older checkpoint: five more steps are charged
     ledger.resume(run.run, 0, PLAN)
     assert ledger.run(run.run).charged == 11
@@ -448,79 +451,29 @@ def test_a_run_is_resumed_with_the_plan_that_it_was_charged_for(ledger):
 
 
 def test_resumes_beyond_the_budget_are_refused(path):
-    order = PrivacyLedger(path, 1.0, 1e-5, "letters").history()[0]["order"]
-    room = ledger_book.filter_budget(1.0, 1e-5, order) / accounting.renyi_divergence(PLAN, order)
-    plan = replace(PLAN, n_steps=int(room))
     ledger = PrivacyLedger(path, 1.0, 1e-5, "letters")
+    plan = replace(PLAN, n_steps=ledger.affordable(PLAN))
     run = ledger.charge(plan)
     run.release(1)
     ledger.resume(run.run, 1, plan)
-    with pytest.raises(PrivacyBudgetError, match="no room for 1 steps"):
+    with pytest.raises(PrivacyBudgetError, match="no room for 1 repeated steps"):
         ledger.resume(run.run, 0, plan)
 
 
-# -- declared fits ----------------------------------------------------------------------------------------------
-
-
-def test_declared_fits_cost_their_share_and_nothing_of_the_filter(path):
-    ledger = PrivacyLedger(path, 8.0, 1e-5, "letters")
-    plans = [PLAN, PLAN, replace(PLAN, noise_multiplier=6.0)]
-    name = ledger.declare(plans)
-    declared = ledger.history()[1]
-    assert declared["delta"] == 0.5e-5
-    # three fits composed tightly: within discretisation of the same steps as one event
-    assert declared["epsilon"] == pytest.approx(accounting.composed_epsilon(plans, 0.5e-5), rel=1e-6)
-    assert declared["epsilon"] < sum(plan.epsilon(0.5e-5 / 3) for plan in plans)
-    for plan in plans:
-        fit(ledger, plan)
-    assert [run.group for run in ledger.runs()] == [name] * 3
-    assert ledger.remaining()["divergence"] == ledger.remaining()["filter_budget"]
-    assert ledger.spent() == declared["epsilon"]
-    fit(ledger)  # the filter pays for a fourth
-    assert ledger.runs()[-1].group is None
-    assert ledger.spent() > declared["epsilon"]
-
-
-def test_declarations_come_before_the_first_result(ledger):
-    fit(ledger)
-    with pytest.raises(LedgerError, match="only before the first fit"):
-        ledger.declare([PLAN])
-
-
-def test_shares_that_do_not_fit_are_refused(path, ledger):
-    before = path.read_bytes()
-    for arguments, message in (
-        ({"plans": [PLAN] * 12}, "is left"),
-        ({"plans": [PLAN], "epsilon": 0.01}, "together need"),
-        ({"plans": [PLAN], "delta": 1e-5}, "not part of"),
-    ):
-        with pytest.raises(PrivacyBudgetError, match=message):
-            ledger.declare(**arguments)
-    for plans in ([], [1.0]):
-        with pytest.raises(LedgerError, match="sequence of PrivacyPlan"):
-            ledger.declare(plans)
-    with pytest.raises(ValueError, match="discrete"):
-        ledger.declare([replace(PLAN, noise="discrete")])
-    assert path.read_bytes() == before
-
-
-def test_closing_a_declared_fit_gives_nothing_back(path):
-    ledger = PrivacyLedger(path, 8.0, 1e-5, "letters")
-    ledger.declare([PLAN])
-    run = ledger.charge(PLAN)
-    run.release(1)
-    assert ledger.close(run.run) == 0
-    ledger.resume(run.run, 0, PLAN)  # its steps are paid for; the filter pays for the repeated one
-    assert ledger.run(run.run).further == 1
-    assert ledger.spent() > ledger.history()[1]["epsilon"]
-
-
-def test_the_filter_keeps_only_what_is_not_set_apart(ledger):
-    before = ledger.remaining()["filter_budget"]
-    ledger.declare([PLAN], epsilon=1.25, delta=0.5e-5)
-    order = ledger.history()[0]["order"]
-    assert ledger.remaining()["filter_budget"] == pytest.approx(ledger_book.filter_budget(1.75, 0.5e-5, order))
-    assert ledger.remaining()["filter_budget"] < before
+def test_sampled_steps_are_given_back_all_or_none(ledger):
+    run = ledger.charge(SAMPLED)
+    assert ledger.close(run.run) == 5
+    assert ledger.spent() == 0.0
+    resumed = ledger.resume(run.run, 0, SAMPLED)
+    again = ledger.spent()
+    resumed.release(1)
+    assert ledger.close(run.run) == 5
+    assert ledger.spent() == again > 0.0
+    assert ledger.run(run.run).state == "closed at 1"
+    ledger.resume(run.run, 1, SAMPLED)  # all that follows is paid for
+    assert ledger.spent() == again
+    ledger.resume(run.run, 0, SAMPLED)  # one step is repeated
+    assert ledger.spent() > again
 
 
 # -- adaptive choices -------------------------------------------------------------------------------------------
@@ -551,6 +504,14 @@ def delta_of_two_steps(epsilon, second_deltas):
     return float(np.sum(density * second_deltas(epsilon - loss)) * (z[1] - z[0]))
 
 
+def is_admitted(ledger, plan):
+    try:
+        ledger._book.admit(of_plan(plan, "add_or_remove").price(ledger.remaining()), "", "")
+    except PrivacyBudgetError:
+        return False
+    return True
+
+
 def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
     """The counterexample to composing adaptively chosen plans by privacy loss distributions.
 
@@ -577,12 +538,14 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
 
     ledger = PrivacyLedger(tmp_path / "a.ledger", epsilon, delta, "counterexample")
     ledger.charge(PrivacyPlan(noise_multiplier=FIRST_SIGMA, sampling="full", n_steps=1))
-    assert all(ledger.affordable_steps(plan) == 0 for plan in tight)
     admitted = []
     for kind in kinds:
-        options = [replace(kind, noise_multiplier=s) for s in np.geomspace(0.1, 100.0, 200)]
-        allowed = [plan for plan in options if ledger.affordable_steps(plan) >= 1]
-        admitted.append(min(allowed, key=lambda plan: plan.noise_multiplier))  # the worst of its kind, at every z
+        low, high = np.log([0.3, 30.0])
+        for _ in range(12):
+            middle = 0.5 * (low + high)
+            is_enough = is_admitted(ledger, replace(kind, noise_multiplier=np.exp(middle)))
+            low, high = (low, middle) if is_enough else (middle, high)
+        admitted.append(replace(kind, noise_multiplier=np.exp(high)))  # the worst of its kind, at every z
     worst = delta_of_two_steps(
         epsilon, lambda level: np.max([delta_of_one_step(level, plan) for plan in admitted], axis=0)
     )
@@ -600,7 +563,7 @@ def test_the_report_names_the_ledger(ledger):
 def test_racing_threads_never_overspend(path, noise):
     ledger = PrivacyLedger(path, 3.0, 1e-5, "letters")
     plan = replace(PLAN, noise=noise)
-    room = ledger.affordable_steps(plan) // 5
+    room = ledger.affordable(plan) // 5
 
     def attempt(i):
         try:
@@ -613,13 +576,12 @@ def test_racing_threads_never_overspend(path, noise):
         assert sum(pool.map(attempt, range(room + 10))) == room
 
 
-def test_replace_one_ledgers_count_full_batches(path):
+def test_replace_one_ledgers_count_replacements(path):
     ledger = PrivacyLedger(path, 3.0, 1e-5, "letters", relation="replace_one")
     fit(ledger, REPLACED)
     assert ledger.spent() >= REPLACED.epsilon(1e-5) * 0.99
-    with pytest.raises(ValueError, match="oisson"):
-        fit(ledger, replace(PLAN, relation="replace_one"))
-    assert len(ledger.runs()) == 1
+    fit(ledger, replace(SAMPLED, relation="replace_one"))
+    assert len(ledger.runs()) == 2
 
 
 # -- the shell --------------------------------------------------------------------------------------------------
@@ -631,7 +593,7 @@ def test_ledger_from_the_shell(path, ledger, capsys):
     run.release(1)
     assert main(["ledger", "show", str(path)]) == 0
     shown = capsys.readouterr().out
-    for text in ("letters", "complete", "open at 1", run.run, "BetaBernoulli", "is left"):
+    for text in ("letters", "complete", "open at 1", run.run, "BetaBernoulli", "left: ε = "):
         assert text in shown
     main(["ledger", "head", str(path)])
     head = capsys.readouterr().out.strip()
@@ -651,7 +613,6 @@ STRANGE = "letters\x1b[2J\x1b]0;title\x07\r\nspent: ε = 0\u202e\u2028\udc80"
 def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
     """Nor can they add lines to the output."""
     ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset=STRANGE, unit=STRANGE)
-    ledger.declare([PLAN])
     ledger.charge(PLAN, STRANGE)
     assert main(["ledger", "show", str(path)]) == 0
     assert main(["ledger", "close", str(path), STRANGE]) == 2
@@ -713,3 +674,15 @@ def test_history_is_plain_json_and_a_function_of_public_facts(tmp_path):
             text = text.replace(drawn, "drawn")
         histories.append(re.sub(r'"time": "[^"]*"', '"time": ""', text))
     assert len(set(histories)) == 1
+
+
+@pytest.mark.parametrize("counted", ["patient", "patient_id", "one patient", "Patient ID", "all rows of one patient"])
+def test_ids_without_a_name_and_a_column_named_like_the_unit_need_no_call(path, counted):
+    ledger = PrivacyLedger(path, 3.0, 1e-5, "visits", unit=counted)
+    ids = np.arange(60) // 2
+    for groups in (ids, pd.Series(ids, name="patient_id"), pd.Series(ids, name="patient")):
+        fit(ledger, replace(PLAN, noise_multiplier=20.0), groups=groups)
+    for groups in (pd.Series(ids, name="visit_id"), pd.Series(ids, name="person_id"), None):
+        with pytest.raises(LedgerError, match=r"`groups=`.*accept_unit\('"):
+            fit(ledger, groups=groups)
+    assert len(ledger.runs()) == 3

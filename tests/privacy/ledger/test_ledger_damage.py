@@ -11,15 +11,16 @@ import pytest
 from vips import LedgerError, PrivacyLedger, PrivacyPlan
 from vips.privacy.ledger import chain_file
 
-PLAN = PrivacyPlan.from_epsilon(epsilon=0.3, delta=1e-6, sampling_rate=0.5, n_steps=2)
+PLAN = PrivacyPlan.from_epsilon(epsilon=0.3, delta=1e-6, sampling="full", n_steps=2)
+SAMPLED = PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.5, n_steps=2)
 ODD = [None, True, -1, 10**30, 1e308, -0.5, "", "x", [], {}, [[]], 2**63, "[" * 50]
 
 
 @pytest.fixture
 def ledger(tmp_path):
     """One with an entry of every kind."""
-    ledger = PrivacyLedger(tmp_path / "l.ledger", 3.0, 1e-5, "letters", outright_delta=1e-6)
-    ledger.declare([PLAN], epsilon=0.9)
+    ledger = PrivacyLedger(tmp_path / "l.ledger", 3.0, 1e-5, "letters", pure=0.5)
+    ledger.charge(SAMPLED)
     ledger.charge_event("sum", unit="one record", relation="add_or_remove", epsilon=0.1, delta=1e-7)
     for _ in range(2):
         run = ledger.charge(PLAN, "a model")

@@ -4,76 +4,83 @@ from __future__ import annotations
 
 import sys
 
+import dp_accounting
 import pytest
 
 from tests.mutants import check_notices
-from tests.privacy.accounting import test_other_events
-from tests.privacy.ledger import test_ledger_events, test_ledger_outright
-from vips.privacy.accounting import other_events
-from vips.privacy.ledger import book, statement
+from tests.privacy.ledger import test_ledger_events, test_ledger_sums, test_other_events
+from vips.privacy import budget
+from vips.privacy.accounting import domination
+from vips.privacy.ledger import admitted, book, other_events, pricing
 from vips.privacy.ledger.book import Book
 
 
-def unspent_outright_delta_is_lent_to_the_renyi_side(patch):
-    patch.setattr(Book, "filter_delta", property(lambda self: self.terms["delta"] - self.outright_spent))
-
-
-def the_reserve_is_spent_twice(patch):
-    patch.setattr(book, "delta_of_filter", lambda delta, outright_delta: delta)
-
-
 def deltas_do_not_add_up(patch):
-    patch.setattr(Book, "outright_spent", property(lambda self: 0.0))
+    original = admitted.Run.spent
+    patch.setattr(admitted.Run, "spent", lambda self: (original(self)[0], 0 * original(self)[1], original(self)[2]))
 
 
 def amounts_are_not_checked(patch):
-    patch.setattr(book, "_amount", lambda value: value)
+    patch.setattr(admitted, "_amount", lambda value: value)
+
+
+def limits_are_not_checked(patch):
+    patch.setattr(book, "checked_terms", lambda body: body)
 
 
 def epsilon_is_charged_without_its_delta(patch):
-    original = statement._rounded
-    patch.setattr(statement, "_rounded", lambda what, divergence, delta: original(what, divergence, 0.0))
+    original = pricing._cost_of_pure
+    patch.setattr(pricing, "_cost_of_pure", lambda epsilon, delta, left: original(epsilon, 0.0, left))
 
 
 def epsilon_is_charged_as_if_its_mechanism_were_gaussian(patch):
     """With ρ = ε²/8, as for bounded ranges: too little for randomised response."""
-    patch.setattr(other_events, "pure_divergence", lambda epsilon, order: order * epsilon**2 / 8.0)
-    patch.setattr(test_other_events, "pure_divergence", other_events.pure_divergence)
+    patch.setattr(pricing, "mu_of_pure", lambda epsilon: epsilon / 2.0)
+
+
+def a_pure_charge_is_split(patch):
+    def split(epsilon, delta, left):
+        pure = min(epsilon, left.pure)
+        return budget.Cost(domination.mu_of_pure(epsilon - pure) ** 2, delta, pure)
+
+    patch.setattr(pricing, "_cost_of_pure", split)
 
 
 def replacing_a_record_costs_what_removing_one_does(patch):
-    patch.setattr(statement, "_removals", lambda ledger, relation: 1)
+    patch.setattr(pricing, "_removals", lambda ledger, relation: 1)
 
 
 def what_other_tools_released_can_be_given_back(patch):
-    original = Book.charging_event
-    patch.setattr(Book, "charging_event", lambda self, *arguments: original(self, *arguments)[:1])
+    original = Book.charging
+    patch.setattr(Book, "charging", lambda self, *arguments: original(self, *arguments)[:1])
 
 
-def events_are_not_charged(patch):
-    original = Book.charging_event
+def charges_are_free(patch):
+    original = Book.charging
 
-    def charging_event(self, *arguments):
-        return [entry | {"divergence": 0.0} if "divergence" in entry else entry for entry in original(self, *arguments)]
+    def charging(self, *arguments):
+        return [entry | {"cost": [0.0, 0.0, 0.0]} if "cost" in entry else entry for entry in original(self, *arguments)]
 
-    patch.setattr(Book, "charging_event", charging_event)
-
-
-def events_reach_dp_accounting_as_they_came(patch):
-    patch.setattr(other_events, "_checked", lambda event, relation: event)
+    patch.setattr(Book, "charging", charging)
 
 
-OUTRIGHT, EVENTS, DIVERGENCES = test_ledger_outright, test_ledger_events, test_other_events
+def sampled_plans_need_no_delta(patch):
+    patch.setattr(
+        pricing, "_cost_of_plan", lambda plan, left: budget.Cost(domination.dominating_mu(plan, 1e-6) ** 2, 0.0)
+    )
+
+
+def samples_are_charged_as_full_batches(patch):
+    patch.setattr(other_events, "_sampled", lambda rate, event, relation, times: (times * rate / 4.0, 0.0, 0.0, []))
+
+
+EVENTS, SUMS, OTHERS = test_ledger_events, test_ledger_sums, test_other_events
 ROWS = [
-    (
-        unspent_outright_delta_is_lent_to_the_renyi_side,
-        OUTRIGHT.test_outright_delta_that_is_chosen_after_a_result_cannot_beat_the_ledger,
-    ),
-    (the_reserve_is_spent_twice, OUTRIGHT.test_the_renyi_side_uses_the_rest_of_delta_and_never_changes),
-    (the_reserve_is_spent_twice, OUTRIGHT.test_outright_delta_that_is_chosen_after_a_result_cannot_beat_the_ledger),
-    (deltas_do_not_add_up, OUTRIGHT.test_the_deltas_add_up_to_at_most_the_reserve),
-    (amounts_are_not_checked, OUTRIGHT.test_a_forged_charge_is_refused),
+    (deltas_do_not_add_up, SUMS.test_the_deltas_add_up_to_at_most_a_tenth),
+    (amounts_are_not_checked, SUMS.test_a_forged_charge_is_refused),
+    (limits_are_not_checked, SUMS.test_forged_limits_are_refused),
     (epsilon_is_charged_without_its_delta, EVENTS.test_every_kind_of_statement_costs_what_it_says),
+    (a_pure_charge_is_split, EVENTS.test_a_pure_charge_that_does_not_fit_is_charged_whole_as_a_gaussian_one),
     (
         replacing_a_record_costs_what_removing_one_does,
         EVENTS.test_statements_under_add_or_remove_are_converted_to_replace_one,
@@ -83,21 +90,32 @@ ROWS = [
         EVENTS.test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained,
     ),
     (what_other_tools_released_can_be_given_back, EVENTS.test_what_another_tool_releases_is_never_given_back),
-    (events_are_not_charged, EVENTS.test_events_and_fits_share_one_budget),
+    (charges_are_free, EVENTS.test_events_and_fits_share_one_budget),
+    (charges_are_free, SUMS.test_any_sequence_stays_within_the_budget_by_another_library),
+    (sampled_plans_need_no_delta, SUMS.test_sampled_fits_take_a_twentieth_of_what_is_left_so_that_any_number_fits),
     (
-        events_are_not_charged,
-        OUTRIGHT.test_statements_of_epsilon_and_delta_compose_to_no_more_than_the_ledger_says,
+        epsilon_is_charged_as_if_its_mechanism_were_gaussian,
+        OTHERS.test_what_is_charged_is_no_less_than_the_privacy_losses,
     ),
-    (epsilon_is_charged_as_if_its_mechanism_were_gaussian, DIVERGENCES.test_no_pure_mechanism_costs_more),
-    (events_reach_dp_accounting_as_they_came, DIVERGENCES.test_whole_noise_multipliers_are_composed),
+    (samples_are_charged_as_full_batches, OTHERS.test_what_is_charged_is_no_less_than_the_privacy_losses),
 ]
+GIVEN = {
+    "field": 0,
+    "value": "NaN",
+    "seed": 0,
+    "factor": [1.1, 1.0, 1.0],
+    "pure": 0.0,
+    "event": dp_accounting.SelfComposedDpEvent(test_other_events.SAMPLED, 40),
+}
 
 
 @pytest.mark.parametrize(("mutant", "test"), ROWS, ids=[mutant.__name__ for mutant, _ in ROWS])
 def test_mutant_is_noticed(mutant, test, tmp_path, monkeypatch):
     def check():
         names = test.__code__.co_varnames[: test.__code__.co_argcount]
-        given = {"path": tmp_path / "letters.ledger", "field": "divergence", "value": "NaN"}
+        given = GIVEN | {"path": tmp_path / "letters.ledger"}
+        if mutant is epsilon_is_charged_as_if_its_mechanism_were_gaussian:
+            given["event"] = test_other_events.LAPLACE
         make = getattr(sys.modules[test.__module__], "make", None)
         if "ledger" in names:
             given["ledger"] = make(given["path"])

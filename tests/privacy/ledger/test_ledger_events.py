@@ -12,9 +12,10 @@ from tests.plans import REPLACED
 from tests.privacy.ledger.test_ledger import PLAN, fit, kinds
 from vips import PrivacyBudgetError, PrivacyLedger
 from vips.__main__ import main
-from vips.privacy.accounting.other_events import pure_divergence
+from vips.privacy.accounting.domination import mu_of_pure, mu_of_zcdp
+from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger import LedgerError, current_ledger
-from vips.privacy.ledger.statement import stated
+from vips.privacy.ledger.pricing import stated
 
 ADD_OR_REMOVE = {"unit": "one letter", "relation": "add_or_remove"}
 REPLACE_ONE = {"unit": "one letter", "relation": "replace_one"}
@@ -27,7 +28,7 @@ def path(tmp_path):
 
 
 def make(path, relation="add_or_remove"):
-    return PrivacyLedger(path, 3.0, 1e-5, "letters", relation=relation, outright_delta=1e-6)
+    return PrivacyLedger(path, 6.0, 1e-5, "letters", relation=relation, pure=1.0)
 
 
 @pytest.fixture
@@ -41,29 +42,36 @@ def of_replace_one(path):
 
 
 def cost(ledger, **statement):
-    """Divergence and outright δ of one event."""
-    run = ledger.run(ledger.charge_event("a query", **statement))
-    return run.divergence, run.outright_delta
+    """μ², δ₀ and ε₀ of one event."""
+    cost = ledger.run(ledger.charge_event("a query", **statement)).cost()
+    return cost.mu2, cost.delta_0, cost.pure
 
 
 # -- what a statement costs -------------------------------------------------------------------------------------
 
 
 def test_every_kind_of_statement_costs_what_it_says(ledger):
-    order = ledger.order
-    assert cost(ledger, event=GAUSSIAN, **ADD_OR_REMOVE) == pytest.approx((order / 18.0, 0.0))
-    assert cost(ledger, rho=0.01, **ADD_OR_REMOVE) == pytest.approx((order * 0.01, 0.0))
-    assert cost(ledger, rho=0.01, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((order * 0.01, 1e-7))
-    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.1, order), 0.0))
-    assert cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.1, order), 1e-7))
-    assert cost(ledger, event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((order / 18.0, 1e-7))
-    assert ledger.remaining()["divergence"] == pytest.approx(
-        ledger.remaining()["filter_budget"] - sum(run.divergence for run in ledger.runs())
-    )
+    assert cost(ledger, event=GAUSSIAN, **ADD_OR_REMOVE) == pytest.approx((1.0 / 9.0, 0.0, 0.0))
+    assert cost(ledger, rho=0.01, **ADD_OR_REMOVE) == pytest.approx((mu_of_zcdp(0.01) ** 2, 0.0, 0.0))
+    assert cost(ledger, rho=0.01, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((mu_of_zcdp(0.01) ** 2, 1e-7, 0.0))
+    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.1))
+    assert cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((0.0, 1e-7, 0.1))
+    assert cost(ledger, event=dp_accounting.LaplaceDpEvent(4.0), **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.25))
+    assert cost(ledger, event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE) == pytest.approx((1.0 / 9.0, 1e-7, 0.0))
+    left, runs = ledger.remaining(), [run.cost() for run in ledger.runs()]
+    for name, limit in zip(("mu2", "delta_0", "pure"), ledger.history()[0]["limits"], strict=True):
+        assert getattr(left, name) == pytest.approx(limit - sum(getattr(cost, name) for cost in runs))
+
+
+def test_a_pure_charge_that_does_not_fit_is_charged_whole_as_a_gaussian_one(ledger):
+    assert cost(ledger, epsilon=0.7, **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.7))
+    assert cost(ledger, epsilon=0.4, **ADD_OR_REMOVE) == pytest.approx((mu_of_pure(0.4) ** 2, 0.0, 0.0))
+    assert cost(ledger, epsilon=0.3, **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.3))  # 0.7 + 0.3 is all of it
+    assert ledger.remaining().pure == pytest.approx(0.0, abs=1e-15)
 
 
 def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
-    other = PrivacyLedger(path.with_name("fits"), 3.0, 1e-5, "letters", outright_delta=1e-6)
+    other = make(path.with_name("fits"))
     fit(other)
     ledger.charge_event("a histogram", event=PLAN, **ADD_OR_REMOVE)
     assert ledger.spent() == pytest.approx(other.spent(), rel=1e-12)
@@ -85,16 +93,16 @@ def test_a_plan_costs_what_a_fit_with_it_does(ledger, path):
         ({"epsilon": np.inf}, "epsilon"),
         ({"epsilon": True}, "epsilon"),
         ({"epsilon": "0.1"}, "epsilon"),
-        ({"epsilon": 1e308}, "no room"),
+        ({"epsilon": 1e308}, "hardly anything"),
         ({"rho": -0.1}, "rho"),
         ({"rho": np.inf}, "rho"),
-        ({"rho": 1e308}, "infinite"),
+        ({"rho": 1e308}, "hardly anything"),
         ({"epsilon": 0.1, "delta": 1.0}, "delta"),
         ({"epsilon": 0.1, "delta": -1e-9}, "delta"),
         ({"epsilon": 0.1, "delta": np.nan}, "delta"),
         ({"epsilon": 10**400}, "finite"),
         ({"event": 0.1}, "DpEvent"),
-        ({"event": dp_accounting.NonPrivateDpEvent()}, "not known"),
+        ({"event": dp_accounting.NonPrivateDpEvent()}, "cannot add up"),
         ({"event": GAUSSIAN, "relation": "add_one"}, "relation"),
         ({"event": GAUSSIAN, "relation": None}, "relation"),
         ({"event": GAUSSIAN, "unit": None}, "in words"),
@@ -115,7 +123,7 @@ def test_statements_that_say_nothing_are_refused_and_charge_nothing(ledger, stat
 def test_numbers_of_numpy_are_stored_as_numbers(ledger):
     ledger.charge_event("a query", epsilon=np.float32(0.25), delta=np.float64(1e-7), **ADD_OR_REMOVE)
     ledger.charge_event("a query", rho=np.int64(0), **ADD_OR_REMOVE)
-    assert ledger.history()[1]["what"] == {"epsilon": 0.25, "delta": 1e-7, "relation": "add_or_remove"}
+    assert ledger.history()[1]["statement"] == {"epsilon": 0.25, "delta": 1e-7, "relation": "add_or_remove"}
     json.dumps(ledger.history(), allow_nan=False)
 
 
@@ -148,22 +156,27 @@ def test_statements_under_replace_one_say_nothing_under_add_or_remove(ledger, st
 
 
 def test_statements_under_add_or_remove_are_converted_to_replace_one(of_replace_one):
-    ledger, order = of_replace_one, of_replace_one.order
-    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((pure_divergence(0.2, order), 0.0))
-    assert cost(ledger, rho=0.001, **ADD_OR_REMOVE) == pytest.approx((0.004 * order, 0.0))
-    divergence, delta = cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
-    assert (divergence, delta) == pytest.approx((pure_divergence(0.2, order), (1.0 + np.exp(0.1)) * 1e-7))
-    assert cost(ledger, epsilon=0.1, **REPLACE_ONE) == pytest.approx((pure_divergence(0.1, order), 0.0))
-    assert cost(ledger, rho=0.001, delta=1e-7, **REPLACE_ONE) == pytest.approx((0.001 * order, 1e-7))
+    ledger = of_replace_one
+    assert cost(ledger, epsilon=0.1, **ADD_OR_REMOVE) == pytest.approx((0.0, 0.0, 0.2))
+    assert cost(ledger, rho=0.001, **ADD_OR_REMOVE) == pytest.approx((mu_of_zcdp(0.004) ** 2, 0.0, 0.0))
+    stated_cost = cost(ledger, epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
+    assert stated_cost == pytest.approx((0.0, (1.0 + np.exp(0.1)) * 1e-7, 0.2))
+    assert cost(ledger, epsilon=0.1, **REPLACE_ONE) == pytest.approx((0.0, 0.0, 0.1))
+    assert cost(ledger, rho=0.001, delta=1e-7, **REPLACE_ONE) == pytest.approx((mu_of_zcdp(0.001) ** 2, 1e-7, 0.0))
     for statement in ({"event": GAUSSIAN}, {"rho": 0.001, "delta": 1e-7}, {"event": PLAN}):
         with pytest.raises(LedgerError, match="State it under 'replace_one'"):
             ledger.charge_event("a query", **statement, **ADD_OR_REMOVE)
 
 
+def converted_delta(ledger, epsilon, delta):
+    """δ₀ of a statement under add-or-remove in a ledger of replace-one."""
+    return stated(ledger, None, epsilon, None, delta, "add_or_remove").price(PrivacyBudget(8.0, 1e-6)).delta_0
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_a_delta_of_few_digits_is_not_rounded_down_when_it_is_converted(of_replace_one, dtype):
     for delta in map(dtype, np.linspace(1e-7, 5e-7, 20)):
-        converted = stated(of_replace_one, None, 0.001, None, delta, "add_or_remove").outright_delta
+        converted = converted_delta(of_replace_one, 0.001, delta)
         assert converted >= (1.0 + np.exp(0.001)) * float(delta)
 
 
@@ -171,7 +184,7 @@ def test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained(of_r
     """P and Q are (ε, δ)-close, both ways, and so are Q and R: P and R are as close as the statement is charged for."""
     epsilon, delta = 0.3, 0.02
     ratio = np.exp(epsilon)
-    converted = stated(of_replace_one, None, epsilon, None, delta, "add_or_remove").outright_delta
+    converted = converted_delta(of_replace_one, epsilon, delta)
     r = 0.1  # masses of one event
     q = ratio * r + delta
     p = ratio * q + delta
@@ -182,8 +195,8 @@ def test_what_is_converted_bounds_every_path_over_a_removal_and_is_attained(of_r
         p, r = (_near(q, epsilon, delta, rng) for _ in range(2))
         assert np.sum(np.maximum(p - ratio**2 * r, 0.0)) <= converted + 1e-12
     # a Gaussian that a removal shifts by 1, and a replacement by 2
-    zcdp = stated(of_replace_one, None, None, 0.5, 0.0, "add_or_remove")
-    assert zcdp.divergence == pytest.approx(of_replace_one.order * 2.0**2 / 2.0)
+    zcdp = stated(of_replace_one, None, None, 0.5, 0.0, "add_or_remove").price(PrivacyBudget(8.0, 1e-6))
+    assert zcdp.mu2 >= 2.0**2
 
 
 def _near(q, epsilon, delta, rng):
@@ -202,7 +215,7 @@ def _near(q, epsilon, delta, rng):
 
 def test_what_another_tool_releases_is_never_given_back(ledger):
     name = ledger.charge_event("a query", epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
-    assert kinds(ledger) == ["open", "event", "release"]
+    assert kinds(ledger) == ["open", "charge", "release"]
     spent = ledger.spent()
     assert ledger.close(name) == 0
     assert ledger.spent() == spent > 0.0
@@ -216,12 +229,12 @@ def test_an_event_of_vips_is_given_back_only_before_its_release(ledger):
     assert PrivacyLedger.open(ledger.path).spent() == ledger.spent() > 0.0  # durable
     run.close()
     assert ledger.spent() == 0.0
-    assert ledger.remaining()["outright_delta"] == 1e-6
+    assert ledger.remaining().delta_0 == pytest.approx(1e-6)
     run = ledger.begin_event("a table's codes", event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE)
     run.release(1)
     run.close()
     assert ledger.spent() > 0.0
-    assert ledger.remaining()["outright_delta"] == pytest.approx(9e-7)
+    assert ledger.remaining().delta_0 == pytest.approx(9e-7)
     with pytest.raises(LedgerError, match="no charge for step 2"):
         run.release(2)
 
@@ -247,30 +260,22 @@ def test_an_event_is_charged_to_the_ledger_of_the_block(ledger):
     with ledger:
         current_ledger().begin_event("a table's codes", event=GAUSSIAN, **ADD_OR_REMOVE).release(1)
         fit()
-    assert [run.model for run in ledger.runs()] == ["a table's codes", "BetaBernoulli"]
+    assert [run.what for run in ledger.runs()] == ["a table's codes", "BetaBernoulli"]
     assert [run.state for run in ledger.runs()] == ["complete"] * 2
 
 
 def test_events_and_fits_share_one_budget(ledger):
-    before = ledger.affordable_steps(PLAN)
+    before = ledger.affordable(PLAN)
     ledger.charge_event("a query", event=PLAN, **ADD_OR_REMOVE)
-    assert before - ledger.affordable_steps(PLAN) == 5
-    ledger.charge_event("a query", rho=ledger.remaining()["divergence"] / ledger.order * (1 - 1e-9), **ADD_OR_REMOVE)
+    assert before - ledger.affordable(PLAN) == 5
+    ledger.charge_event("a query", event=ledger.remaining().plan(), **ADD_OR_REMOVE)
     with pytest.raises(PrivacyBudgetError, match="no room for 5 steps"):
         fit(ledger)
-    with pytest.raises(PrivacyBudgetError, match=r"no room for 'a query'.*smaller ε"):
-        ledger.charge_event("a query", epsilon=0.1, **ADD_OR_REMOVE)
-    assert ledger.spent() <= 3.0
-
-
-def test_fits_are_declared_before_the_first_event(path):
-    ledger = PrivacyLedger(path, 8.0, 1e-5, "letters", outright_delta=1e-6)
-    ledger.declare([PLAN])
-    assert ledger.history()[1]["delta"] == pytest.approx(0.5 * 9e-6)  # of the δ that is not outright
-    ledger.charge_event("a query", event=PLAN, **ADD_OR_REMOVE)
-    assert ledger.runs()[0].group is None  # the share is for fits
-    with pytest.raises(LedgerError, match="only before the first"):
-        ledger.declare([PLAN])
+    with pytest.raises(PrivacyBudgetError, match=r"no room for 'a query'.*pure=\.\.\."):
+        ledger.charge_event("a query", epsilon=1.1, **ADD_OR_REMOVE)
+    assert ledger.spent() <= 5.0
+    ledger.charge_event("a query", epsilon=1.0, **ADD_OR_REMOVE)  # the part that is set aside
+    assert ledger.spent() <= 6.0
 
 
 def test_racing_threads_never_overspend_the_outright_delta(path, ledger):
@@ -283,16 +288,18 @@ def test_racing_threads_never_overspend_the_outright_delta(path, ledger):
 
     with ThreadPoolExecutor(8) as pool:
         assert sum(pool.map(attempt, range(24))) == 10
-    assert ledger.remaining()["outright_delta"] == 0.0
+    assert ledger.remaining().delta_0 < 1e-20
 
 
-def test_the_shell_shows_events_and_the_outright_delta(path, ledger, capsys):
-    ledger.charge_event("a query\x1b[2J", epsilon=0.1, delta=1e-7, **ADD_OR_REMOVE)
+def test_the_shell_shows_events(path, ledger, capsys):
+    ledger.charge_event("a query\x1b[2J", epsilon=0.6, delta=1e-7, **ADD_OR_REMOVE)
+    ledger.charge_event("a search", epsilon=0.5, **ADD_OR_REMOVE)
     fit(ledger)
     assert main(["ledger", "show", str(path)]) == 0
     shown = capsys.readouterr().out.splitlines()
-    assert "δ = 1e-05 (1e-06 of it outright)" in shown[0]
+    assert "ε = 6, δ = 1e-05 (ε = 1 of it pure)" in shown[0]
     assert "a query\\x1b[2J" in shown[1]
-    assert shown[1].endswith("of the filter, outright δ = 1e-07")
-    assert "outright" not in shown[2]
-    assert shown[-1] == "9e-07 of the outright δ is left"
+    assert shown[1].endswith("ε = 0.6, δ = 1e-07")
+    assert "charged as Gaussian: too little was set aside as `pure`" in shown[2]
+    assert shown[-2].startswith(f"spent: ε = {ledger.spent():.4g}; left: ε = {ledger.remaining().epsilon:.4g}, ")
+    assert shown[-1] == "Whatever is chosen, the total stays within ε = 6, δ = 1e-05."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.persistence import test_checkpoint
@@ -31,12 +33,26 @@ def a_resume_leaves_the_old_process_running(patch):
     patch.setattr(Book, "releasing", lambda self, run, attempt, step: original(self, run, self.run(run).attempt, step))
 
 
-def the_filter_forgets_what_its_order_costs(patch):
-    patch.setattr(Book, "filter_budget", property(lambda self: self.filter_epsilon))
+def limits_are_those_of_a_composition_theorem(patch):
+    """With all of δ, and twice: for plans that are fixed beforehand a tighter sum would do."""
+    original = Book.admit
+    patch.setattr(Book, "admit", lambda self, cost, *words: original(self, replace(cost, mu2=0.8 * cost.mu2), *words))
 
 
 def one_step_charged_instead_of_all(patch):
-    patch.setattr(Run, "filter_steps", property(lambda self: 1))
+    original = Run.spent
+    patch.setattr(Run, "spent", lambda self: tuple(number / self.steps for number in original(self)))
+
+
+def steps_of_samples_are_given_back_one_by_one(patch):
+    original = Book.charging
+
+    def charging(self, *arguments):
+        return [
+            entry | {"cost": [entry["cost"][0], 0.0, 0.0], "is_gaussian": True} for entry in original(self, *arguments)
+        ]
+
+    patch.setattr(Book, "charging", charging)
 
 
 def hashes_are_not_checked(patch):
@@ -65,10 +81,11 @@ def a_checkpoint_holds_the_noise(patch):
         (repeated_steps_are_free, test_ledger.test_a_resume_is_charged_for_steps_that_it_repeats),
         (a_resume_leaves_the_old_process_running, test_ledger.test_two_resumes_of_one_run_do_not_both_go_on),
         (
-            the_filter_forgets_what_its_order_costs,
+            limits_are_those_of_a_composition_theorem,
             test_ledger.test_plans_chosen_after_the_first_result_cannot_beat_the_ledger,
         ),
-        (one_step_charged_instead_of_all, test_ledger.test_fits_are_admitted_while_the_filter_has_room),
+        (one_step_charged_instead_of_all, test_ledger.test_fits_are_admitted_while_the_limits_have_room),
+        (steps_of_samples_are_given_back_one_by_one, test_ledger.test_sampled_steps_are_given_back_all_or_none),
         (
             the_checkpoint_comes_before_the_ledger,
             test_checkpoint.test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it,

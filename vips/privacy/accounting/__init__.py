@@ -2,19 +2,17 @@
 
 from vips.privacy.accounting.base import ACCOUNTANTS, Accountant
 from vips.privacy.accounting.calibration import calibrate_noise, largest_n_steps
-from vips.privacy.accounting.composition import joint_epsilon
+from vips.privacy.accounting.domination import dominating_mu
 from vips.privacy.accounting.pld import composed_epsilon
 from vips.privacy.accounting.registry import event, get_accountant
-from vips.privacy.accounting.renyi import renyi_divergence
 
 __all__ = [
     "ACCOUNTANTS",
     "Accountant",
     "calibrate_noise",
     "composed_epsilon",
+    "dominating_mu",
     "event",
     "get_accountant",
-    "joint_epsilon",
     "largest_n_steps",
-    "renyi_divergence",
 ]

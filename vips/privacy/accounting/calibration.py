@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
 
 from scipy.optimize import brentq
 
 from vips.privacy.accounting.base import Accountant
+from vips.privacy.accounting.domination import dominating_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 
-__all__ = ["calibrate_noise", "largest_n_steps"]
+__all__ = ["calibrate_noise", "largest_n_steps", "noise_for_mu"]
 
 SMALLEST_SAMPLED_NOISE = 0.05  # where the search for a noise multiplier under sampling stops
 LARGEST_NOISE = 1e6
@@ -28,15 +30,34 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
     ``0.4 tol`` of the target, or the multiplier within ``tol`` of the smallest (both relative).
     """
     accountant.check(plan)
+    log_mu = brentq(lambda x: gaussian_epsilon(math.exp(x), delta) - epsilon, -20.0, 20.0, xtol=1e-3)
+    target = f"ε = {epsilon} at δ = {delta} (by {accountant.name!r})"
+    return _least_noise(lambda noisier: accountant.epsilon(noisier, delta), epsilon, plan, log_mu, target, tol)
+
+
+@lru_cache(maxsize=256)
+def noise_for_mu(plan, mu: float, delta_0: float, tol: float = 1e-4) -> float:
+    """Noise multiplier with which (``mu``, ``delta_0``) dominates a plan; errs towards more noise as above."""
+    target = f"μ = {mu:.4g} at δ₀ = {delta_0:.4g}"
+    return _least_noise(lambda noisier: dominating_mu(noisier, delta_0), mu, plan, math.log(mu), target, tol)
+
+
+def _least_noise(cost_of: Callable, most: float, plan, log_mu: float, target: str, tol: float) -> float:
+    """The least noise multiplier with which a plan costs at most ``most``; ``log_mu`` is where the central limit puts it.
+
+    Raises
+    ------
+    ValueError
+        If more than the largest multiplier is needed, or less than the smallest would do.
+    """
 
     def excess(log_sigma: float) -> float:
-        proved = accountant.epsilon(replace(plan, noise_multiplier=math.exp(log_sigma)), delta)
-        return math.log(max(proved, 1e-12) / epsilon)
+        return math.log(max(cost_of(replace(plan, noise_multiplier=math.exp(log_sigma))), 1e-12) / most)
 
     smallest = 1e-3 if plan.sampling_rate == 1.0 else SMALLEST_SAMPLED_NOISE
-    least, most = math.log(smallest), math.log(LARGEST_NOISE)
+    least, largest = math.log(smallest), math.log(LARGEST_NOISE)
     too_little, enough, close = -math.inf, math.inf, 0.4 * tol
-    log_sigma = min(max(_guess(plan, epsilon, delta), least), most)
+    log_sigma = min(max(_guess(plan, log_mu), least), largest)
     squared = math.exp(-2.0 * log_sigma)  # 1/σ²
     slope, gap = squared / math.expm1(-squared), excess(log_sigma)  # of log μ against log σ in the central limit
     for i in itertools.count():
@@ -44,32 +65,29 @@ def calibrate_noise(accountant: Accountant, plan, epsilon: float, delta: float, 
             too_little = log_sigma
         else:
             enough = log_sigma
-        if too_little == most:
-            raise ValueError(
-                f"No noise multiplier below {LARGEST_NOISE:g} gives ε ≤ {epsilon} at δ = {delta} by {accountant.name!r}."
-            )
+        if too_little == largest:
+            raise ValueError(f"No noise multiplier below {LARGEST_NOISE:g} gives {target}.")
         if enough == least:
             raise ValueError(
-                f"ε = {epsilon} at δ = {delta} is met with almost no noise (multiplier below {smallest}); write "
+                f"{target} is met with almost no noise (multiplier below {smallest}); write "
                 "PrivacyPlan(noise_multiplier=...) if this is what you mean."
             )
         if -close <= gap <= 0.0 or enough - too_little <= tol:
             return math.exp(enough)
-        # log ε is nearly linear in log σ: a few secants are enough
+        # the logarithm of the cost is nearly linear in log σ: a few secants are enough
         step = min(max(-(gap + 0.5 * close) / slope, -_LONGEST_STEP), _LONGEST_STEP)
-        place = min(max(log_sigma + step, least), most)
+        place = min(max(log_sigma + step, least), largest)
         if i >= _MOST_SECANTS or not too_little < place < enough:
             bracketed = math.isfinite(too_little) and math.isfinite(enough)
-            place = 0.5 * (too_little + enough) if bracketed else (most if gap > 0.0 else least)
+            place = 0.5 * (too_little + enough) if bracketed else (largest if gap > 0.0 else least)
         before, last, log_sigma = gap, log_sigma, place
         gap = excess(log_sigma)
         if math.isfinite(gap) and math.isfinite(before):
             slope = min(max((gap - before) / (log_sigma - last), -_STEEPEST), -0.5)
 
 
-def _guess(plan, epsilon: float, delta: float) -> float:
-    """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), satisfies (ε, δ); only where the search starts."""
-    log_mu = brentq(lambda x: gaussian_epsilon(math.exp(x), delta) - epsilon, -20.0, 20.0, xtol=1e-3)
+def _guess(plan, log_mu: float) -> float:
+    """log σ at which the plan's central limit, μ = q √(T (e^(1/σ²) - 1)), is that; only where the search starts."""
     ratio = math.exp(log_mu) / (plan.sampling_rate * math.sqrt(plan.n_steps))
     sensitivity = plan.noise_multiplier / plan.sensitive_noise_multiplier()
     return math.log(sensitivity) - 0.5 * math.log(math.log1p(ratio**2))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import fft
 from scipy.optimize import minimize_scalar
+from scipy.signal import lfilter
 
 from vips.privacy.accounting.losses import Losses
 
@@ -65,16 +66,24 @@ class TotalLoss:
             one = fft.rfft(np.bincount(losses.places % size, losses.probabilities, size))
             transform = transform * _power(one, n_steps)
             log_finite += n_steps * math.log1p(-losses.at_infinity)
-        self._probabilities = np.roll(fft.irfft(transform, size), -low)
+        probabilities = np.roll(fft.irfft(transform, size), -low)
         self._at_infinity = _OUTSIDE - math.expm1(log_finite)
-        self._decay = np.exp(-spacing * np.arange(size))
         self._low, self._spacing = low, spacing
+        # for each place, P of the finite losses above it, and e^(loss at the place) Q of them
+        decay, falling = math.exp(-spacing), probabilities[:0:-1]
+        self._upper = np.append(np.cumsum(falling)[::-1], 0.0)
+        self._lower = np.append(lfilter([decay], [1.0, -decay], falling)[::-1], 0.0)
+
+    def deltas(self, epsilons: np.ndarray) -> np.ndarray:
+        """δ at each ε ≥ 0."""
+        places = np.floor(np.minimum(epsilons / self._spacing, 1e15)).astype(np.int64)
+        within = np.minimum(epsilons - places * self._spacing, self._spacing)
+        index = np.minimum(places - self._low, len(self._upper) - 1)
+        return self._at_infinity + self._upper[index] - np.exp(within) * self._lower[index]
 
     def delta(self, epsilon: float) -> float:
         """δ at ε ≥ 0."""
-        place = math.floor(min(epsilon / self._spacing, 1e15))
-        upper, lower = self._masses_above(place)
-        return self._at_infinity + upper - math.exp(min(epsilon - place * self._spacing, self._spacing)) * lower
+        return float(self.deltas(np.array(float(epsilon))))
 
     def epsilon(self, delta: float) -> float:
         """The smallest ε ≥ 0 with δ(ε) ≤ ``delta``."""
@@ -82,16 +91,11 @@ class TotalLoss:
             return math.inf
         if self.delta(0.0) <= delta:
             return 0.0
-        below, place = 0, self._low + len(self._decay) - 1
-        while place - below > 1:
-            middle = (below + place) // 2
-            upper, lower = self._masses_above(middle)
-            below, place = (middle, place) if self._at_infinity + upper - lower > delta else (below, middle)
-        upper, lower = self._masses_above(below)
+        below, above = -self._low, len(self._upper) - 1
+        while above - below > 1:
+            middle = (below + above) // 2
+            is_larger = self._at_infinity + self._upper[middle] - self._lower[middle] > delta
+            below, above = (middle, above) if is_larger else (below, middle)
+        upper, lower = self._upper[below], self._lower[below]
         log_ratio = math.log((self._at_infinity + upper - delta) / lower) if lower > 0.0 else math.inf
-        return min(below * self._spacing + log_ratio, place * self._spacing)
-
-    def _masses_above(self, place: int) -> tuple[float, float]:
-        """P and e^(loss at ``place``) Q of the finite losses above ``place`` ≥ 0."""
-        above = self._probabilities[place + 1 - self._low :]
-        return float(above.sum()), float(self._decay[1 : len(above) + 1] @ above)
+        return float(min((below + self._low) * self._spacing + log_ratio, (above + self._low) * self._spacing))

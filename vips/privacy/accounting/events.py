@@ -27,20 +27,18 @@ def neighbours(relation: str):
 def fit_event(plan, name: str):
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
-    Under add-or-remove, one event of Gaussian noise is right for both. Under replace-one, dp_accounting's privacy loss
-    distributions double the sensitivity themselves, its Rényi divergences do not. So the events are written such that an
-    accountant for which they would be wrong refuses them:
+    Under add-or-remove, one event is right for both. Under replace-one, dp_accounting's privacy loss distributions double the
+    sensitivity themselves, its Rényi divergences do not. So the events are written such that an accountant for which they would
+    be wrong refuses them. With σ relative to one record's share, also where that is rounded:
 
-    ================================  ========================================  =====================================
-    noise, sampling, relation         ``"pld"``                                 ``"rdp"``
-    ================================  ========================================  =====================================
-    gaussian, any, add or remove      Gaussian(σ), sampled at q                 the same
-    gaussian, poisson, replace one    Gaussian(σ), sampled at q                 none
-    gaussian, full, replace one       Gaussian(σ), sampled at 1, which "rdp"    zCDP(2/σ²), which "pld" refuses
-                                      refuses
-    discrete, full, either            none                                      zCDP, which "pld" refuses
-    discrete, poisson, add or remove  none                                      sampled zCDP, which both refuse
-    ================================  ========================================  =====================================
+    ======================  ========================================  =====================================
+    sampling, relation      ``"pld"``                                 ``"rdp"``
+    ======================  ========================================  =====================================
+    any, add or remove      Gaussian(σ), sampled at q                 the same
+    poisson, replace one    Gaussian(σ), sampled at q                 none
+    full, replace one       Gaussian(σ), sampled at 1, which "rdp"    zCDP(2/σ²), which "pld" refuses
+                            refuses
+    ======================  ========================================  =====================================
 
     Parameters
     ----------
@@ -52,10 +50,10 @@ def fit_event(plan, name: str):
     if plan.noise_multiplier == 0.0:
         return events.NonPrivateDpEvent()
     full, replaced = plan.sampling_rate == 1.0, plan.relation == "replace_one"
-    if name == "rdp" and (plan.noise == "discrete" or replaced):
+    if name == "rdp" and replaced:
         step = events.ZCDpEvent(rho=0.5 / plan.sensitive_noise_multiplier() ** 2)
     else:
-        step = events.GaussianDpEvent(plan.sensitive_noise_multiplier() if name == "rdp" else plan.noise_multiplier)
+        step = events.GaussianDpEvent(plan.noise_per_share())
     if not full or (name == "pld" and replaced):
         step = events.PoissonSampledDpEvent(plan.sampling_rate, step)
     return events.SelfComposedDpEvent(step, plan.n_steps)

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from vips.privacy.accounting.base import Accountant, is_plain
+from vips.privacy.accounting.base import Accountant
 from vips.privacy.accounting.log_moments import default_orders, log_moments, paper_orders
 
 __all__ = ["MomentsAccountant"]
@@ -21,9 +21,6 @@ class MomentsAccountant(Accountant):
 
     name = "moments"
     uses_orders = True
-
-    def can_analyse(self, plan):
-        return is_plain(plan)
 
     def epsilon(self, plan, delta, orders=None):
         orders, moments = _moments_of(plan, orders)
@@ -39,7 +36,7 @@ class MomentsAccountant(Accountant):
 
 
 def _moments_of(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
-    q, sigma = plan.sampling_rate, plan.noise_multiplier
+    q, sigma = plan.sampling_rate, plan.sensitive_noise_multiplier()
     if isinstance(orders, str):
         orders = paper_orders(q, sigma)
     elif orders is None:

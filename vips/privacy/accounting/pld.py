@@ -1,4 +1,4 @@
-"""Privacy loss distributions: the tightest accountant of Gaussian noise on Poisson samples."""
+"""Privacy loss distributions: the tightest accountant, of every plan."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ from functools import lru_cache
 
 import numpy as np
 
-from vips.privacy.accounting.base import NEARLY_ALL, Accountant
+from vips.privacy.accounting.base import NEARLY_ALL, Accountant, is_plain
 from vips.privacy.accounting.convolution import TotalLoss, window
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
 from vips.privacy.accounting.losses import one_step_losses
+from vips.privacy.accounting.renyi import renyi_epsilon, renyi_log_deltas
 
-__all__ = ["PLDAccountant", "composed_epsilon"]
+__all__ = ["PLDAccountant", "composed_epsilon", "log_profile"]
 
 _OF_LOSS = 0.02
 _MOST_PLACES = 2**19  # of a sum of losses
+_RESOLUTION = 1e6  # δ below so many times the rounding of a transform: a Rényi bound may be less
 
 
 class PLDAccountant(Accountant):
     """Privacy loss distributions: tight up to discretisation, which errs towards larger ε. Exact without sampling."""
 
     name = "pld"
-    allowed = "Gaussian noise with Poisson or full sampling"
 
     def can_analyse(self, plan):
-        return plan.noise == "gaussian"
+        return True
 
     def epsilon(self, plan, delta, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
@@ -36,14 +37,37 @@ class PLDAccountant(Accountant):
     def delta(self, plan, epsilon, orders=None):
         if plan.sampling_rate > NEARLY_ALL:
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
-        delta = max(total.delta(epsilon) for total in _compose(*_loss_parameters([plan])))
-        return min(1.0, delta + _rounding([plan]))
+        return float(np.exp(log_profile(plan, np.array([epsilon]))[0]))
+
+
+def log_profile(plan, epsilons: np.ndarray) -> np.ndarray:
+    """log δ at each ε ≥ 0 for a plan, rounded up: the larger one of both orders of the neighbours.
+
+    Below the resolution of a loss distribution, a Rényi bound takes over where there is one.
+    """
+    deltas = np.max([total.deltas(epsilons) for total in _compose(*_loss_parameters([plan]))], axis=0) + _rounding(
+        [plan]
+    )
+    logs = np.log(np.clip(deltas, 1e-300, 1.0))
+    if not is_plain(plan):
+        return logs
+    small = deltas < _RESOLUTION * _rounding([plan])
+    logs[small] = np.minimum(logs[small], renyi_log_deltas(plan, epsilons[small]))
+    return logs
 
 
 def composed_epsilon(plans: Sequence, delta: float) -> float:
-    """Joint ε of several plans that were fixed beforehand, by privacy loss distributions."""
-    for plan in plans:
-        PLDAccountant().check(plan)
+    """Joint ε of one or more plans that were fixed beforehand; ∞ if one has no noise.
+
+    Raises
+    ------
+    ValueError
+        If the plans have different relations.
+    """
+    if len({plan.relation for plan in plans}) != 1:
+        raise ValueError("Plans of different relations have no joint ε.")
+    if not all(plan.is_private for plan in plans):
+        return math.inf
     if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
         return gaussian_epsilon(math.sqrt(math.fsum(_gaussian_mu(plan) ** 2 for plan in plans)), delta)
     return _epsilon_of(plans, delta)
@@ -95,9 +119,12 @@ def _rounding(plans: Sequence) -> float:
 
 
 def _epsilon_of(plans: Sequence, delta: float) -> float:
-    """Smallest ε by privacy loss distributions; ∞ where δ is not above their rounding."""
+    """Smallest ε by privacy loss distributions, or by Rényi divergences where δ is below their resolution; ∞ if by neither."""
     remaining = delta - _rounding(plans)
-    return _smallest_epsilon(*_loss_parameters(plans), remaining) if remaining > 0.0 else math.inf
+    epsilon = _smallest_epsilon(*_loss_parameters(plans), remaining) if remaining > 0.0 else math.inf
+    if delta < _RESOLUTION * _rounding(plans) and all(map(is_plain, plans)):
+        return min(epsilon, renyi_epsilon(plans, delta))
+    return epsilon
 
 
 @lru_cache(maxsize=256)
@@ -107,5 +134,9 @@ def _smallest_epsilon(fits: Fits, relation: str, delta: float) -> float:
 
 
 def _loss_parameters(plans: Sequence) -> tuple[Fits, str]:
-    """What the losses depend on: each plan's numbers, and their common relation."""
-    return tuple((plan.noise_multiplier, plan.sampling_rate, plan.n_steps) for plan in plans), plans[0].relation
+    """What the losses depend on: the number of steps of each kind, and the common relation, of which the losses take care."""
+    n_steps: dict[tuple[float, float], int] = {}
+    for plan in plans:
+        kind = plan.noise_per_share(), plan.sampling_rate
+        n_steps[kind] = n_steps.get(kind, 0) + plan.n_steps
+    return tuple((*kind, n) for kind, n in n_steps.items()), plans[0].relation

@@ -2,7 +2,7 @@
 
 ============  ==========================================================================================================
 ``"pld"``     privacy loss distributions; without sampling, the exact Gaussian
-``"rdp"``     Rényi divergences (dp_accounting); integer orders for discrete noise
+``"rdp"``     Rényi divergences (dp_accounting)
 ``"moments"`` the paper's: valid, never the smallest, kept to reproduce its numbers
 ``"strong"``  exact Gaussian per step, amplified by sampling, then theorem 3.20 of Dwork and Roth (2014)
 ``"basic"``   the same per step; ε and δ add up
@@ -46,25 +46,21 @@ def get_accountant(name: str, orders: object = None) -> Accountant:
     return accountant
 
 
-def event(plan, accountant: str | None = None) -> Any:
+def event(plan, accountant: str = "pld") -> Any:
     """The whole fit as a dp_accounting ``DpEvent``, for one of its accountants under ``plan.relation``.
 
     Parameters
     ----------
     plan : PrivacyPlan
-    accountant : {"pld", "rdp"}, optional
-        None is the tighter one that can analyse the plan: ``plan.accountant``.
+    accountant : {"pld", "rdp"}
 
     Raises
     ------
     ValueError
         If the accountant cannot analyse the plan, or dp_accounting has no such accountant.
     """
-    name = accountant or plan.accountant
-    if name not in ("pld", "rdp"):
-        raise ValueError(f'dp_accounting has no accountant {name!r}: write "pld" or "rdp".')
-    # Gaussian noise on all records under replace-one has an event for "rdp", although `RDPAccountant` refuses such plans
-    full_replaced = plan.noise == "gaussian" and plan.relation == "replace_one" and plan.sampling_rate == 1.0
-    if plan.is_private and not (name == "rdp" and full_replaced):
-        ACCOUNTANTS[name].check(plan)
-    return fit_event(plan, name)
+    if accountant not in ("pld", "rdp"):
+        raise ValueError(f'dp_accounting has no accountant {accountant!r}: write "pld" or "rdp".')
+    if plan.is_private and plan.sampling_rate < 1.0:  # all records under replace-one have an event for "rdp", too
+        ACCOUNTANTS[accountant].check(plan)
+    return fit_event(plan, accountant)

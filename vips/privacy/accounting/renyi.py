@@ -1,42 +1,31 @@
-"""The Rényi accountant (dp_accounting), also for discrete noise; the divergence that ledgers sum."""
+"""The Rényi accountant (dp_accounting), and bounds for δ below the resolution of privacy loss distributions."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 
-from vips.privacy.accounting.base import Accountant, is_plain
+from vips.privacy.accounting.base import Accountant
 from vips.privacy.accounting.events import library, neighbours
 
-__all__ = ["RDPAccountant", "renyi_divergence"]
+__all__ = ["RDPAccountant", "renyi_epsilon", "renyi_log_deltas"]
 
 # Every order > 1 is valid. At orders that are not whole, dp_accounting sums series, which need not converge below 2.
-WHOLE_ORDERS = tuple(float(n) for n in (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int))))
-SAMPLED_ORDERS = tuple(sorted({*WHOLE_ORDERS, *np.arange(2.0, 11.0, 0.25).tolist()}))
+_WHOLE = (*range(2, 65), *np.unique(np.geomspace(65, 1024, 24).astype(int)))
+SAMPLED_ORDERS = tuple(sorted({*map(float, _WHOLE), *np.arange(2.0, 11.0, 0.25).tolist()}))
 UNSAMPLED_ORDERS = tuple(1.0 + x for x in np.geomspace(1e-3, 1e7, 400).tolist())
 ROUNDING = 1e-13  # added to a Rényi divergence: one near 0 can be computed as -1e-15
 
 
 class RDPAccountant(Accountant):
-    """Rényi divergences; ``orders`` are numbers > 1, and whole ones ≥ 2 for discrete noise."""
+    """Rényi divergences; ``orders`` are numbers > 1."""
 
     name = "rdp"
     uses_orders = True
     smallest_order = 1.0
-    allowed = "add-or-remove-one with Poisson or full sampling, and discrete noise"
-
-    def can_analyse(self, plan):
-        if plan.noise == "discrete":
-            return plan.sampling == "full" or (plan.sampling == "poisson" and plan.relation == "add_or_remove")
-        return is_plain(plan)
-
-    def check(self, plan, orders=None):
-        super().check(plan, orders)
-        if orders is not None and plan.noise == "discrete" and not all(float(a).is_integer() for a in orders):
-            raise ValueError(
-                "Rényi divergences of discrete noise are bounded at whole orders only: write whole `orders` ≥ 2."
-            )
 
     def epsilon(self, plan, delta, orders=None):
         orders, divergences = _renyi_curve(plan, orders)
@@ -49,26 +38,27 @@ class RDPAccountant(Accountant):
         return float(compute(orders, plan.n_steps * divergences, epsilon)[0])
 
 
-def renyi_divergence(plan, order: float) -> float:
-    """Rényi divergence of one step at ``order``, the larger of both directions: a ledger's filter sums these."""
-    if plan.sampling_rate == 1.0:  # exact for a Gaussian, a bound for a discrete one
-        return order / (2.0 * plan.sensitive_noise_multiplier() ** 2)
-    if plan.relation == "replace_one":
-        raise ValueError(
-            'There is no Rényi bound for Poisson samples under relation="replace_one": use sampling="full".'
-        )
-    RDPAccountant().check(plan, [order])
-    return float(_renyi_curve(plan, (order,))[1][0])
+def renyi_epsilon(plans: Sequence, delta: float) -> float:
+    """Joint ε of several plans at ``delta``, by the same proposition."""
+    orders = np.array(SAMPLED_ORDERS)
+    divergences = sum(plan.n_steps * _renyi_curve(plan, SAMPLED_ORDERS)[1] for plan in plans)
+    slack = np.log1p(-1.0 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1.0)
+    return max(0.0, float(np.min(divergences + slack)))
+
+
+def renyi_log_deltas(plan, epsilons: np.ndarray) -> np.ndarray:
+    """log δ at each ε ≥ 0, by proposition 12 of Canonne, Kamath and Steinke (2020), arXiv:2004.00010v5."""
+    orders, divergences = _renyi_curve(plan, None)
+    orders = np.array(orders)[:, None]
+    excess = plan.n_steps * divergences[:, None] - epsilons
+    logs = (orders - 1.0) * excess + orders * np.log1p(-1.0 / orders) - np.log(orders - 1.0)
+    return np.minimum(logs.min(axis=0), 0.0)
 
 
 def _renyi_curve(plan, orders) -> tuple[tuple[float, ...], np.ndarray]:
     """Orders, and the Rényi divergences of one step at them."""
-    if orders is None and plan.noise == "discrete":
-        orders = WHOLE_ORDERS
-    elif orders is None:
+    if orders is None:
         orders = SAMPLED_ORDERS if plan.sampling_rate < 1.0 else UNSAMPLED_ORDERS
-    # At whole orders, the Gaussian's divergences bound those of discrete noise (docs/guarantee.md). The noise multiplier
-    # accounts for the relation.
     step = library().GaussianDpEvent(plan.sensitive_noise_multiplier())
     if plan.sampling_rate < 1.0:
         step = library().PoissonSampledDpEvent(plan.sampling_rate, step)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from scipy.optimize import brentq
 
-from vips.privacy.accounting.base import Accountant, is_plain
+from vips.privacy.accounting.base import Accountant
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 __all__ = ["BasicAccountant", "StepwiseAccountant", "StrongAccountant"]
@@ -15,9 +15,6 @@ __all__ = ["BasicAccountant", "StepwiseAccountant", "StrongAccountant"]
 
 class StepwiseAccountant(Accountant):
     """Composes (ε₁, δ₁) of one step: the exact Gaussian, amplified by sampling, ε = log(1 + q (e^ε₀ - 1)), δ = q δ₀."""
-
-    def can_analyse(self, plan):
-        return is_plain(plan)
 
     def delta(self, plan, epsilon, orders=None):
         def excess(log_delta):
@@ -38,7 +35,7 @@ class StepwiseAccountant(Accountant):
         """ε of one step at ``delta``."""
         if delta >= plan.sampling_rate:
             return 0.0  # with probability 1 - q the record is not used
-        without_sampling = gaussian_epsilon(1.0 / plan.noise_multiplier, delta / plan.sampling_rate)
+        without_sampling = gaussian_epsilon(1.0 / plan.sensitive_noise_multiplier(), delta / plan.sampling_rate)
         if without_sampling > 700.0:
             return without_sampling + math.log(plan.sampling_rate)
         return math.log1p(plan.sampling_rate * math.expm1(without_sampling))

@@ -10,13 +10,14 @@ seeing earlier releases, since C is lower triangular (Denisov et al., 2022, "Imp
 private linear operators on adaptive streams"). In place of y only the steps w_t = y_t - γ y_{t-1} are drawn: R_t = γ R_{t-1}
 + s_t + w_t needs no total without noise. A step is w_t = z_t + h_t, where h_t is carried over from earlier draws.
 
-**Whole numbers.** With discrete noise, shares, z and R are whole units of a lattice, and h_t and γ R_{t-1} are rounded to whole
-units. Let neighbours, whose sums differ by Δ, release the same R. Then w' = w - Δ, since γ R is a function of what was
-released, and z' = z - C Δ + e. Here e comes from rounding h_t, before and after, by half a unit each in every coordinate.
-So the draws are discrete Gaussians whose centres move, all together, by a vector of norm at most ‖C Δ‖ + ‖e‖, whatever was
-released. :meth:`Strategy.rounding` bounds ‖e‖, and the lattice is so fine that the bound is within the sensitivity that is
-charged. (h_t is computed in double precision, with an error below 2.5·10⁻⁶ T while draws are below 64 deviations: except with
-probability 10⁻⁸⁰⁰.)
+**Whole numbers.** With discrete noise, shares, z and R are whole units of a lattice, z_t is a rounded Gaussian, and h_t and
+γ R_{t-1} are rounded to whole units. Let neighbours, whose sums differ by Δ, release the same R. Then w' = w - Δ, since γ R is
+a function of what was released, and z' = z - C Δ + e. Here e comes from rounding h_t, before and after, by half a unit each in
+every coordinate. So a release, given those before it, is the rounding of a Gaussian; and its centre moves, in all of them
+together, by a vector of norm at most ‖C Δ‖ + ‖e‖, whatever was released: post-processing of one Gaussian mechanism
+(docs/guarantee.md). :meth:`Strategy.rounding` bounds ‖e‖, and the lattice is so fine that the bound is within the sensitivity
+that is charged. (h_t is computed in double precision, with an error below 2.5·10⁻⁶ T while draws are below 64 deviations:
+except with probability 10⁻⁸⁰⁰.)
 """
 
 from __future__ import annotations

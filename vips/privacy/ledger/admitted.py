@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
-from vips.exceptions import LedgerError
-from vips.privacy import accounting
-from vips.privacy.plan import PrivacyPlan
+from vips.privacy.budget import Cost, rounded_up
 
-__all__ = ["Run", "check_plan", "cost_of", "count", "step_divergence"]
+__all__ = ["Run", "count"]
 
 _MOST = 2**53  # larger numbers are not exact as floats
+_LARGEST = 1e100  # sums of such amounts do not overflow
 
 
 def count(value: object) -> int:
@@ -22,26 +21,23 @@ def count(value: object) -> int:
     return value
 
 
-def cost_of(plan: PrivacyPlan) -> dict:
-    """The fields of a plan that its privacy depends on, ready for JSON."""
-    names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise")
-    return {name: getattr(plan, name) for name in names}
+def text(value: object) -> str:
+    """A text in an entry, or TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
 
 
-def check_plan(plan: PrivacyPlan, relation: str) -> None:
-    """Raise LedgerError for a plan that no ledger of this relation can pay for."""
-    if not plan.has_guarantee:
-        raise LedgerError(
-            "A fit without noise, with reproducible noise, or by a subclass of PrivacyPlan has no guarantee: no budget "
-            "could pay for it. Fit it without the ledger, and only if the data are public."
-        )
-    if plan.relation != relation:
-        raise LedgerError(f"The ledger counts under {relation!r}, the plan under {plan.relation!r}.")
+def _amount(value: object) -> float:
+    """A number that could have been charged."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < _LARGEST:
+        raise ValueError(f"{value!r} is no amount")
+    return float(value)
 
 
-def step_divergence(plan: PrivacyPlan, order: int) -> float:
-    """ρ of one step, rounded up."""
-    return math.nextafter(accounting.renyi_divergence(plan, order), math.inf)
+def _cost(values: object) -> Cost:
+    mu2, delta_0, pure = values
+    return Cost(_amount(mu2), _amount(delta_0), _amount(pure))
 
 
 @dataclass(frozen=True)
@@ -50,16 +46,18 @@ class Run:
 
     Attributes
     ----------
-    run, model, plan, time
-        As in the entry that charged it. For an event: its description, and what was stated about it.
+    run, what, unit, time
+        As in the entry that charged it: name, what was released, of whom (None if the fit does not say), when.
+    statement : dict
+        What was charged, for readers: the plan of a fit, or what an event stated.
     steps : int
         T.
-    divergence : float
-        ρ.
-    group : str or None
-        The declared group that pays for it; None is the filter.
-    outright_delta : float
-        δ_i of an event, beside its divergence.
+    whole : Cost
+        Of all steps.
+    is_gaussian : bool
+        Whether each step is a Gaussian mechanism of its own, with μ²/T: only such steps are given back one by one.
+    charges : tuple of Cost
+        What is charged, if not step by step: of the whole, then of repeated steps.
     charged, released : int
         Steps paid for, and steps whose noisy total exists (repeated ones counted again).
     last_step, next_step, attempt : int
@@ -71,22 +69,42 @@ class Run:
     """
 
     run: str
-    model: str
-    plan: dict
+    what: str
+    unit: str | None
     time: str
+    statement: dict
     steps: int
-    divergence: float
-    group: str | None
+    whole: Cost
+    is_gaussian: bool
+    charges: tuple[Cost, ...] = ()
     charged: int = 0
-    further: int = 0
     released: int = 0
     last_step: int = 0
     next_step: int = 1
     attempt: int = 0
     returned: int = 0
     closed: bool = False
-    outright_delta: float = 0.0
     batches: tuple[str, ...] = ()
+
+    @classmethod
+    def charged_by(cls, body: Mapping) -> Run:
+        """The run that an entry "charge" begins."""
+        unit, steps, whole = body["unit"], count(body["steps"]), _cost(body["cost"])
+        if unit is not None:
+            text(unit)
+        if (
+            type(body["is_gaussian"]) is not bool
+            or (body["is_gaussian"] and (whole.delta_0 or whole.pure))
+            or not steps
+        ):
+            raise ValueError("not a charge")
+        named = text(body["run"]), text(body["what"]), unit, text(body["time"]), dict(body["statement"])
+        return cls(*named, steps, whole, body["is_gaussian"], (whole,), charged=steps)
+
+    @property
+    def plan(self) -> dict | None:
+        """The plan of a fit, as :func:`~vips.privacy.ledger.pricing.fields_of` gives it."""
+        return self.statement.get("plan")
 
     @property
     def state(self) -> str:
@@ -95,10 +113,18 @@ class Run:
             return "complete"
         return f"closed at {self.last_step}" if self.closed else f"open at {self.last_step}"
 
-    @property
-    def filter_steps(self) -> int:
-        """Steps that the filter pays for: all of them, or for a declared fit those beyond its declaration."""
-        return self.charged if self.group is None else self.further
+    def spent(self) -> tuple[Fraction, Fraction, Fraction]:
+        """μ², δ₀ and ε₀ that are charged now, exactly."""
+        if self.is_gaussian:
+            return Fraction(self.whole.mu2) * self.charged / self.steps, Fraction(0), Fraction(0)
+        mu2, delta_0, pure = (
+            zip(*(charge.exactly() for charge in self.charges), strict=True) if self.charges else [[]] * 3
+        )
+        return sum(mu2, Fraction(0)), sum(delta_0, Fraction(0)), sum(pure, Fraction(0))
+
+    def cost(self) -> Cost:
+        """The same, rounded up."""
+        return Cost(*map(rounded_up, self.spent()))
 
     def after(self, body: Mapping) -> Run:
         """The run after a further entry about it."""
@@ -112,11 +138,14 @@ class Run:
             return replace(self, released=self.released + 1, last_step=max(self.last_step, step), next_step=step + 1)
         if kind == "resume":
             more, attempt = count(body["further"]), count(body["attempt"])
-            charged, further = self.charged + more, self.further + more
-            return replace(self, attempt=attempt, next_step=step + 1, closed=False, charged=charged, further=further)
+            charges = self.charges if self.is_gaussian or not more else (*self.charges, _cost(body["cost"]))
+            changes = {"charged": self.charged + more, "charges": charges}
+            return replace(self, attempt=attempt, next_step=step + 1, closed=False, **changes)
         if kind == "close":
             returned = count(body["returned"])
-            further = max(0, self.further - returned)
-            charged = self.charged - returned
-            return replace(self, closed=True, returned=self.returned + returned, charged=charged, further=further)
+            if returned > self.charged - self.released or (returned and not self.is_gaussian and self.released):
+                raise ValueError("steps are given back that were released")
+            charges = () if returned and not self.is_gaussian else self.charges
+            changes = {"charged": self.charged - returned, "charges": charges}
+            return replace(self, closed=True, returned=self.returned + returned, **changes)
         raise ValueError(f"unknown kind {kind!r}")

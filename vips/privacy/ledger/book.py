@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
-from vips.privacy import accounting
-from vips.privacy.ledger.admitted import Run, cost_of, count
+from vips.privacy.budget import Cost, PrivacyBudget, rounded_down, rounded_up
+from vips.privacy.ledger.admitted import Run, text
 from vips.privacy.ledger.chain_file import START, Entry
-from vips.privacy.ledger.statement import Statement
-from vips.privacy.ledger.terms import ANY_UNIT, checked_terms, delta_of_filter, filter_budget
+from vips.privacy.ledger.pricing import Statement, fields_of, of_plan
+from vips.privacy.ledger.terms import ANY_UNIT, checked_terms
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.units import is_group, unit_of_group
+from vips.privacy.units import is_group, is_same_unit
 
 __all__ = ["Book"]
-
-_MOST = 1e100  # sums of such amounts do not overflow
 
 
 @dataclass(frozen=True)
@@ -27,9 +25,7 @@ class Book:
     Attributes
     ----------
     terms : dict
-        The ledger's terms, from the first entry.
-    groups : dict of str to dict
-        Declared plans; ``unused`` are those without a run.
+        The ledger's terms, from the first entry; ``limits`` are those of μ², δ₀ and ε₀.
     runs : dict of str to Run
     scopes : set of str
         Tokens of the scopes ``with ledger:`` that were opened.
@@ -44,7 +40,6 @@ class Book:
     """
 
     terms: dict = field(default_factory=dict)
-    groups: dict[str, dict] = field(default_factory=dict)
     runs: dict[str, Run] = field(default_factory=dict)
     scopes: set[str] = field(default_factory=set)
     units: set[str] = field(default_factory=set)
@@ -56,9 +51,8 @@ class Book:
     def after(self, entries: Iterable[Entry]) -> Book:
         """The book with further entries."""
         book = replace(
-            self, groups=dict(self.groups), runs=dict(self.runs),
-            scopes=set(self.scopes), units=set(self.units), protected=set(self.protected),
-        )  # fmt: skip  # new containers, which only this loop changes
+            self, runs=dict(self.runs), scopes=set(self.scopes), units=set(self.units), protected=set(self.protected)
+        )  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
                 terms = book._enter(body)
@@ -73,36 +67,21 @@ class Book:
 
     def _enter(self, body: dict) -> dict:
         """Apply one entry to the containers; returns the terms after it."""
-        kind, when = body["kind"], _text(body["time"])
+        kind = body["kind"]
+        text(body["time"])
         if kind == "open":
-            names = ("epsilon", "delta", "dataset", "unit", "relation")
-            terms = checked_terms(*(body[name] for name in names), count(body["order"]), body["outright_delta"])
+            terms = checked_terms(body)
             self.units.add(terms["unit"])
             return terms
-        if kind == "declare":
-            share = {name: _amount(body[name]) for name in ("epsilon", "delta")}
-            self.groups[_text(body["group"])] = body | share | {"unused": list(body["plans"])}
-            if not self.filter_delta > 0.0:
-                raise ValueError("delta")
-        elif kind == "scope":
-            self.scopes.add(_text(body["token"]))
+        if kind == "scope":
+            self.scopes.add(text(body["token"]))
         elif kind == "unit":
-            self.units.add(_text(body["name"]))
+            self.units.add(text(body["name"]))
         elif kind == "charge":
-            if body["unit"] is not None:
-                self.protected.add(_text(body["unit"]))
-            steps, divergence, group = count(body["steps"]), _amount(body["divergence"]), body["group"]
-            run = Run(_text(body["run"]), _text(body["model"]), dict(body["plan"]), when, steps, divergence, group)
-            if run.group is not None:
-                unused = list(self.groups[run.group]["unused"])
-                unused.remove(run.plan)
-                self.groups[run.group] = self.groups[run.group] | {"unused": unused}
-            self.runs[run.run] = replace(run, charged=run.steps)
-        elif kind == "event":
-            self.protected.add(_text(body["unit"]))
-            named = _text(body["run"]), _text(body["description"]), dict(body["what"]), when
-            divergence, outright = _amount(body["divergence"]), _amount(body["outright_delta"])
-            self.runs[body["run"]] = Run(*named, 1, divergence, None, charged=1, outright_delta=outright)
+            run = Run.charged_by(body)
+            if run.unit is not None:
+                self.protected.add(run.unit)
+            self.runs[run.run] = run
         else:
             self.runs[body["run"]] = self.runs[body["run"]].after(body)
         return self.terms
@@ -113,127 +92,58 @@ class Book:
             raise LedgerError(f"The ledger of {self.terms['dataset']!r} knows of no run {name!r}.")
         return self.runs[name]
 
-    @property
-    def filter_epsilon(self) -> float:
-        """ε that is not set apart for declared fits."""
-        return self.terms["epsilon"] - math.fsum(group["epsilon"] for group in self.groups.values())
+    def _spent(self) -> list[Fraction]:
+        """Σ μ², Σ δ₀ and Σ ε₀ of everything that is charged, exactly."""
+        return [
+            sum(column, Fraction(0)) for column in zip(*(run.spent() for run in self.runs.values()), strict=True)
+        ] or [Fraction(0)] * 3
 
-    @property
-    def filter_delta(self) -> float:
-        """δ of the filter's Rényi side: fixed before the first fit or event, whatever is spent of the outright δ."""
-        renyi_delta = delta_of_filter(self.terms["delta"], self.terms["outright_delta"])
-        return renyi_delta - math.fsum(group["delta"] for group in self.groups.values())
+    def spent(self) -> Cost:
+        """The same, rounded up."""
+        return Cost(*map(rounded_up, self._spent()))
 
-    @property
-    def filter_budget(self) -> float:
-        """B of the budget that is not set apart; 0 if no divergence implies it."""
-        return max(0.0, filter_budget(self.filter_epsilon, self.filter_delta, self.terms["order"]))
+    def left(self) -> PrivacyBudget:
+        """What is left of the three limits, rounded down."""
+        unspent = (Fraction(limit) - spent for limit, spent in zip(self.terms["limits"], self._spent(), strict=True))
+        numbers = (rounded_down(max(number, Fraction(0))) for number in unspent)
+        return PrivacyBudget.of_parts(*numbers, self.terms["delta"], self.terms["relation"])
 
-    @property
-    def divergence_spent(self) -> float:
-        """Σ steps · ρ of everything that the filter pays for."""
-        return math.fsum(run.filter_steps * run.divergence for run in self.runs.values())
-
-    @property
-    def outright_spent(self) -> float:
-        """Σ δ_i of everything that was charged."""
-        return math.fsum(run.charged * run.outright_delta for run in self.runs.values())
-
-    def epsilon_spent(self) -> float:
-        """ε of everything that was admitted, declared shares included, at the ledger's δ."""
-        declared = math.fsum(group["epsilon"] for group in self.groups.values())
-        spent = self.divergence_spent
-        if spent == 0.0:
-            return declared
-        conversion = -filter_budget(0.0, self.filter_delta, self.terms["order"])
-        return declared + max(0.0, spent + conversion)
-
-    def admit(self, divergence: float, what: str, instead: str) -> None:
-        """Raise PrivacyBudgetError unless the filter has room for ``divergence`` more."""
-        spent, budget = self.divergence_spent, self.filter_budget
-        if not spent + divergence <= budget * (1.0 - 1e-12):
+    def admit(self, cost: Cost, what: str, instead: str) -> None:
+        """Raise PrivacyBudgetError unless the three limits have room for ``cost``."""
+        left, delta = self.left(), self.terms["delta"]
+        of_dataset = f"The privacy budget of {self.terms['dataset']!r} has no room for {what}"
+        if cost.delta_0 > left.delta_0:
             raise PrivacyBudgetError(
-                f"The privacy budget of {self.terms['dataset']!r} has no room for {what}: needed are {divergence:.4g} of Rényi "
-                f"divergence of order {self.terms['order']}, and {max(0.0, budget - spent):.4g} of {budget:.4g} is left. "
-                f"Nothing was charged. {instead}"
+                f"{of_dataset}: its δ is {cost.delta_0:.4g}, and of a tenth of the ledger's δ, which is for such statements, "
+                f"{left.delta_0:.4g} is left. Nothing was charged. State it at a smaller δ, with the ε that holds there."
             )
-
-    def admit_steps(self, run_divergence: float, steps: int) -> None:
-        """The same for steps of a fit."""
-        if steps:
-            instead = "Use more noise, a smaller sampling rate or fewer steps."
-            self.admit(steps * run_divergence, f"{steps} steps of this fit", instead)
-
-    def admit_outright(self, delta: float, what: str) -> None:
-        """Raise LedgerError unless the reserved δ has room for ``delta`` more."""
-        dataset, reserved = self.terms["dataset"], self.terms["outright_delta"]
-        if delta and not reserved:
-            raise LedgerError(
-                f"The ledger of {dataset!r} was made without an outright δ, and cannot admit {what}, whose δ is {delta:g}. "
-                "Nothing was charged. State it by `rho` or an event, without `delta`, if its mechanism guarantees that; or "
-                f"make a ledger that keeps a part of δ for such events: PrivacyLedger(..., outright_delta={delta:g})."
-            )
-        spent = self.outright_spent
-        if delta and not spent + delta <= reserved:
+        if cost.mu2 > left.mu2 or cost.pure > left.pure:
             raise PrivacyBudgetError(
-                f"The outright δ of {dataset!r} has no room for {what}: its δ is {delta:g}, and "
-                f"{max(0.0, reserved - spent):.4g} of {reserved:g} is left. Nothing was charged. State it at a smaller δ, with "
-                "the ε that holds there."
+                f"{of_dataset}: alone it shows as ε = {cost.epsilon(delta):.4g}, and what is left shows as ε = "
+                f"{left.epsilon:.4g} (μ² = {cost.mu2:.4g} of {left.mu2:.4g}). Nothing was charged. {instead}"
             )
 
     # -- the rules: each action makes entries, or raises --------------------------------------------------------
 
-    def declaring(self, plans: list[PrivacyPlan], epsilon: float | None, delta: float | None) -> list[dict]:
-        """Set a share (ε₁, δ₁) apart for plans that are fixed now."""
-        if self.runs:
-            raise LedgerError(
-                "Fits can be declared together only before the first fit of the ledger: after a result is known, a plan "
-                "may depend on it, and only the filter composes such plans."
-            )
-        share_delta = 0.5 * self.filter_delta if delta is None else float(delta)
-        if not 0.0 < share_delta < self.filter_delta:
-            raise PrivacyBudgetError(f"δ₁ = {share_delta:g} is not part of the δ that is left, {self.filter_delta:g}.")
-        needed = accounting.composed_epsilon(plans, share_delta)
-        share = needed if epsilon is None else float(epsilon)
-        if not needed <= share:
-            raise PrivacyBudgetError(f"The plans together need ε = {needed:.4g} at δ = {share_delta:g}, not {share:g}.")
-        if not share < self.filter_epsilon:
-            raise PrivacyBudgetError(f"The plans need ε = {share:.4g}; {self.filter_epsilon:.4g} is left.")
-        name = f"group {len(self.groups) + 1}"
-        costs = [cost_of(plan) for plan in plans]
-        return [{"kind": "declare", "group": name, "plans": costs, "epsilon": share, "delta": share_delta}]
-
-    def charging(self, run: str, model: str, unit: str | None, plan: PrivacyPlan, divergence: float) -> list[dict]:
-        """Charge all steps of a new run to the first declared group with this plan unused, or else to the filter."""
-        self._check_unit(model, unit)
-        cost, steps = cost_of(plan), plan.n_steps
-        group = next((name for name, group in self.groups.items() if cost in group["unused"]), None)
-        if group is None:
-            self.admit_steps(divergence, steps)
-        paid = {"plan": cost, "steps": steps, "divergence": divergence, "group": group}
-        return [{"kind": "charge", "run": run, "model": model, "unit": unit, **paid}]
-
-    def charging_event(
-        self, run: str, statement: Statement, description: str, unit: str, is_released: bool
-    ) -> list[dict]:
-        """Charge a new event to the filter, and its δ to the outright δ; one that is released is never given back."""
-        self._check_unit(description, unit)
-        self.admit_outright(statement.outright_delta, repr(description))
-        self.admit(statement.divergence, repr(description), "Use more noise, or a smaller ε.")
-        paid = {"divergence": statement.divergence, "outright_delta": statement.outright_delta}
-        entry = {"kind": "event", "run": run, "description": description, "unit": unit, "what": statement.what, **paid}
+    def charging(self, run: str, statement: Statement, what: str, unit: str | None, is_released: bool) -> list[dict]:
+        """Charge all steps of a new run. One that is released at once is never given back."""
+        self._check_unit(what, unit)
+        cost, steps = statement.price(self.left()), statement.steps
+        self.admit(cost, repr(what) if steps == 1 else f"{steps} steps of {what}", _instead(statement, cost))
+        paid = {"cost": [cost.mu2, cost.delta_0, cost.pure], "is_gaussian": statement.is_gaussian}
+        named = {"what": what, "unit": unit, "statement": statement.what, "steps": steps}
+        entry = {"kind": "charge", "run": run, **named, **paid}
         release = {"kind": "release", "run": run, "attempt": 0, "step": 1}
         return [entry, release] if is_released else [entry]
 
     def _check_unit(self, model: str, unit: str | None) -> None:
         """Raise LedgerError unless the fit protects what the ledger counts."""
         counted = self.terms["unit"]
-        accepted = self.units | {unit_of_group(name) for name in self.units}
-        if unit is not None and counted != ANY_UNIT and unit not in accepted:
+        if unit is not None and counted != ANY_UNIT and not any(is_same_unit(unit, name) for name in self.units):
             raise LedgerError(
-                f"The ledger of {self.terms['dataset']!r} counts by {counted!r}; {model} protects {unit!r}. If these are not "
-                "the same, the budget would promise more than the fit keeps. If they are, say so once: "
-                f"ledger.accept_unit({unit!r})"
+                f"The ledger of {self.terms['dataset']!r} counts by {counted!r}; {model} protects {unit!r}: the budget would "
+                f"promise more than the fit keeps. Pass the ids of the ledger's unit to `fit` as `groups=`, in a series named "
+                f"{counted!r}; or, if the two are the same, say so once: ledger.accept_unit({unit!r})"
             )
         others = {other for other in self.protected if other != unit}
         if unit is not None and counted == ANY_UNIT and others and any(map(is_group, {unit, *others})):
@@ -249,7 +159,7 @@ class Book:
     def resuming(self, name: str, step: int, plan: PrivacyPlan) -> list[dict]:
         """Continue a run after ``step``; charge the steps that it repeats, and those that were given back."""
         run = self.run(name)
-        if cost_of(plan) != run.plan:
+        if fields_of(plan) != run.plan:
             raise LedgerError(f"Run {name} was charged for another plan.")
         if not isinstance(step, int) or not 0 <= step <= run.steps:
             raise LedgerError(f"Run {name} has no step {step}.")
@@ -259,8 +169,11 @@ class Book:
                 "ledger is older than the checkpoint, or was replaced."
             )
         further = max(0, run.steps - step - (run.charged - run.released))
-        self.admit_steps(run.divergence, further)
-        return [{"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}]
+        repeated = of_plan(replace(plan, n_steps=max(further, 1)), self.terms["relation"])
+        cost = repeated.price(self.left()) if further else Cost()
+        self.admit(cost, f"{further} repeated steps of {run.what}", _instead(repeated, cost))
+        entry = {"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}
+        return [entry | {"cost": [cost.mu2, cost.delta_0, cost.pure]}]
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:
         """Record a step of the present attempt, if it is next and paid for."""
@@ -302,19 +215,14 @@ class Book:
             return []
         if attempt is not None and run.attempt != attempt:
             return []
-        unreleased = run.charged - run.released
-        returned = unreleased if run.group is None else min(unreleased, run.further)
+        returned = run.charged - run.released if run.is_gaussian or not run.released else 0
         return [{"kind": "close", "run": name, "step": run.last_step, "returned": returned}]
 
 
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
-
-
-def _amount(value: object) -> float:
-    """A number that could have been charged."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < _MOST:
-        raise ValueError(f"{value!r} is no amount")
-    return float(value)
+def _instead(statement: Statement, cost: Cost) -> str:
+    if {"epsilon", "selection"} & statement.what.keys() and cost.mu2:
+        return (
+            "Pure ε beside Gaussian noise is dear when it is large: state `rho` or the noise multiplier if the mechanism "
+            "allows that, or make a ledger that sets a part of ε aside: PrivacyLedger(..., pure=...)."
+        )
+    return "Use more noise, a smaller sampling rate or fewer steps."

@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+
+import numpy as np
 
 from vips.exceptions import LedgerError
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.mechanism.release import release_once
+from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Charge", "charged", "ledger_to_charge"]
+__all__ = ["Charge", "charged", "delta_for_threshold", "ledger_to_charge"]
+
+THRESHOLD_SHARE = 1.0 / 10.0
 
 
 class Charge:
-    """A charge that is given back after an error, unless the noise has been drawn."""
+    """One release that is not a fit, in one draw of noise or several: given back after an error, unless a draw has begun."""
 
     def __init__(self, ledger: PrivacyLedger | None, run: LedgerRun | None) -> None:
         self._run = run
         self.entry = None if run is None else {"dataset": ledger.dataset, "run": run.run}
 
-    def release(self) -> None:
-        """Called before noise is drawn, each time: from now on nothing is given back."""
+    def release(self, plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """``totals`` with fresh noise of ``plan``. The ledger has it on record before noise is drawn."""
+        self.finish()
+        return release_once(plan, totals)
+
+    def finish(self) -> None:
+        """From now on nothing is given back."""
         run, self._run = self._run, None
         if run is not None:
             run.release(1)
@@ -44,12 +55,16 @@ def ledger_to_charge(ledger: PrivacyLedger | None, *sent: object) -> PrivacyLedg
     return ledger or enclosing
 
 
+def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
+    """δ of a threshold: what a budget holds for it, but at most a tenth of what is left in the ledger."""
+    return delta_0 if ledger is None else min(delta_0, THRESHOLD_SHARE * ledger.remaining().delta_0)
+
+
 @contextmanager
 def charged(
     ledger: PrivacyLedger | None, what: str, unit: str, relation: str = "add_or_remove", **statement
 ) -> Iterator[Charge]:
-    """Charge a release before the block. It calls :meth:`Charge.release` before it draws noise; an error before that gives all
-    back.
+    """Charge a release before the block, which releases by :meth:`Charge.release`; an error before that gives all back.
 
     Parameters
     ----------
@@ -64,7 +79,7 @@ def charged(
             run = ledger.begin_event(what, unit=unit, relation=relation, **statement)
         charge = Charge(ledger, run)
         yield charge
-        charge.release()
+        charge.finish()
     except BaseException:
         if run is not None:
             run.close()

@@ -1,19 +1,8 @@
 """A privacy budget for one data set, kept in a file and shared by all fits to it.
 
-=========  ====================  ============================================================================
-symbol     name                  meaning
-=========  ====================  ============================================================================
-(ε, δ)     ``epsilon, delta``    the budget: a guarantee for everything the ledger admits, together
-α          ``order``             Rényi order of the filter, fixed when the ledger is made
-B          ``filter_budget``     largest total Rényi divergence of order α that implies (ε, δ)
-ρ          ``divergence``        Rényi divergence of one step of a fit, the larger of both directions
-=========  ====================  ============================================================================
-
-Users choose the next plan after seeing the last result, so that admission has to be a *fully adaptive filter*: a fit is
-admitted while the sum of T ρ over all fits stays at most B (Feldman and Zrnic, 2021, arXiv:2008.11193; the
-order may not change). Releases that are not fits may have a δ_i of their own; their sum stays at most ``outright_delta``, which
-B never uses. Privacy loss distributions compose only plans that were fixed beforehand: those of
-:meth:`PrivacyLedger.declare`, which are paid from a share of the budget that is set apart.
+Users choose the next release after seeing the last result, so that admission has to be a *fully adaptive filter*. Every
+charge is three numbers that add up, μ², δ₀ and ε₀ (``vips/privacy/budget.py``), and is admitted while each sum stays within
+its limit, fixed when the ledger is made. The theorem: docs/guarantee.md, part 6 of the proof.
 """
 
 from __future__ import annotations
@@ -21,20 +10,19 @@ from __future__ import annotations
 import inspect
 import os
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from functools import lru_cache, partial
 from pathlib import Path
 from threading import get_ident
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.ledger import open_ledger
-from vips.privacy.ledger.admitted import check_plan, step_divergence
 from vips.privacy.ledger.chain_file import ChainFile
 from vips.privacy.ledger.open_ledger import Scope, SentFrom
+from vips.privacy.ledger.pricing import Statement, of_plan, stated
 from vips.privacy.ledger.reader import LedgerReader, now
 from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.ledger.statement import Statement, stated
-from vips.privacy.ledger.terms import ANY_UNIT, checked_terms
+from vips.privacy.ledger.terms import ANY_UNIT, new_terms
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
@@ -64,10 +52,9 @@ class PrivacyLedger(LedgerReader):
         protects something else is refused; see :meth:`accept_unit`.
     relation : {"add_or_remove", "replace_one"}
         Neighbouring relation of all fits.
-    order : int, optional
-        α ≥ 2; every order is valid. None takes the one that admits the most steps of a fit with many small steps.
-    outright_delta : float
-        The part of ``delta`` that is reserved, for good, for events that carry a δ of their own. Fits use the rest.
+    pure : float
+        A part of ``epsilon`` that is set aside, for good, for mechanisms of pure ε: Laplace noise, the exponential mechanism,
+        randomised response. Without it they are charged as Gaussian ones, which is dear for a large ε.
 
     Raises
     ------
@@ -79,7 +66,8 @@ class PrivacyLedger(LedgerReader):
     - Everything released by the admitted fits and events together is (``epsilon``, ``delta``)-differentially private under
       ``relation``, however users choose them from earlier results.
     - All steps of a fit are charged durably before a value of a record is read. Only an entry "close" gives unreleased
-      steps back: a process that is killed gives nothing back until its run is resumed or closed.
+      steps back, if each is a Gaussian mechanism (full batches) or none was released: a process that is killed gives nothing
+      back until its run is resumed or closed.
     - Concurrent processes and threads are admitted one after another; a full disk refuses.
     - A plan or model that is pickled inside of ``with ledger:`` belongs to this ledger for good. Wherever it is fitted, the
       fit is charged here, once, or refused if this very file cannot be reached. A fitted model that comes back without a
@@ -116,21 +104,21 @@ class PrivacyLedger(LedgerReader):
         *,
         unit: str = ANY_UNIT,
         relation: str = "add_or_remove",
-        order: int | None = None,
-        outright_delta: float = 0.0,
+        pure: float = 0.0,
     ) -> None:
-        terms = checked_terms(epsilon, delta, dataset, unit, relation, order, outright_delta)
+        terms = new_terms(epsilon, delta, dataset, unit, relation, pure)
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
         first = {"kind": "open", "time": now(), "nonce": uuid.uuid4().hex, **terms}
         ChainFile.create(path, first)
         self._start(path)
         existing = self._book.terms
-        if order is None:
-            terms["order"] = existing["order"]
-        different = [name for name in terms if terms[name] != existing[name]]
+        different = [f"{name} {existing[name]!r}, not {terms[name]!r}" for name in terms if terms[name] != existing[name]
+                     and name != "limits"]  # fmt: skip
+        if self.pure != float(pure):
+            different.append(f"pure {self.pure!r}, not {float(pure)!r}")
         if different:
-            shown = ", ".join(f"{name} {existing[name]!r}, not {terms[name]!r}" for name in different)
+            shown = ", ".join(different)
             raise LedgerError(f"{self.path} is a ledger with {shown}. One ledger serves one data set and one budget.")
 
     @classmethod
@@ -149,40 +137,6 @@ class PrivacyLedger(LedgerReader):
         )
 
     # -- actions ------------------------------------------------------------------------------------------------
-
-    def declare(self, plans: Sequence[PrivacyPlan], *, epsilon: float | None = None, delta: float | None = None) -> str:
-        """Set a share (ε₁, δ₁) of the budget apart for fits that are fixed now, and composed tightly.
-
-        The share pays for later fits with these plans, each plan once; the filter guards the rest of the budget,
-        (ε - ε₁, δ - δ₁). The two parts add up however they interleave (concurrent composition).
-
-        Parameters
-        ----------
-        plans : sequence of PrivacyPlan
-            With Gaussian noise: they are composed by privacy loss distributions.
-        epsilon, delta : float, optional
-            ε₁ and δ₁. None takes half of the remaining δ, and the ε that the plans need at it.
-
-        Returns
-        -------
-        str
-            Name of the group, as in :meth:`history`.
-
-        Raises
-        ------
-        LedgerError
-            After the first fit: the share could then depend on its result, which this composition does not allow.
-        PrivacyBudgetError
-            If the plans need more than ``epsilon`` at ``delta``, or less than the share remains.
-        """
-        plans = list(plans)
-        if not plans or not all(isinstance(plan, PrivacyPlan) for plan in plans):
-            raise LedgerError("`plans` must be a sequence of PrivacyPlan, at least one.")
-        for plan in plans:
-            check_plan(plan, self.relation)
-            step_divergence(plan, self.order)  # or an error: the filter pays for repeated steps
-
-        return list(self._append(lambda book: book.declaring(plans, epsilon, delta)).groups)[-1]
 
     def accept_unit(self, name: str) -> None:
         """Declare, for good, that what models call ``name`` ("one document", "one row of X") is the ledger's unit.
@@ -213,7 +167,7 @@ class PrivacyLedger(LedgerReader):
             If the plan has no guarantee, another relation or another unit.
         """
         run = LedgerRun(self)
-        run.charge(plan, model, unit)
+        run.charge(of_plan(plan, self.relation), model, unit)
         return run
 
     def charge_event(
@@ -247,7 +201,7 @@ class PrivacyLedger(LedgerReader):
         rho : float, optional
             It is ``rho``-zCDP; with ``delta``, ``delta``-approximately so (Bun and Steinke, 2016).
         delta : float
-            Charged to the ledger's ``outright_delta``.
+            Charged to a tenth of the ledger's δ, which is for such statements.
 
         Returns
         -------
@@ -259,21 +213,21 @@ class PrivacyLedger(LedgerReader):
         PrivacyBudgetError
             If the rest of the budget is too small. Nothing is charged then.
         LedgerError
-            If the unit or the relation does not fit the ledger, or the ledger has no outright δ.
+            If the unit or the relation does not fit the ledger.
         TypeError, ValueError
-            If the statement is impossible, or not known to dp_accounting's Rényi accountant.
+            If the statement is impossible, or an event's cost is not known.
 
         Examples
         --------
         >>> import tempfile
         >>> from vips import PrivacyLedger
         >>> path = tempfile.mkdtemp() + "/letters.ledger"
-        >>> ledger = PrivacyLedger(path, epsilon=2.0, delta=1e-6, dataset="letters 1911", outright_delta=1e-7)
+        >>> ledger = PrivacyLedger(path, epsilon=2.0, delta=1e-6, dataset="letters 1911", pure=0.2)
         >>> stated = {"unit": "one letter", "relation": "add_or_remove"}
         >>> name = ledger.charge_event("number of letters, by OpenDP", epsilon=0.1, **stated)
         >>> name = ledger.charge_event("common words, by OpenDP", epsilon=0.1, delta=1e-8, **stated)
-        >>> ledger.remaining()["outright_delta"]
-        9e-08
+        >>> round(ledger.spent(), 3), f"{ledger.remaining().delta_0:.2g}"
+        (0.2, '9e-08')
         """
         return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), True).run
 
@@ -302,7 +256,7 @@ class PrivacyLedger(LedgerReader):
                 raise LedgerError(f"`{name}` must be a name in words, got {value!r}.")
         run = LedgerRun(self)
         try:
-            run.charge_event(statement, description, unit, is_released)
+            run.charge(statement, description, unit, is_released)
         except KeyboardInterrupt:  # the charge may be on record all the same
             run.close()
             raise
@@ -328,8 +282,9 @@ class PrivacyLedger(LedgerReader):
     def close(self, run: str) -> int:
         """End a run and give back the steps that were charged but not released; returns their number.
 
-        A run that was killed stays charged in full until somebody closes it (or resumes it). Steps of declared fits are
-        not given back. Closing twice gives back nothing more.
+        A run that was killed stays charged in full until somebody closes it (or resumes it). A fit on samples, a stream or
+        another event is given back whole if nothing of it was released, and else not at all. Closing twice gives back nothing
+        more.
         """
         return self._append(lambda book: book.closing(run)).run(run).returned
 

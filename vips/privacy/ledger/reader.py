@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from vips.exceptions import LedgerError
-from vips.privacy.ledger.admitted import Run, step_divergence
+from vips.privacy.budget import PrivacyBudget
+from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.chain_file import ChainFile, UnconfirmedError
 from vips.privacy.ledger.clerk import ask
+from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerReader", "now"]
+
+_MOST_STEPS = 10**7
 
 
 class LedgerReader:
@@ -39,9 +44,9 @@ class LedgerReader:
         return self._book.terms["delta"]
 
     @property
-    def outright_delta(self) -> float:
-        """The part of ``delta`` that is reserved for outright δ_i."""
-        return self._book.terms["outright_delta"]
+    def pure(self) -> float:
+        """The part of ``epsilon`` that is set aside for mechanisms of pure ε."""
+        return self._book.terms["limits"][2]
 
     @property
     def dataset(self) -> str:
@@ -59,34 +64,40 @@ class LedgerReader:
         return self._book.terms["relation"]
 
     @property
-    def order(self) -> int:
-        """Rényi order of the filter."""
-        return self._book.terms["order"]
-
-    @property
     def identity(self) -> str:
         """Hash of the first entry; unique to this ledger."""
         return self._book.identity
 
     def spent(self) -> float:
-        """Joint ε of everything admitted so far, at the ledger's δ."""
-        return self._refresh().epsilon_spent()
+        """ε of everything charged so far, if it had been fixed beforehand, at 0.9 δ.
 
-    def remaining(self) -> dict[str, float]:
-        """What is left: ``divergence``, of the filter's Rényi budget ``filter_budget``; ``epsilon``; ``outright_delta``."""
-        book = self._refresh()
-        return {
-            "divergence": book.filter_budget - book.divergence_spent,
-            "filter_budget": book.filter_budget,
-            "epsilon": self.epsilon - book.epsilon_spent(),
-            "outright_delta": max(0.0, self.outright_delta - book.outright_spent),
-        }
+        Whatever is chosen, and whenever: the total stays within the ledger's (ε, δ).
+        """
+        return self._refresh().spent().epsilon(self.delta)
 
-    def affordable_steps(self, plan: PrivacyPlan) -> int:
+    def remaining(self) -> PrivacyBudget:
+        """What is left: as ``privacy=`` of one more fit it is always admitted."""
+        return self._refresh().left()
+
+    def affordable(self, plan: PrivacyPlan) -> int:
         """How many steps of ``plan`` would still be admitted."""
-        book, cost = self._refresh(), step_divergence(plan, self.order)
-        steps = int((book.filter_budget - book.divergence_spent) / cost)
-        return max(0, steps)
+        book = self._refresh()
+
+        def is_admitted(n_steps: int) -> bool:
+            statement = of_plan(replace(plan, n_steps=n_steps), self.relation)
+            try:
+                book.admit(statement.price(book.left()), "", "")
+            except LedgerError:
+                return False
+            return True
+
+        low, high = 0, 1
+        while is_admitted(high) and high < _MOST_STEPS:
+            low, high = high, 2 * high
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if is_admitted(middle) else (low, middle)
+        return low
 
     def runs(self) -> list[Run]:
         """Every fit and every other event that was admitted, in order."""

@@ -5,9 +5,8 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
-from vips.privacy.ledger.admitted import check_plan, step_divergence
 from vips.privacy.ledger.book import Book
-from vips.privacy.ledger.statement import Statement
+from vips.privacy.ledger.pricing import Statement
 from vips.privacy.plan import PrivacyPlan
 
 if TYPE_CHECKING:
@@ -32,17 +31,10 @@ class LedgerRun:
         self.ledger, self.run = ledger, run or uuid.uuid4().hex
         self._attempt: int | None = None  # until this object has charged or resumed the run
 
-    def charge(self, plan: PrivacyPlan, model: str = "", unit: str | None = None) -> None:
-        """See :meth:`PrivacyLedger.charge`."""
-        check_plan(plan, self.ledger.relation)
-        divergence = step_divergence(plan, self.ledger.order)
-        self.ledger._append(lambda book: book.charging(self.run, model, unit, plan, divergence), self._admitted)
-
-    def charge_event(self, statement: Statement, description: str, unit: str, is_released: bool = False) -> None:
-        """See :meth:`PrivacyLedger.charge_event`."""
-        self.ledger._append(
-            lambda book: book.charging_event(self.run, statement, description, unit, is_released), self._admitted
-        )
+    def charge(self, statement: Statement, what: str, unit: str | None, is_released: bool = False) -> None:
+        """See :meth:`PrivacyLedger.charge` and :meth:`PrivacyLedger.charge_event`."""
+        statement.price(self.ledger.remaining())  # which may take a second, before the file is locked
+        self.ledger._append(lambda book: book.charging(self.run, statement, what, unit, is_released), self._admitted)
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""

@@ -10,8 +10,8 @@ from randomgen import AESCounter
 
 from vips._random_state import entropy_of
 from vips._secret_bits import secret_bits
-from vips.privacy.mechanism.discrete_gaussian import discrete_gaussian
 from vips.privacy.mechanism.lattice import Lattice
+from vips.privacy.mechanism.rounded_gaussian import rounded_gaussian
 
 __all__ = ["Randomness", "add_discrete_noise", "add_noise", "discrete_noise", "gaussian_noise", "mirrored_upper"]
 
@@ -44,7 +44,7 @@ def add_noise(
 def add_discrete_noise(
     total: Mapping[str, np.ndarray], blocks: Mapping[str, object], lattice: Lattice, bits: AESCounter
 ) -> dict[str, np.ndarray]:
-    """The values of ``total`` (in units of ``lattice``) plus a discrete Gaussian in every isometric coordinate."""
+    """The values of ``total`` (in units of ``lattice``) plus a rounded Gaussian in every isometric coordinate."""
     return {
         name: lattice.values(total[name] + discrete_noise(block, lattice, bits), block)
         for name, block in blocks.items()
@@ -53,7 +53,7 @@ def add_discrete_noise(
 
 def discrete_noise(block, lattice: Lattice, bits: AESCounter) -> np.ndarray:
     """Noise for the sum of one block, in units of ``lattice`` (int64)."""
-    noise = discrete_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
+    noise = rounded_gaussian(int(np.prod(block.shape)), lattice.noise_steps, bits).reshape(block.shape)
     return mirrored_upper(noise) if block.symmetric else noise
 
 

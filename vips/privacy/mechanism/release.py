@@ -1,14 +1,13 @@
-"""The release of a run's totals: add noise to each, and state how much noise their running average holds.
+"""The release of totals: every draw of private noise begins here, or in the mechanism of a stream.
 
-A mechanism lives as long as a run, so that it can keep state between steps. Noise that is correlated over steps would be
-another class here, without a change in the engine or the models.
+A :class:`Mechanism` lives as long as a run, so that it can keep state between steps. What is released once has no state.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -16,7 +15,21 @@ if TYPE_CHECKING:
     from vips.privacy.mechanism.noise import Randomness
     from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["IndependentNoise", "Mechanism"]
+__all__ = ["IndependentNoise", "Mechanism", "release_once"]
+
+
+class _Numbers(NamedTuple):
+    """A block of plain numbers."""
+
+    shape: tuple[int, ...]
+    symmetric: bool = False
+    scale: float = 1.0
+
+
+def release_once(plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """``totals`` plus one fresh draw of noise over all of them, from the operating system."""
+    blocks = {name: _Numbers(np.shape(total)) for name, total in totals.items()}
+    return plan.add_noise(totals, blocks, plan.randomness(None), 1)
 
 
 class Mechanism(ABC):

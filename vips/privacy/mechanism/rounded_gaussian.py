@@ -1,36 +1,37 @@
-"""The discrete Gaussian, sampled exactly: no rounding changes a probability.
+"""A Gaussian rounded to whole numbers, sampled exactly: no rounding of the computer changes a probability.
 
 Noise in floating point is normal only up to rounding, and a guarantee that is proved for real numbers does not carry over
-(Mironov 2012, "On significance of the least significant bits for differential privacy"). Noise in whole numbers can be
-drawn exactly (Canonne, Kamath and Steinke 2020, "The discrete Gaussian for differential privacy"). The law, on integers z::
+(Mironov 2012, "On significance of the least significant bits for differential privacy"). The rounded Gaussian has whole values,
+which can be drawn exactly::
 
-    P(z) ∝ exp(-z² / 2σ²)        σ = 2^m
+    z = rint(g),  g ~ N(0, σ²)        P(z) = Φ((z + ½)/σ) - Φ((z - ½)/σ)        σ = 2^m
 
-An attempt, after Algorithm D of Karney (2016), "Sampling exactly from the normal distribution", with ``x = j / 2^m``::
+An attempt is Algorithm N of Karney (2016), "Sampling exactly from the normal distribution"::
 
-    k ≥ 0 with probability ∝ exp(-k²/2)        j uniform on 0 … 2^m - 1        sign uniform
-    reject (k, j, sign) = (0, 0, -)            accept with probability p = exp(-γ), γ = x (2k + x) / 2
-    z = sign · (k 2^m + j)
+    k ≥ 0 with probability ∝ exp(-k²/2)        x uniform on [0, 1)        sign uniform
+    accept with probability p = exp(-γ), γ = x (2k + x) / 2
+    g = sign · 2^m (k + x)        z = sign · (k 2^m + rint(2^m x))
 
 ===========  ==========================  =============================================================================
 symbol       name                        meaning
 ===========  ==========================  =============================================================================
-σ = 2^m      ``noise_steps``             parameter of the law, and its standard deviation to 30 digits
+σ = 2^m      ``noise_steps``             deviation of g; that of z is √(σ² + 1/12) to 30 digits
 m            ``exponent``                1 … 29
-k, j, z      ``k``, ``j``, ``values``    whole and fractional part (2^m times) of abs(z) / σ; the sample
-γ            ``gamma``                   j (2k 2^m + j) / 2^(2m+1), a rational number
+k, x         ``k``, ``fraction``         whole and fractional part of abs(g) / σ; of x, the first 63 bits
+z            ``values``                  the sample
 F(k)         ``_cdf``                    P(at most k) in the first line of an attempt; ⌊2⁶⁴ F(k)⌋ is ``_THRESHOLDS[k]``
-U            ``Uniform``                 a uniform real number; one 64-bit word is its first 64 bits
+U            ``Uniform``                 a uniform real number, like x; a word is its first bits
 ===========  ==========================  =============================================================================
 
-**Exact.** An accepted triple has probability ∝ ``exp(-k²/2) exp(-x(2k + x)/2) = exp(-(k + x)²/2) = exp(-z²/2σ²)``. Every
-z ≠ 0 comes from one triple, and so does 0, because (0, 0, -) is rejected. So the law is exact if k and the acceptance are
-exact. Both compare a uniform real U with a real number t: t = F(0), F(1), … for k, t = p for the acceptance.
+**Exact.** An accepted triple has density ∝ ``exp(-k²/2) exp(-x(2k + x)/2) = exp(-(k + x)²/2)``: k + x is half-normal, and g is
+normal. The first m + 1 bits of x decide its rounding, because a tie has probability 0; so z is exact if k and the acceptance
+are. Zero comes with either sign, from all abs(g) < ½. Both decisions compare a uniform real U with a real number t: t = F(0),
+F(1), … for k, t = p for the acceptance.
 
-A word w says that ``w ≤ 2⁶⁴ U < w + 1``. The fast path (``_attempts``) decides where that is enough, with a margin for all of
-its rounding, and leaves the rest, about one attempt in 10¹², to the slow path (``_reference_attempt``). The slow path
-starts from the same words, encloses t between fractions, and draws further bits of U until U is outside. Where both paths
-decide, they agree: the fast path changes only the speed.
+A word w says that ``w ≤ 2⁶⁴ U < w + 1``, and the bits X of x that ``X ≤ 2⁶³ x < X + 1``. The fast path (``_attempts``) decides
+where that is enough, with a margin for all of its rounding, and leaves the rest, about one attempt in 10¹², to the slow path
+(``_reference_attempt``). The slow path starts from the same words, encloses t between fractions, and draws further bits of U
+and x until U is outside. Where both paths decide, they agree: the fast path changes only the speed.
 """
 
 from __future__ import annotations
@@ -45,22 +46,23 @@ import numba
 import numpy as np
 from randomgen import AESCounter
 
-__all__ = ["Uniform", "discrete_gaussian"]
+__all__ = ["Uniform", "rounded_gaussian"]
 
-SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 29  # 2σ (k + 1) is exact in float64, and samples are far inside int64
-_WORDS = 3  # of an attempt: k; sign and j; acceptance
+SMALLEST_EXPONENT, LARGEST_EXPONENT = 1, 29  # samples are far inside int64
+_WORDS = 3  # of an attempt: k; sign and x; acceptance
 _CHUNK = 2**16  # coordinates drawn together: words of 1.5 MiB
 _ACCEPTED, _REJECTED, _UNDECIDED = 0, 1, 2
 
-# The fast path compares w with 2⁶⁴ p in float64, where k ≤ 9. γ is rounded once (the product; the rest of it is exact), by
-# γ 2⁻⁵³ at most, which moves p by less than 2⁻⁵⁴; an exp that is off by 4 units in the last place, as the least exact of the
-# vector forms are, moves it by 2⁻⁵¹; w as a float is off by 2⁻⁵⁴, its difference from p by 2⁻⁵³, and U from w by 2⁻⁶⁴.
-# Together less than 2⁻⁵⁰ (times 2⁶⁴): a thousandth of the margin.
+# The fast path compares w with 2⁶⁴ p in float64, where k ≤ 9. Bits of x beyond 63 move γ by less than (k + x) 2⁻⁶³ < 2⁻⁵⁹.
+# x, the sum and the product are each rounded by a relative 2⁻⁵³ at most, which moves γ by 4γ 2⁻⁵³, and p by less than 2⁻⁵²;
+# an exp that is off by 4 units in the last place, as the least exact of the vector forms are, moves it by 2⁻⁵¹; w as a float
+# is off by 2⁻⁵⁴, its difference from p by 2⁻⁵³, and U from w by 2⁻⁶⁴. Together less than 2⁻⁵⁰ (times 2⁶⁴): a thousandth of
+# the margin.
 _MARGIN = 2.0**64 * 2.0**-40
 
 
-def discrete_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarray:
-    """Independent samples of the discrete Gaussian on the integers, P(z) ∝ exp(-z² / 2 ``noise_steps``²).
+def rounded_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarray:
+    """Independent samples of rint(g), g normal with mean 0 and standard deviation ``noise_steps``.
 
     Parameters
     ----------
@@ -81,8 +83,8 @@ def discrete_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarr
 
     Guarantees
     ----------
-    - If the words are independent and uniform, the samples are independent and their law is the discrete Gaussian: not
-      up to rounding, and with no truncated tail.
+    - If the words are independent and uniform, the samples are independent and P(z) = Φ((z + ½)/σ) - Φ((z - ½)/σ): not up to
+      rounding, and with no truncated tail.
     - Samples and the number of words used are a function of ``size``, ``noise_steps`` and the words alone, the same on every
       machine. Running time varies with rejections, hence with the words, never with data. The number of rejections is
       independent of the accepted samples.
@@ -90,8 +92,8 @@ def discrete_gaussian(size: int, noise_steps: int, bits: AESCounter) -> np.ndarr
 
     Examples
     --------
-    >>> discrete_gaussian(5, 1024, AESCounter(key=1)).tolist()
-    [-955, 1392, 560, -1704, 495]
+    >>> rounded_gaussian(5, 1024, AESCounter(key=1)).tolist()
+    [-51, 1632, 630, 55, 490]
     """
     exponent = _exponent(noise_steps)
     if size < 0:
@@ -140,22 +142,21 @@ def _attempts(words, exponent, margin, thresholds, values, states):
     Words are compared with words only: with a signed integer they would be turned into floats.
     """
     sigma = np.int64(1) << np.int64(exponent)
-    below_sigma = (np.uint64(1) << np.uint64(exponent)) - np.uint64(1)
-    unit = 0.5 / (np.float64(sigma) * np.float64(sigma))  # 2^-(2m+1), exact
+    low_63, beyond = (np.uint64(1) << np.uint64(63)) - np.uint64(1), np.uint64(62 - exponent)
     for i in range(words.shape[0]):
         k, undecided = np.int64(0), False
         for threshold in thresholds:
             k += np.int64(words[i, 0] > threshold)
             undecided |= words[i, 0] == threshold
-        j = np.int64(words[i, 1] & below_sigma)
-        negative = (words[i, 1] >> np.uint64(63)) != np.uint64(0)
-        gamma = np.float64(j) * np.float64(2 * k * sigma + j) * unit
-        gap = np.float64(words[i, 2]) - np.exp(-gamma) * 18446744073709551616.0
-        magnitude = k * sigma + j
+        fraction = words[i, 1] & low_63
+        negative = words[i, 1] > low_63
+        x = np.float64(fraction) * 2.0**-63
+        gap = np.float64(words[i, 2]) - np.exp(-0.5 * (x * (2.0 * k + x))) * 18446744073709551616.0
+        magnitude = k * sigma + ((np.int64(fraction >> beyond) + 1) >> 1)
         values[i] = -magnitude if negative else magnitude
         if undecided or abs(gap) <= margin:
             states[i] = _UNDECIDED
-        elif gap > 0.0 or (magnitude == 0 and negative):
+        elif gap > 0.0:
             states[i] = _REJECTED
         else:
             states[i] = _ACCEPTED
@@ -165,41 +166,59 @@ def _attempts(words, exponent, margin, thresholds, values, states):
 
 
 class Uniform:
-    """A uniform real number U in [0, 1). Each comparison draws as many of its bits as it needs."""
+    """A uniform real number U in [0, 1). Comparisons draw as many of its bits as they need."""
 
-    def __init__(self, word: int, more: Callable[[], int]) -> None:
-        self.known, self.n_bits, self.more = word, 64, more  # known ≤ 2^n_bits · U < known + 1
+    def __init__(self, bits: int, n_bits: int, more: Callable[[], int]) -> None:
+        self.bits, self.n_bits, self.more = bits, n_bits, more  # bits ≤ 2^n_bits · U < bits + 1
+
+    @property
+    def digits(self) -> int:
+        """Decimals with which it is compared: 10^-digits is less than 10^-60 of the last bit."""
+        return 60 + 21 * math.ceil(self.n_bits / 64)
+
+    def extend(self) -> None:
+        """Draw another 64 bits."""
+        self.bits, self.n_bits = self.bits << 64 | self.more(), self.n_bits + 64
+
+    def ends(self) -> tuple[Fraction, Fraction]:
+        """Fractions around U."""
+        return Fraction(self.bits, 2**self.n_bits), Fraction(self.bits + 1, 2**self.n_bits)
 
     def is_below(self, enclosure: Callable[[int], tuple[Fraction, Fraction]]) -> bool:
         """Whether U < t, where ``enclosure(digits)`` is a pair around t, closer with more digits."""
         while True:
-            low, high = enclosure(60 + self.n_bits // 3)  # 2^-n_bits is more than 10^-(n_bits / 3)
-            if self.known + 1 <= low * 2**self.n_bits:
+            low, high = enclosure(self.digits)
+            least, most = self.ends()
+            if most <= low:
                 return True
-            if self.known >= high * 2**self.n_bits:
+            if least >= high:
                 return False
-            self.known, self.n_bits = self.known << 64 | self.more(), self.n_bits + 64
+            self.extend()
 
 
 def _reference_attempt(words: Sequence[int], exponent: int, more: Callable[[], int]) -> int | None:
     """One attempt from three words: z, or None if it is rejected. ``more()`` is a further word, called only if needed."""
-    whole, uniform = Uniform(words[0], more), Uniform(words[2], more)
+    whole, x, uniform = Uniform(words[0], 64, more), Uniform(words[1] % 2**63, 63, more), Uniform(words[2], 64, more)
     k = 0
     while not whole.is_below(partial(_cdf, k)):
         k += 1
-    j, negative = words[1] % 2**exponent, words[1] >= 2**63
-    gamma = Fraction(j * (2 * k * 2**exponent + j), 2 ** (2 * exponent + 1))
-    if not uniform.is_below(partial(exp_minus, gamma)) or (k == j == 0 and negative):
+    rounded = ((x.bits >> (62 - exponent)) + 1) >> 1
+    if not uniform.is_below(partial(_acceptance, k, x)):
         return None
-    magnitude = k * 2**exponent + j
-    return -magnitude if negative else magnitude
+    magnitude = k * 2**exponent + rounded
+    return -magnitude if words[1] >= 2**63 else magnitude
 
 
-@lru_cache(maxsize=64)
-def exp_minus(gamma: Fraction, digits: int) -> tuple[Fraction, Fraction]:
+def _acceptance(k: int, x: Uniform, digits: int) -> tuple[Fraction, Fraction]:
+    """Fractions around exp(-x (2k + x) / 2): closer with more digits, for which further bits of x are drawn."""
+    while x.digits < digits:
+        x.extend()
+    least, most = (end * (2 * k + end) / 2 for end in x.ends())
+    return _exp_minus(most, digits)[0], _exp_minus(least, digits)[1]
+
+
+def _exp_minus(gamma: Fraction, digits: int) -> tuple[Fraction, Fraction]:
     """Fractions around exp(-γ), γ ≥ 0, 2·10^-digits apart."""
-    if gamma == 0:
-        return Fraction(1), Fraction(1)
     scaled = _scaled_exp(gamma, digits)
     return Fraction(scaled - 1, 10**digits), Fraction(scaled + 1, 10**digits)
 

@@ -1,0 +1,221 @@
+"""The three sums of a ledger: what stays admitted whatever was charged, and sequences composed by another library."""
+
+import math
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+
+import dp_accounting
+import numpy as np
+import pytest
+from dp_accounting.pld import common
+from dp_accounting.pld import privacy_loss_distribution as losses_of
+
+from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+from vips.privacy.budget import PrivacyBudget
+from vips.privacy.ledger import LedgerError, chain_file
+
+EPSILON, DELTA, GRID = 4.0, 1e-4, 1e-3
+STATED = {"unit": "one letter", "relation": "add_or_remove"}
+FULL = PrivacyPlan(noise_multiplier=12.0, sampling="full", n_steps=10)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "letters.ledger"
+
+
+@pytest.fixture
+def ledger(path):
+    return make(path)
+
+
+def make(path, pure=0.5):
+    return PrivacyLedger(path, EPSILON, DELTA, "letters", pure=pure)
+
+
+def identity():
+    """The loss of releasing nothing."""
+    return losses_of.from_privacy_parameters(
+        common.DifferentialPrivacyParameters(0.0), value_discretization_interval=GRID
+    )
+
+
+def one_of_many(ledger, rng):
+    """Charge something at random; returns its privacy loss by dp_accounting, or None if it was refused."""
+    interval = {"value_discretization_interval": GRID}
+    kind = rng.integers(6)
+    try:
+        if kind == 0:
+            plan = replace(FULL, noise_multiplier=float(rng.uniform(10.0, 60.0)), n_steps=int(rng.integers(1, 20)))
+            run = ledger.charge(plan)
+            losses = losses_of.from_gaussian_mechanism(plan.noise_multiplier, **interval).self_compose(plan.n_steps)
+            if rng.random() < 0.5:  # a fit that is stopped
+                released = int(rng.integers(0, plan.n_steps + 1))
+                for step in range(1, released + 1):
+                    run.release(step)
+                run.close()
+                noise = plan.noise_multiplier / math.sqrt(max(released, 1e-9))
+                losses = losses_of.from_gaussian_mechanism(noise, **interval) if released else identity()
+            return losses
+        if kind == 1:
+            plan = PrivacyPlan(noise_multiplier=float(rng.uniform(2.0, 6.0)), sampling_rate=0.1, n_steps=20)
+            ledger.charge(plan)
+            one = losses_of.from_gaussian_mechanism(plan.noise_multiplier, sampling_prob=0.1, **interval)
+            return one.self_compose(plan.n_steps)
+        if kind == 2:
+            epsilon = float(rng.uniform(0.01, 0.3))
+            ledger.charge_event("a query", epsilon=epsilon, **STATED)
+            return losses_of.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon), **interval)
+        if kind == 3:
+            epsilon, delta = float(rng.uniform(0.01, 0.2)), float(10.0 ** rng.uniform(-9.0, -5.5))
+            ledger.charge_event("a query", epsilon=epsilon, delta=delta, **STATED)
+            return losses_of.from_privacy_parameters(common.DifferentialPrivacyParameters(epsilon, delta), **interval)
+        if kind == 4:
+            scale = float(rng.uniform(4.0, 30.0))
+            ledger.charge_event("a query", event=dp_accounting.LaplaceDpEvent(scale), **STATED)
+            return losses_of.from_laplace_mechanism(scale, **interval)
+        ledger.charge(ledger.remaining().split(3)[0].plan(n_steps=1))
+        return losses_of.from_gaussian_mechanism(float(ledger.runs()[-1].plan["noise_multiplier"]), **interval)
+    except PrivacyBudgetError:
+        return None
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_sequence_stays_within_the_budget_by_another_library(path, seed):
+    """And what is left is admitted, to the last hundredth."""
+    ledger, rng, total = make(path), np.random.default_rng(seed), identity()
+    for _ in range(9):
+        losses = one_of_many(ledger, rng)
+        total = total if losses is None else total.compose(losses)
+    rounding = 9 * GRID  # of pure losses, upward
+    assert total.get_delta_for_epsilon(EPSILON + rounding) <= DELTA
+    assert total.get_delta_for_epsilon(ledger.spent() + rounding) <= DELTA
+    left = ledger.remaining()
+    if left.epsilon > 1e-3:
+        with pytest.raises(PrivacyBudgetError):
+            ledger.charge(replace(left.plan(), noise_multiplier=left.plan().noise_multiplier / 1.01))
+        ledger.charge(left.plan())
+        assert EPSILON - 0.5 - 1e-6 <= ledger.spent() <= EPSILON
+
+
+def test_the_limits_are_fixed_when_the_ledger_is_made(ledger):
+    limits = ledger.history()[0]["limits"]
+    assert gaussian_epsilon(math.sqrt(limits[0]), 0.9 * DELTA) == pytest.approx(EPSILON - 0.5, rel=1e-9)
+    assert limits[1:] == pytest.approx([0.1 * DELTA, 0.5])
+    ledger.charge_event("a query", epsilon=0.2, delta=2e-6, **STATED)
+    assert ledger.remaining().mu2 == limits[0]  # a δ that is not spent is never lent to the Gaussian side
+    ledger.begin_event("an event", **STATED, rho=0.01, delta=1e-6).close()
+    assert ledger.remaining().mu2 == limits[0]
+    assert ledger.remaining().delta_0 == pytest.approx(limits[1] - 2e-6)
+
+
+def test_the_deltas_add_up_to_at_most_a_tenth(path, ledger):
+    for _ in range(5):
+        ledger.charge_event("a query", epsilon=0.0, delta=2e-6 * (1.0 - 1e-9), **STATED)
+    before = path.read_bytes()
+    with pytest.raises(PrivacyBudgetError, match=r"no room for 'a query'.*1e-07.*smaller δ"):
+        ledger.charge_event("a query", epsilon=0.0, delta=1e-7, **STATED)
+    assert path.read_bytes() == before
+    assert ledger.spent() == 0.0
+    ledger.charge(FULL)  # the Gaussian side still has room
+
+
+def test_sampled_fits_take_a_twentieth_of_what_is_left_so_that_any_number_fits(ledger):
+    plan = PrivacyPlan(noise_multiplier=20.0, sampling_rate=0.1, n_steps=5)
+    for _ in range(6):
+        ledger.charge(plan)
+    deltas = [run.cost().delta_0 for run in ledger.runs()]
+    np.testing.assert_allclose(deltas, 0.05 * 0.1 * DELTA * 0.95 ** np.arange(6), rtol=1e-9)
+
+
+def test_a_budget_fits_a_ledger_of_the_same_numbers_in_parts(path):
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "letters")
+    parts = PrivacyBudget(2.0, 1e-6).split(3)
+    for part in parts:
+        ledger.charge(part.plan())
+    with pytest.raises(PrivacyBudgetError):
+        ledger.charge(parts[0].plan())
+    assert ledger.spent() == pytest.approx(2.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("field", range(3))
+@pytest.mark.parametrize("value", ["-1.0", "NaN", "-Infinity", '"none"', "null", "false", "1e300"])
+def test_a_forged_charge_is_refused(path, ledger, field, value):
+    ledger.charge_event("a query", **STATED, rho=0.01, delta=1.0e-6)
+    cost = ledger.history()[1]["cost"]
+    texts = [str(number) for number in cost]
+    forged = [*texts[:field], value, *texts[field + 1 :]]
+    forge(path, 1, lambda body: body.replace(f"[{','.join(texts)}]", f"[{','.join(forged)}]"))
+    with pytest.raises(LedgerError, match="forged"):
+        PrivacyLedger.open(path)
+
+
+@pytest.mark.parametrize("factor", [[1.1, 1.0, 1.0], [1.0, 1.1, 1.0], [1.0, 1.0, 2.0]])
+def test_forged_limits_are_refused(path, ledger, factor):
+    limits = ledger.history()[0]["limits"]
+    texts, forged = ([str(number) for number in values] for values in (limits, np.multiply(limits, factor).tolist()))
+    forge(path, 0, lambda body: body.replace(f"[{','.join(texts)}]", f"[{','.join(forged)}]"))
+    with pytest.raises(LedgerError, match="forged"):
+        PrivacyLedger.open(path)
+
+
+def forge(path, number, edit):
+    """Change an entry, and all hashes from there on."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute("SELECT number, body, hash FROM entries ORDER BY number").fetchall()
+    previous = chain_file.START
+    for place, body, _ in rows:
+        forged = edit(body) if place == number else body
+        assert (forged != body) == (place == number)
+        previous = chain_file._hash(place, previous, forged)
+        connection.execute("UPDATE entries SET body = ?, hash = ? WHERE number = ?", (forged, previous, place))
+    connection.commit()
+    connection.close()
+
+
+def test_a_kill_after_the_charge_leaves_it_charged(path, ledger):
+    code = (
+        "import os; from vips import PrivacyLedger\n"
+        f"run = PrivacyLedger.open({str(path)!r}).begin_event('an event', **{STATED}, rho=0.01, delta=1e-6)\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == -9
+    (run,) = ledger.runs()
+    assert (run.state, run.charged) == ("open at 0", 1)
+    assert ledger.remaining().delta_0 == pytest.approx(9e-6)
+    assert ledger.close(run.run) == 1  # somebody knows that nothing was released
+    assert ledger.remaining().delta_0 == pytest.approx(1e-5)
+    assert ledger.spent() == 0.0
+
+
+def test_stopping_a_sampled_fit_to_spend_the_rest_would_exceed_delta():
+    """Why sampled steps are not given back: a record that is not drawn in the first step leaves its share to the second fit.
+
+    Of a plan of two sampled steps an analyst looks at the first total. Where it speaks for the record, the budget that the
+    second step gives back is spent on a full release. δ of that choice, by quadrature over the first total, is above the one
+    that the whole plan and the rest of the budget were admitted with.
+    """
+    rate, sigma, epsilon = 0.05, 0.6, 1.5
+    plan = PrivacyPlan(noise_multiplier=sigma, sampling_rate=rate, n_steps=2)
+    delta = plan.delta(epsilon)
+    half = replace(plan, n_steps=1)
+    z = np.linspace(-9.0, 10.0, 20_001)
+    normal = np.exp(-(z**2) / (2.0 * sigma**2)) / (sigma * math.sqrt(2.0 * math.pi))
+    absent, present = normal, normal * (1.0 - rate + rate * np.exp((2.0 * z - 1.0) / (2.0 * sigma**2)))
+    loss = np.log(present / absent)
+    levels = np.maximum(epsilon - loss, -20.0)
+
+    def best(mu):  # of the second release: none, the sampled step, or a full one with the mu that is given back
+        full = np.where(levels >= 0.0, np.exp(gaussian_log_delta(mu, np.abs(levels))), 0.0)
+        mirrored = 1.0 - np.exp(levels) + np.exp(levels + gaussian_log_delta(mu, np.abs(levels)))
+        full = np.where(levels >= 0.0, full, mirrored)
+        return np.maximum(np.maximum(1.0 - np.exp(levels), 0.0), full)
+
+    from scipy.optimize import brentq
+
+    # μ with which one such step is worth δ of a Gaussian at this ε: what a naive rule would give back
+    mu = brentq(lambda m: math.exp(gaussian_log_delta(m, epsilon)) - half.delta(epsilon), 1e-3, 10.0)
+    assert float(np.sum(present * best(mu)) * (z[1] - z[0])) > 1.02 * delta

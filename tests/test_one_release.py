@@ -1,0 +1,35 @@
+"""Private noise is drawn in one place: the release of totals, and the mechanism of a stream."""
+
+import ast
+from pathlib import Path
+
+import vips
+
+PACKAGE = Path(vips.__file__).parent
+
+# Functions that draw noise, and the modules that may call them. The audit looks at the noise itself.
+CALLERS = {
+    "add_noise": {"privacy/mechanism/release.py", "privacy/plan.py", "auditing/noise.py"},
+    "add_discrete_noise": {"privacy/plan.py"},
+    "gaussian_noise": {"privacy/mechanism/noise.py", "streams/release.py"},
+    "discrete_noise": {"privacy/mechanism/noise.py", "streams/release.py"},
+    "noise_bits": {"privacy/plan.py", "streams/release.py"},
+    "release_once": {"privacy/ledger/charge.py", "search/scores.py"},
+}
+
+
+def callers(name):
+    """Modules that call a function of this name, or pass it on."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call):
+                function = node.func
+                called = getattr(function, "attr", getattr(function, "id", None))
+                if called == name:
+                    found.add(path.relative_to(PACKAGE).as_posix())
+    return found
+
+
+def test_noise_is_drawn_where_totals_are_released_and_nowhere_else():
+    assert {name: callers(name) for name in CALLERS} == CALLERS

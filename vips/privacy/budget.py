@@ -1,0 +1,194 @@
+"""What may be spent: three numbers that add up, whatever is released and however releases are chosen.
+
+=======  ===========  ================================  ==========================================================
+symbol   name         limit in a budget of (ε, δ)       who spends it
+=======  ===========  ================================  ==========================================================
+μ²       ``mu2``      that of (ε - pure, 0.9 δ)         everything Gaussian: fits, encoders, set unions, counts
+δ₀       ``delta_0``  δ/10                              thresholds, tails of sampled plans, δ of (ε, δ) statements
+ε₀       ``pure``     0, or what a ledger sets aside    mechanisms of pure ε, such as Laplace noise
+=======  ===========  ================================  ==========================================================
+
+Together they are private at ε = ε₀ + (the ε of μ at 0.9 δ), δ = δ₀ + 0.9 δ: docs/guarantee.md. One number is never traded for
+another after a release: that would depend on what was seen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+
+from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.privacy.accounting.calibration import noise_for_mu
+from vips.privacy.accounting.domination import gaussian_mu
+from vips.privacy.accounting.gaussian import gaussian_epsilon
+from vips.privacy.plan import PrivacyPlan
+from vips.privacy.stream_plan import StreamPlan
+
+__all__ = ["Cost", "PrivacyBudget"]
+
+GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a release is charged: μ², δ₀ and ε₀, each rounded up."""
+
+    mu2: float = 0.0
+    delta_0: float = 0.0
+    pure: float = 0.0
+
+    def exactly(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The numbers as fractions, whose sums are not rounded."""
+        return Fraction(self.mu2), Fraction(self.delta_0), Fraction(self.pure)
+
+    def epsilon(self, delta: float) -> float:
+        """ε of the whole budget if this were all that it paid for; ``delta`` is the budget's."""
+        mu = math.sqrt(self.mu2)
+        return self.pure + (gaussian_epsilon(mu, GAUSSIAN_SHARE * delta) if mu > 0.0 else 0.0)
+
+
+@dataclass(frozen=True, init=False)
+class PrivacyBudget:
+    """A part of what may be spent on one data set: the thing that gets it as ``privacy=`` plans itself.
+
+    Parameters
+    ----------
+    epsilon, delta : float
+        All that is spent together is (``epsilon``, ``delta``)-private. A budget fits a ledger with the same numbers.
+    relation : {"add_or_remove", "replace_one"}
+        Neighbouring relation, as in :class:`PrivacyPlan`.
+
+    Attributes
+    ----------
+    mu2, delta_0, pure : float
+        The three numbers that it holds; see ``vips/privacy/budget.py``.
+    delta : float
+
+    Examples
+    --------
+    >>> budget = PrivacyBudget(2.0, 1e-6)
+    >>> budget
+    PrivacyBudget(epsilon=2, delta=1e-06)
+    >>> budget.split(2)[0]
+    PrivacyBudget(epsilon=1.342, delta=1e-06)
+    """
+
+    mu2: float
+    delta_0: float
+    pure: float
+    delta: float
+    relation: str
+
+    def __init__(self, epsilon: float, delta: float, *, relation: str = "add_or_remove") -> None:
+        check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
+        check_delta(delta)
+        check_choice("relation", relation, ("add_or_remove", "replace_one"))
+        self._set(*limits(float(epsilon), float(delta), 0.0), float(delta), relation)
+
+    @classmethod
+    def of_parts(cls, mu2: float, delta_0: float, pure: float, delta: float, relation: str) -> PrivacyBudget:
+        """The budget that holds these numbers, of a whole whose δ is ``delta``."""
+        for name, value in (("mu2", mu2), ("delta_0", delta_0), ("pure", pure)):
+            check_number(name, value, 0.0, 1e100, "a finite number ≥ 0")
+        check_delta(delta)
+        check_choice("relation", relation, ("add_or_remove", "replace_one"))
+        budget = cls.__new__(cls)
+        budget._set(mu2, delta_0, pure, delta, relation)
+        return budget
+
+    def _set(self, *values: float | str) -> None:
+        for entry, value in zip(fields(self), values, strict=True):
+            object.__setattr__(self, entry.name, value)
+
+    @property
+    def epsilon(self) -> float:
+        """ε of what it holds: ε₀, and the ε of μ at 0.9 δ."""
+        return Cost(self.mu2, self.delta_0, self.pure).epsilon(self.delta)
+
+    def __repr__(self) -> str:
+        aside = f", of which {self.pure:.4g} is pure" if self.pure else ""
+        return f"PrivacyBudget(epsilon={self.epsilon:.4g}, delta={self.delta:g}{aside})"
+
+    def stream(self, *, n_batches: int, **settings: object) -> StreamPlan:
+        """The plan of a stream that spends it; ``settings`` are further fields of :class:`StreamPlan`."""
+        if self.relation != "add_or_remove":
+            raise ValueError(
+                "A stream protects against adding or removing a record: write a budget with that relation."
+            )
+        gaussian = Cost(self.mu2).epsilon(self.delta) * (1.0 - 1e-9)
+        return StreamPlan(epsilon=gaussian, delta=GAUSSIAN_SHARE * self.delta, n_batches=n_batches, **settings)
+
+    def split(self, *shares: float) -> tuple[PrivacyBudget, ...]:
+        """Parts that together are at most this budget.
+
+        Parameters
+        ----------
+        *shares : float
+            One whole number: so many equal parts. More numbers: parts in these proportions (of μ²; ε is about in proportion to
+            its root).
+        """
+        if len(shares) == 1:
+            check_integer("shares", shares[0])
+            shares = (1.0,) * int(shares[0])
+        for share in shares:
+            check_number("share", share, 0.0, 1e12, "a positive number", open_low=True)
+        whole = sum(map(Fraction, shares))
+        numbers = self.mu2, self.delta_0, self.pure
+        parts = ([rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers] for share in shares)
+        return tuple(PrivacyBudget.of_parts(*part, self.delta, self.relation) for part in parts)
+
+    def plan(
+        self, *, n_steps: int | None = None, sampling_rate: float | None = None, **settings: object
+    ) -> PrivacyPlan:
+        """The plan that spends it.
+
+        Parameters
+        ----------
+        n_steps : int, optional
+            None: 20 steps of full batches, which cost no more than one.
+        sampling_rate : float, optional
+            None: full batches. Samples spend all of δ₀, too; in a ledger, a twentieth of what is left there is taken.
+        **settings
+            Further fields of :class:`PrivacyPlan`: ``clip_norm``, ``noise``, ``max_rows_per_group``.
+
+        Raises
+        ------
+        ValueError
+            If it holds too little.
+
+        Examples
+        --------
+        >>> round(PrivacyBudget(1.0, 1e-6).plan().noise_multiplier, 2)
+        19.0
+        """
+        sampling = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
+        one = PrivacyPlan(
+            noise_multiplier=1.0, n_steps=20 if n_steps is None else n_steps, relation=self.relation,
+            report_delta=self.delta, **sampling, **settings,
+        )  # fmt: skip
+        if not self.mu2 > 0.0:
+            raise ValueError("Nothing is left of this budget.")
+        if one.sampling_rate == 1.0:
+            sensitivity = one.noise_multiplier / one.sensitive_noise_multiplier()
+            return replace(one, noise_multiplier=sensitivity * math.sqrt(one.n_steps / self.mu2) * (1.0 + 1e-11))
+        return replace(one, noise_multiplier=noise_for_mu(one, math.sqrt(self.mu2) * (1.0 - 1e-11), self.delta_0))
+
+
+def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, float]:
+    """μ², δ₀ and ε₀ of (ε, δ) with ``pure`` set aside, rounded down."""
+    gaussian_delta = GAUSSIAN_SHARE * delta
+    mu = gaussian_mu(epsilon - pure, gaussian_delta)
+    return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure
+
+
+def rounded_down(value: Fraction) -> float:
+    """The largest float that is not above ``value`` ≥ 0."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, 0.0)
+
+
+def rounded_up(value: Fraction) -> float:
+    """The smallest float that is not below ``value`` ≥ 0."""
+    near = float(value)
+    return near if Fraction(near) >= value else math.nextafter(near, math.inf)

@@ -1,0 +1,191 @@
+"""What a release costs a ledger: μ², δ₀ and ε₀ of a plan, of a search, and of what other tools state.
+
+==============================  ==================================================  ============================
+stated                          μ²                                                  δ₀
+==============================  ==================================================  ============================
+a plan of full batches          T ÷ (noise ÷ sensitivity)², exactly                 0
+a sampled plan                  the smallest that dominates it beside δ₀            a twentieth of what is left
+an event of dp_accounting       the same of its Gaussian parts, sampled or not      the same
+(ε, δ), or a search at its δ₀   0 and ε₀ = ε, if so much is left of ``pure``;       δ
+                                else that of randomised response
+zCDP with rho, δ                the smallest that dominates its Rényi divergences   δ
+==============================  ==================================================  ============================
+
+Whoever states (ε, δ) states δ-approximate ε-privacy: such a mechanism is one that reveals everything with probability δ, and
+is ε-private otherwise. What is left is a public function of the ledger's history, so that shares of it may be taken any number
+of times. The theorems: docs/guarantee.md, part 6 of the proof.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from vips._validation import check_choice, check_number
+from vips.exceptions import LedgerError
+from vips.privacy.accounting.domination import dominating_mu, mu_of_pure, mu_of_zcdp
+from vips.privacy.budget import Cost, PrivacyBudget
+from vips.privacy.ledger.other_events import parts_of_event
+from vips.privacy.plan import PrivacyPlan
+from vips.privacy.selection import Selection
+
+__all__ = ["Statement", "check_plan", "fields_of", "of_plan", "stated"]
+
+SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
+SEARCH_SHARE = 1.0 / 10.0
+_ROUNDED_UP = 1.0 + 1e-12
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What is released, and what that costs.
+
+    Attributes
+    ----------
+    what : dict
+        The statement, ready for JSON.
+    price : function of a PrivacyBudget
+        From what is left in a ledger to the Cost.
+    steps : int
+        T; 1 for all that is not a fit.
+    is_gaussian : bool
+        Whether each step is a Gaussian mechanism of its own.
+    """
+
+    what: dict
+    price: Callable[[PrivacyBudget], Cost]
+    steps: int = 1
+    is_gaussian: bool = False
+
+
+def fields_of(plan: PrivacyPlan) -> dict:
+    """The fields of a plan that its privacy depends on, ready for JSON."""
+    names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise")
+    return {name: getattr(plan, name) for name in names}
+
+
+def check_plan(plan: PrivacyPlan, relation: str) -> None:
+    """Raise LedgerError for a plan that no ledger of this relation can pay for."""
+    if not plan.has_guarantee:
+        raise LedgerError(
+            "A fit without noise, with reproducible noise, or by a subclass of PrivacyPlan has no guarantee: no budget "
+            "could pay for it. Fit it without the ledger, and only if the data are public."
+        )
+    if plan.relation != relation:
+        raise LedgerError(f"The ledger counts under {relation!r}, the plan under {plan.relation!r}.")
+
+
+def of_plan(plan: PrivacyPlan, relation: str) -> Statement:
+    """The statement of a fit with this plan, for a ledger of this relation."""
+    check_plan(plan, relation)
+    is_gaussian = plan.sampling_rate == 1.0
+    return Statement({"plan": fields_of(plan)}, lambda left: _cost_of_plan(plan, left), plan.n_steps, is_gaussian)
+
+
+def _cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
+    delta_0 = 0.0 if plan.sampling_rate == 1.0 else SAMPLED_SHARE * left.delta_0
+    mu = dominating_mu(plan, delta_0)
+    if not mu < math.inf:
+        raise LedgerError(
+            f"No Gaussian mechanism is as private as {plan.n_steps} samples of rate {plan.sampling_rate:g} with a noise "
+            f'multiplier of {plan.noise_multiplier:g} are, beside δ₀ = {delta_0:.3g}: write sampling="full", or more noise.'
+        )
+    return Cost(mu * mu * _ROUNDED_UP, delta_0)
+
+
+def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
+    """A statement under ``relation``, with its cost in the relation of ``ledger``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If not exactly one of ``event``, ``epsilon`` and ``rho`` is given, or a number is impossible.
+    LedgerError
+        If the statement says nothing under the ledger's relation.
+    """
+    if [event, epsilon, rho].count(None) != 2:
+        raise ValueError("State exactly one of `event`, `epsilon` and `rho`; `delta` may stand beside any of them.")
+    check_number("delta", delta, 0.0, 1.0, "in [0, 1)", open_high=True)
+    check_choice("relation", relation, ("add_or_remove", "replace_one"))
+    delta = float(delta)  # products of NumPy's shorter floats are rounded to as few digits
+    what = {"relation": relation, "delta": delta}
+    removals = _removals(ledger, relation)
+    if epsilon is not None:
+        check_number("epsilon", epsilon, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
+        if removals == 2:  # P ≤ e^ε Q + δ and Q ≤ e^ε R + δ: P ≤ e^2ε R + (1 + e^ε) δ
+            delta *= (1.0 + math.exp(min(epsilon, 700.0))) * _ROUNDED_UP
+        pure = removals * float(epsilon)
+        return Statement(what | {"epsilon": float(epsilon)}, lambda left: _cost_of_pure(pure, delta, left))
+    if rho is not None:
+        check_number("rho", rho, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
+        if removals == 2 and delta:
+            raise LedgerError(_no_conversion(ledger, "`rho` with `delta`"))
+        # D_α(P‖R) ≤ 2α/(2α-1) D_(2α-1)(P‖Q) + D_2α(Q‖R) ≤ 4α rho: group privacy of Bun and Steinke (2016)
+        mu = mu_of_zcdp(removals**2 * float(rho))
+        return Statement(what | {"rho": float(rho)}, lambda left: _gaussian(mu, delta))
+    if removals == 2:
+        raise LedgerError(_no_conversion(ledger, "an event"))
+    if isinstance(event, Selection):
+        for part in event.parts:
+            check_plan(part, relation)
+        kinds = {
+            "mean_trials": event.trials.mean,
+            "shape": event.trials.shape,
+            "parts": [fields_of(p) for p in event.parts],
+        }
+        return Statement(what | {"selection": kinds}, lambda left: _cost_of_search(event, left))
+    if isinstance(event, PrivacyPlan):
+        check_plan(event, relation)
+        return Statement(what | {"plan": fields_of(event)}, lambda left: _beside(_cost_of_plan(event, left), delta))
+    gaussian, pure, outright, sampled = parts_of_event(event, relation)
+
+    def price(left: PrivacyBudget) -> Cost:
+        costs = [_cost_of_plan(plan, left) for plan in sampled]
+        costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta + outright, left)]
+        return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(_numbers, costs), strict=True)))
+
+    return Statement(what | {"event": str(event)}, price)
+
+
+def _numbers(cost: Cost) -> tuple[float, float, float]:
+    return cost.mu2, cost.delta_0, cost.pure
+
+
+def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
+    """ε₀ where it is left; else the whole as a Gaussian mechanism, never a part of it."""
+    return Cost(0.0, delta, epsilon) if epsilon <= left.pure else _gaussian(mu_of_pure(epsilon), delta)
+
+
+def _cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
+    delta_0 = SEARCH_SHARE * left.delta_0
+    return _cost_of_pure(selection.epsilon(delta_0) * _ROUNDED_UP if delta_0 > 0.0 else math.inf, delta_0, left)
+
+
+def _gaussian(mu: float, delta: float) -> Cost:
+    if not mu < math.inf:
+        raise LedgerError("No budget could pay for this statement: it promises hardly anything.")
+    return Cost(mu * mu * _ROUNDED_UP, delta)
+
+
+def _beside(cost: Cost, delta: float) -> Cost:
+    return Cost(cost.mu2, math.nextafter(cost.delta_0 + delta, math.inf) if cost.delta_0 else delta, cost.pure)
+
+
+def _removals(ledger, relation: str) -> int:
+    """How many neighbours under ``relation`` lead from one neighbour of the ledger to the other: 1, or 2."""
+    if ledger.relation == relation:
+        return 1
+    if relation == "replace_one":
+        raise LedgerError(
+            f"The ledger of {ledger.dataset!r} counts under 'add_or_remove'; a guarantee under 'replace_one' says nothing "
+            "about data sets of different sizes. State what the mechanism guarantees when a record is added or removed."
+        )
+    return 2  # remove one record, then add another
+
+
+def _no_conversion(ledger, what: str) -> str:
+    return (
+        f"The ledger of {ledger.dataset!r} counts under 'replace_one', and vips converts only `epsilon`, with or without "
+        f"`delta`, and `rho` alone from 'add_or_remove', not {what}. State it under 'replace_one'."
+    )
