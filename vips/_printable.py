@@ -42,8 +42,8 @@ def shortened(items: Sequence[str], most: int = 3) -> str:
 
 def listed(names: Sequence[str], most: int = 1000) -> str:
     """All names; of very many, how many are left out."""
-    rest = len(names) - most
-    return ", ".join(names if rest <= 0 else [*names[:most], f"and {rest:,} more"])
+    n_more = len(names) - most
+    return ", ".join(names if n_more <= 0 else [*names[:most], f"and {n_more:,} more"])
 
 
 def lines_of_table(frame) -> list[str]:

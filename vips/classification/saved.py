@@ -86,6 +86,6 @@ def _check_plans(classifier) -> None:
     is_same &= tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
     is_same &= math.isclose(tables.plan.noise_std(), classifier.table_std_)
     is_same &= tables.plan.relation == fit.plan.relation == classifier.relation
-    is_same &= tables.threshold_delta <= (budget.threshold_delta or 0.0)  # a ledger may have had less
+    is_same &= tables.threshold_delta <= (budget.threshold_delta or 0.0)  # a ledger may have had less for it
     if not is_same:
         raise ValueError("its settings are not those of its plans")

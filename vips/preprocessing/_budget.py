@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from vips.privacy import PrivacyPlan
-from vips.privacy.budget import PrivacyBudget
+from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
 
 __all__ = ["Budget", "split_budget"]
 
@@ -38,5 +38,9 @@ def split_budget(
     whole = PrivacyBudget(epsilon, delta, relation=relation)
     threshold_delta = whole.delta_0 if learns_categories else None
     encoder, fit = whole.split(share, 1.0 - share)
-    plans = (encoder.plan(n_steps=1), fit.plan(n_steps=n_steps))
-    return Budget(*(replace(plan, report_delta=delta - (threshold_delta or 0.0)) for plan in plans), threshold_delta)
+    quoted = {"report_delta": GAUSSIAN_SHARE * delta if learns_categories else delta}
+    return Budget(
+        encoder.plan(n_steps=1, **quoted),
+        fit.plan(n_steps=n_steps, **quoted),
+        whole.delta_0 if learns_categories else None,
+    )

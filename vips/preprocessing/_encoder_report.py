@@ -30,14 +30,15 @@ def report_of_encoder(
 
 
 def saved_facts(
-    values: object, plan: PrivacyPlan, threshold_delta: float, *, is_stated: bool
+    values: object, plan: PrivacyPlan, threshold_delta: float, of_budget: bool
 ) -> tuple[float, str, dict | None]:
     """δ of the threshold, unit and ledger's entry of a saved report; ValueError unless its plan and threshold are those of the
-    settings. Where these have a budget, its threshold may have less: a ledger had no more."""
+    settings. Of a budget, a ledger may have had less for the threshold."""
     report = PrivacyReport.from_json(values)
     delta = report.releases[0].threshold_delta
-    is_delta = delta == threshold_delta or (not is_stated and 0.0 < delta < threshold_delta)
-    if len(report.releases) != 1 or len(report.unit) > _LONGEST_UNIT or report.plan != plan or not is_delta:
+    is_stated = len(report.releases) == 1 and len(report.unit) <= _LONGEST_UNIT
+    is_allowed = 0.0 < delta <= threshold_delta if of_budget and threshold_delta else delta == threshold_delta
+    if not is_stated or report.plan != plan or not is_allowed:
         raise ValueError("its statement is not that of its settings")
     return delta, report.unit, report.ledger
 

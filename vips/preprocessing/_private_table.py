@@ -311,8 +311,8 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         plan = checked_plan(self.privacy, len(learnt))
         delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
         _ = self._table().declared_public  # raises for bounds or categories that are none
-        saved = saved_facts(values["report"], plan, delta, is_stated=self.threshold_delta is not None)
-        self.privacy_ = self._statement(plan, *saved)
+        facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
+        self.privacy_ = self._statement(plan, *facts)
 
     def _check_restored(self) -> None:
         """Raise ValueError unless the columns have the forms that their kinds have."""

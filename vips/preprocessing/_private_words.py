@@ -21,7 +21,13 @@ from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
 from vips.preprocessing._encoder_file import SavableEncoder
 from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
-from vips.preprocessing._encoder_settings import checked_plan, grouped_texts, ledger_of, persons_of, unit_of_source
+from vips.preprocessing._encoder_settings import (
+    checked_plan,
+    grouped_texts,
+    ledger_of,
+    persons_of,
+    unit_of_source,
+)
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
@@ -342,8 +348,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             or not _are_finite(*self.round_totals_)
         ):
             raise ValueError("its totals are not two numbers")
-        saved = saved_facts(values["report"], plan, self._delta(None), is_stated=self.threshold_delta is not None)
-        self.privacy_ = self._statement(plan, *saved)
+        facts = saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
+        self.privacy_ = self._statement(plan, *facts)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

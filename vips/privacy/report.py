@@ -226,6 +226,8 @@ class PrivacyReport:
             return math.inf, "pld"
         selections = [release.selection for release in self.releases if release.selection is not None]
         plans = [release.charged_plan for release in self.releases if release.selection is None]
+        if len(plans) == len(self.releases) == 1:
+            return plans[0].epsilon(remaining), "pld"
         if not selections:
             return composed_epsilon(plans, remaining), "pld"
         share = remaining / (len(selections) + bool(plans))

@@ -166,8 +166,8 @@ def _randomness(plans: Sequence[PrivacyPlan]) -> str:
 def _arithmetic(plan: PrivacyPlan) -> str:
     if plan.rounds_records:
         return (
-            "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian "
-            "rounded to the lattice, sampled exactly; rounding records is part of the accounting"
+            "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian rounded "
+            "to the lattice, sampled exactly; rounding records is part of the accounting"
         )
     return (
         "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "

@@ -28,7 +28,7 @@ from vips.privacy.units import unit_of_group
 from vips.search.candidates import Candidate, as_candidates, calibrated
 from vips.search.one_trial import OneTrial, fit_prepaid
 from vips.search.report import report_of_search
-from vips.search.scores import half_width
+from vips.search.scores import half_width, rehearse_scores
 from vips.search.split import rows_of, split_rows
 from vips.search.trials import best_of
 
@@ -155,7 +155,12 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         model = candidates[0].model
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
-        score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
+        fitted = _fitted_without_rows(candidates, X, y, groups)
+        score_range = self._range(fitted)
+        if not callable(self.score):
+            none = np.zeros(0, np.int64)
+            for candidate in fitted:
+                rehearse_scores(candidate, rows_of(X, none), rows_of(y, none), self.score)
         plan = replace(score_plan, clip_norm=half_width(score_range))
         plans = dict.fromkeys([*(replace(candidate.plan, clip_norm=None) for candidate in candidates), score_plan])
         selection = Selection(trials, tuple(plans))

@@ -140,9 +140,9 @@ class _Stream:
         plan = self.plan = self._completed(self.plan)
         with self._fitting():
             blocks = model.blocks()
-            found = plan.found(blocks)
+            searched = plan.searched(blocks)
             data, register, unit = self._persons(data, groups)
-            header = self._header(unit) | {"register": groups is not None, "found": found}
+            header = self._header(unit) | {"register": groups is not None, "searched": searched}
             if self.t:
                 self._check_same(header)
             elif self.ledger is not None:
@@ -197,7 +197,7 @@ class _Stream:
         self._check_same(secret.header)
         try:
             with one_error(self.checkpoint or "The state of this stream"):
-                self.plan = self.plan.with_found(secret.header["found"])
+                self.plan = self.plan.with_searched(secret.header["searched"])
                 with self._fitting():
                     blocks = model.blocks()
                 self.plan.check_lattice(blocks)

@@ -93,6 +93,8 @@ def test_foreign_and_damaged_files_are_refused_and_not_touched(tmp_path, path, l
         assert sorted(p.name for p in tmp_path.iterdir()) == ["letters.ledger", "other", "songs.db"]
     with pytest.raises(LedgerError, match="no file"):
         PrivacyLedger.open(tmp_path / "missing")
+    with pytest.raises(LedgerError, match=r"is a folder: write the path of a file in it, such as .*my\.ledger"):
+        PrivacyLedger(tmp_path, epsilon=3.0, delta=1e-5, dataset="letters")
     with pytest.raises(LedgerError, match="no folder"):
         PrivacyLedger(tmp_path / "missing" / "a.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
 
