@@ -6,7 +6,7 @@ composition, although the fit's features depend on what the encoder released: th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from vips.privacy import PrivacyPlan
 from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
@@ -36,7 +36,6 @@ def split_budget(
         A public fact. Their threshold takes δ₀; without categories there is none.
     """
     whole = PrivacyBudget(epsilon, delta, relation=relation)
-    threshold_delta = whole.delta_0 if learns_categories else None
     encoder, fit = whole.split(share, 1.0 - share)
     quoted = {"report_delta": GAUSSIAN_SHARE * delta if learns_categories else delta}
     return Budget(
