@@ -383,7 +383,7 @@ def test_more_than_two_classes_have_log_odds_each():
     assert (fitted.log_odds_["b"][:, :3].argmax(axis=0) == [0, 1, 2]).all()
     assert fitted.score(X, y) > 0.8
     assert fitted.predict_proba(X[:4]).shape == (4, 3)
-    assert 3.99 < fitted.privacy_.epsilon() <= 4.0
+    assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 
 
 def test_a_saved_classifier_comes_back_whole(tmp_path):

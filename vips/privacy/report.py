@@ -215,7 +215,7 @@ class PrivacyReport:
         return self.joint_loss(delta)[0]
 
     def joint_loss(self, delta: float) -> tuple[float, str]:
-        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.ACCOUNTANTS``.
+        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.HOW``.
 
         Thresholds take their part of δ. Full batches are composed exactly, as one Gaussian mechanism; other plans by their
         joint privacy loss; a search has a profile of its own. ε of a search and of other releases add up, each at an equal

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from vips.privacy.plan import PrivacyPlan
     from vips.privacy.report import PrivacyReport, Release
 
-__all__ = ["ACCOUNTANTS", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
+__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
 
-ACCOUNTANTS = {
+HOW = {
     "pld": "privacy loss distributions",
     "basic": "the sum of their ε, each at an equal share of δ",
     "search": "the profile of the search",
@@ -131,9 +131,7 @@ def _guarantee(report: PrivacyReport) -> str:
     if delta is None:
         return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
     epsilon, how = report.joint_loss(delta)
-    return (
-        f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({ACCOUNTANTS.get(how, how)}){exactly}{alone}"
-    )
+    return f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({HOW[how]}){exactly}{alone}"
 
 
 def steps(plan: PrivacyPlan) -> str:

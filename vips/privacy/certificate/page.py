@@ -199,7 +199,7 @@ def _together_view(reports: Sequence[PrivacyReport], n_unknown: int = 0) -> dict
     epsilon, how = replace(counted[0], releases=tuple(_releases(counted))).joint_loss(delta)
     if not np.isfinite(epsilon):
         return view
-    meant = {"delta": f"{delta:g}", "how": words.ACCOUNTANTS.get(how, how), "success": success(epsilon, delta)}
+    meant = {"delta": f"{delta:g}", "how": words.HOW[how], "success": success(epsilon, delta)}
     return view | {"epsilon": epsilon} | meant
 
 
