@@ -10,6 +10,7 @@ _OF_GROUP = "all rows of one "
 _ENDING = re.compile(
     r"([\s_.-]+([Ii][Dd]s?|key|number|nr)|(?<=[a-z])I[Dd]s?)$"
 )  # of patient_id, "patient number", patientID
+_ROWS = "one row"  # how models call a record of a table
 _NO_NAMES = ("", "group", "groups", "id")
 _ONE = re.compile(r"one ([a-z]+)( .*)?")
 
@@ -34,13 +35,15 @@ def is_same_unit(unit: str, counted: str) -> bool:
     (True, True)
     >>> is_same_unit(unit_of_group("visit_id"), "patient"), is_same_unit("one row of X", "patient")
     (False, False)
+    >>> is_same_unit(unit_of_group("group"), "one row of X")
+    False
     """
     if unit == counted:
         return True
     if not is_group(unit):
         return False
     if unit.removeprefix(_OF_GROUP).lower() in _NO_NAMES:
-        return True
+        return not counted.startswith(_ROWS)
     of_ledger = unit_of_group(counted.removeprefix(_OF_GROUP).removeprefix("one "))
     return noun_of(unit).lower() == noun_of(of_ledger).lower()
 
