@@ -29,7 +29,7 @@ NOT_THE_SUM = "not the sum of its sample over the public rate"
 @pytest.fixture(scope="module")
 def client():
     """A cluster in threads, which starts at once."""
-    cluster = LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=None)
+    cluster = LocalCluster(processes=False, n_workers=1, threads_per_worker=2, dashboard_address=":0")
     with cluster, Client(cluster) as client:
         yield client
 

@@ -39,7 +39,7 @@ def test_every_fit_is_charged_once_and_to_the_ledger_of_its_client(tmp_path, for
     ledgers = [PrivacyLedger(tmp_path / f"{i}.ledger", 4.0, 1e-5, f"data {i}") for i in range(2)]
     context = forkserver
     both_began, worker_joined, answers = context.Barrier(3), context.Event(), context.Queue()
-    with distributed.LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=3, dashboard_address=":0") as cluster:
         clients = [
             context.Process(
                 target=use, args=(cluster.scheduler_address, ledger.path, both_began, worker_joined, answers)
