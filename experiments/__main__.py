@@ -52,6 +52,10 @@ EXPERIMENTS = {
         "privacy.accounting",
         "δ against ε by every accountant, with a plot (half a minute)",
     ),
+    "ledger_costs": (
+        "privacy.ledger_costs",
+        "what one fit costs a ledger, beside dp_accounting's privacy loss distributions (2 minutes)",
+    ),
     "blr_adult": (
         "regression.adult",
         "Figure 5 of the paper on UCI Adult: AUC of logistic regressions against ε (15 minutes)",

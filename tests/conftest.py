@@ -101,6 +101,14 @@ def few_generated_documents():
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def one_day():
+    """Reports that a test compares may be made before and after midnight."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("vips.privacy.report.today", lambda: "2026-03-14")
+        yield
+
+
 @pytest.fixture(scope="module")
 def many_generated_documents():
     """As many as users have."""

@@ -1,5 +1,12 @@
 """Plans that several files of tests use."""
 
+from dataclasses import replace
+
 from vips import PrivacyPlan
 
 REPLACED = PrivacyPlan(noise_multiplier=8.0, n_steps=3, clip_norm=1.5, sampling="full", relation="replace_one")
+
+
+def with_release(report, **changes):
+    """The report with another last release."""
+    return replace(report, releases=(*report.releases[:-1], replace(report.releases[-1], **changes)))

@@ -6,9 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.plans import with_release
 from tests.privacy.test_report import KINDS
 from vips import BayesianLogisticRegression, PrivacyPlan, compare
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips.comparison.curve import PRIVATE, UtilityCurve
 
 
@@ -38,8 +39,10 @@ def test_privacy_reports(name):
     report, pages = KINDS[name], []
     for text in ("harmless", hostile):
         changed = replace(
-            report, unit=text, released=(text,), declared_public=(text,), preprocessing=text, tuning=text,
-            not_covered=(text,), versions={text: text}, ledger={"dataset": text, "run": text, "charged_steps": 3},
+            with_release(
+                report, what=text, released=(text,), declared=(text,), mechanism=text, ledger={"dataset": text, "run": text}
+            ),
+            unit=text, preprocessing=text, tuning=text, also_not_covered=(text,), versions={text: text}, date=text,
         )  # fmt: skip
         pages.append(ET.fromstring(changed._repr_html_()))
     harmless, attacked = ([(element.tag, element.attrib) for element in page.iter()] for page in pages)

@@ -29,7 +29,7 @@ LAYERS = [
         "exceptions",
         "step_size",
     },
-    {"_files", "_html", "_no_warnings"},
+    {"_files", "_no_warnings"},
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},

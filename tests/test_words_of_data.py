@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 import vips
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan
 from vips.__main__ import main
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._printable import lines_of_table
 from vips.auditing.report import Finding
 from vips.persistence.archive import read_archive, write_archive
@@ -145,11 +146,18 @@ def test_a_file_cannot_say_what_a_model_s_statement_says(tmp_path):
         rewritten(path, lambda header, name=name: header.update(report=None, learnt=header["learnt"] | {name: FORGED}))
         with pytest.raises(ValueError, match="not a fitted attribute"):
             vips.load(path)
+    path.write_bytes(saved)
+    rewritten(path, lambda header: header["report"].update(unit=FORGED))
+    assert str(vips.load(path).privacy_) == str(model.privacy_)
     for change in (
-        {"unit": FORGED}, {"released": [FORGED]}, {"declared_public": [FORGED]}, {"not_covered": []}, {"released": []},
-    ):  # fmt: skip
+        {"released": [FORGED]},
+        {"declared": [FORGED]},
+        {"released": []},
+        {"mechanism": FORGED},
+        {"what": FORGED},
+    ):
         path.write_bytes(saved)
-        rewritten(path, lambda header, change=change: header["report"].update(change))
+        rewritten(path, partial(_changed, where=("report", "releases", 0), change=change))
         assert str(vips.load(path).privacy_) == str(model.privacy_)
     for change in ({"unit": f"all rows of one {'x' * 10_000}"},):
         path.write_bytes(saved)
@@ -165,14 +173,18 @@ def test_a_file_cannot_say_what_a_pipeline_s_statement_says(tmp_path):
     pipeline.fit(table, np.arange(n) % 2, groups=pd.Series(np.arange(n), name="patient")).save(path)
     saved, said = path.read_bytes(), str(pipeline.privacy_)
     assert str(vips.load(path).privacy_) == said
-    texts = {"__vips__": "tuple", "value": [FORGED]}
-    for part in ("released", "declared_public"):
-        path.write_bytes(saved)
-        rewritten(path, lambda header, part=part: header["encoder"]["report"].update({part: texts}))
-        assert str(vips.load(path).privacy_) == said
-        path.write_bytes(saved)
-        rewritten(path, lambda header, part=part: header["model"]["report"].update({part: [FORGED]}))
-        assert str(vips.load(path).privacy_) == said
+    for part, place in (("encoder", 0), ("model", 0), ("model", 1)):
+        for name, value in (("released", [FORGED]), ("declared", [FORGED]), ("mechanism", FORGED), ("what", FORGED)):
+            path.write_bytes(saved)
+            change, where = {name: value}, (part, "report", "releases", place)
+            rewritten(path, partial(_changed, where=where, change=change))
+            assert str(vips.load(path).privacy_) == said
+
+
+def _changed(header, where, change):
+    for key in where:
+        header = header[key]
+    header.update(change)
 
 
 def test_what_the_user_states_is_kept_in_one_line(tmp_path):

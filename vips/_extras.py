@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["imported"]
 
-_EXTRAS = {"jinja2": "plot", "pandas": "tables", "matplotlib.pyplot": "plot", "arviz": "arviz"}
+_EXTRAS = {"jinja2": "plot", "pandas": "tables", "matplotlib": "plot", "matplotlib.pyplot": "plot", "arviz": "arviz"}
 
 
 def imported(name: str, by: str) -> Any:

@@ -8,7 +8,7 @@ import traceback
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["PLAIN_TEXT", "class_and_place", "lines_of_table", "printable", "shortened", "strings_for_pandas"]
+__all__ = ["PLAIN_TEXT", "class_and_place", "lines_of_table", "listed", "printable", "shortened", "strings_for_pandas"]
 
 # For Matplotlib's texts that hold names: dollar signs and backslashes are plain characters, whatever Matplotlib's settings are.
 PLAIN_TEXT = {"parse_math": False, "usetex": False}
@@ -38,6 +38,12 @@ def printable(text: object) -> str:
 def shortened(items: Sequence[str], most: int = 3) -> str:
     """The first few, with dots for the others."""
     return ", ".join([*items[:most], "..."] if len(items) > most else items)
+
+
+def listed(names: Sequence[str], most: int = 1000) -> str:
+    """All names; of very many, how many are left out."""
+    n_more = len(names) - most
+    return ", ".join(names if n_more <= 0 else [*names[:most], f"and {n_more:,} more"])
 
 
 def lines_of_table(frame) -> list[str]:

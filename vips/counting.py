@@ -13,10 +13,9 @@ from vips._validation import check_level
 from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
 from vips.privacy.ledger.charge import Charge, charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block
 
@@ -63,8 +62,8 @@ class NoisyCount:
 
     def __str__(self) -> str:
         lower, upper = self.interval()
-        delta, ledger = self.privacy.plan.report_delta, self.privacy.ledger
-        cost = "" if delta is None else f" It costs ε = {self.privacy.epsilon():.4g} at δ = {delta:g}."
+        delta, ledger = self.privacy.delta, self.privacy.ledger
+        cost = "" if delta is None else f" It costs {words.loss(self.privacy.epsilon(), delta)}."
         charge = "" if ledger is None else f" Charged to {ledger['dataset']!r} as run {ledger['run']}."
         return (
             f"{self.value:,} records, with noise of standard deviation {self.std:.3g}; between {lower:,} and {upper:,} with "
@@ -148,15 +147,13 @@ def count_records(
         if source is not None:
             check_groups_of_source(source, groups)
         check_ids(groups)
-    more = {}
     if groups is not None or (source is not None and source.has_groups):
         unit = unit_of_group((source.group_name if groups is None else name_of(groups)) or "group")
-        more = {"not_covered": NOT_COVERED_OF_PERSONS}
     with charged(ledger, "number of records", unit, event=plan) as charge:
         n_records = _number(X if source is None else source, groups)
         noisy, std = _with_noise(n_records, plan, charge)
-    entry = charge.entry and charge.entry | {"charged_steps": 1}
-    return NoisyCount(round(noisy), std, PrivacyReport(plan, unit, ("the number of records",), ledger=entry, **more))
+    release = Release(what="count", plan=plan, released=("the number of records",), ledger=charge.entry)
+    return NoisyCount(round(noisy), std, PrivacyReport((release,), unit))
 
 
 def _checked(plan: PrivacyPlan) -> PrivacyPlan:

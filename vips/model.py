@@ -37,13 +37,12 @@ from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
-from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.only_noise import is_only_noise
-from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
@@ -267,7 +266,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def describe(self) -> dict:
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
-        return {"unit": self.unit, "released": tuple(f"noisy total of block {name!r}" for name in self.blocks())}
+        return {"unit": self.unit, "released": ("noisy totals of every step",)}
 
     @property
     def is_private(self) -> bool:
@@ -340,20 +339,21 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             self.check_features()
             self._fitting_plan = plan = self._complete(self._stated_plan() or self.default_plan(data.n_records))
             plan.lattice(self.blocks())
-            of_persons = {}
-            if data.has_groups:
-                unit = unit_of_group(data.group_name or "group")
-                of_persons = {"unit": unit, "not_covered": NOT_COVERED_OF_PERSONS}
-            journal.begin(self, plan, ledger, checkpoint, of_persons.get("unit"))
+            unit = unit_of_group(data.group_name or "group") if data.has_groups else None
+            journal.begin(self, plan, ledger, checkpoint, unit)
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
-            self.privacy_ = PrivacyReport(
+            facts = self.describe()
+            release = Release(
+                what="fit",
                 plan=plan,
+                released=facts["released"],
+                declared=facts.get("declared_public", ()),
                 on_invalid=getattr(self, "on_invalid", "drop"),
+                repeated_steps=journal.repeated_steps(plan),
                 ledger=journal.ledger_entry,
-                repeated_steps=journal.repeated,
-                only_noise=is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std),
-                **self.describe() | of_persons,
             )
+            only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
+            self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
             self.posterior_ = posterior
             if self.is_private:
                 self.noisy_totals_ = noisy_totals

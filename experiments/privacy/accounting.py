@@ -24,9 +24,6 @@ ROUTES = {
 }
 STYLES = ("--", "-.", ":", "-", "-")
 DELTAS, QUICK_DELTAS = np.logspace(-12, -2, 41), np.array([1e-12, 1e-9, 1e-5])
-INFINITE = (
-    "ε = ∞ at δ below 3e-15 T, where the rounding of privacy loss distributions is larger than δ: docs/accounting.md"
-)
 
 
 def curves(settings: dict, deltas: np.ndarray) -> dict[str, list[float]]:
@@ -83,6 +80,6 @@ def main(arguments: list[str]) -> None:
             print(f"  {label:48s} {epsilons[at]:10.3f}{note}")
     if folder is None:
         return
-    write_json(folder / "curves.json", {"note": INFINITE, "delta": deltas.tolist(), **by_setting})
+    write_json(folder / "curves.json", {"delta": deltas.tolist(), **by_setting})
     plot(by_setting, deltas, folder / "accounting.png")
     print(f"written to {folder}")

@@ -33,7 +33,7 @@ COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "cat
 BUDGET = {"epsilon": 4.0, "delta": 1e-6}
 HELD = {
     "class_counts_", "classes_", "feature_names_in_", "log_odds_", "model_", "n_classes_", "n_features_in_", "table_std_",
-    "tables_", "_scale", "_statement",
+    "tables_", "_scale",
 }  # fmt: skip
 
 
@@ -140,13 +140,13 @@ def check_tables_and_fit_together_are_within_the_budget():
         report = fitted.privacy_
         norm = math.sqrt(1 + len(fitted.tables_))  # checked above
         mu = sensitivity * math.sqrt(
-            (norm / fitted.table_std_) ** 2 + 3 * (report.fit.plan.clip_norm / report.fit.plan.noise_std()) ** 2
+            (norm / fitted.table_std_) ** 2 + 3 * (report.plan.clip_norm / report.plan.noise_std()) ** 2
         )
-        total = math.exp(gaussian_log_delta(mu, 4.0)) + report.encoder.threshold_delta
+        total = math.exp(gaussian_log_delta(mu, 4.0)) + report.releases[0].threshold_delta
         assert total <= 1e-6, f"δ is {total} at the stated ε"
         assert total == pytest.approx(1e-6, rel=1e-2)
         assert 3.99 < report.epsilon() <= 4.0
-    assert model({"age": (0, 1), "town": ["A"]}).fit(X, y).privacy_.encoder.threshold_delta == 0.0
+    assert model({"age": (0, 1), "town": ["A"]}).fit(X, y).privacy_.releases[0].threshold_delta == 0.0
 
 
 def test_tables_and_fit_together_are_within_the_budget():
@@ -260,7 +260,7 @@ def check_an_attack_reaches_most_of_the_claim_and_never_exceeds_it(n_runs=8, n_w
             without_log_odds(patch)
             fitted = model(columns, n_steps=1, epsilon=6.0).fit(X, np.ones(len(rows)))
         seen = sum(each.counts[1, :n_words] - 3.0 - 0.5 for each in fitted.tables_.values())
-        plan = fitted.privacy_.encoder.plan
+        plan = fitted.privacy_.releases[0].plan
         ratios.append(seen / (plan.noise_multiplier * 3.0) ** 2)
         worlds.append(coins)
     bound = lower_bound(np.concatenate(ratios), np.concatenate(worlds), plan, 1.0 - 1e-6)
@@ -292,12 +292,13 @@ def check_a_fit_is_charged_once_before_a_value_is_read(folder):
     assert len(ledger.runs()) == 2, "a fit is charged more than once"
     run = ledger.runs()[-1]
     assert run.state == "complete"
-    assert fitted.privacy_.encoder.ledger["run"] == fitted.privacy_.fit.ledger["run"] == run.run
+    assert fitted.privacy_.runs == (run.run,)
     spent = ledger.spent()
     alone = PrivacyLedger(folder / "alone", 9.0, 1e-5, "letters")
-    budget = fitted.privacy_
-    for plan, delta in ((budget.encoder.plan, 1e-7), (budget.fit.plan, 0.0)):
-        alone.charge_event("part", unit=fitted.unit, relation="add_or_remove", event=plan, delta=delta)
+    for part in fitted.privacy_.releases:
+        alone.charge_event(
+            "part", unit=fitted.unit, relation="add_or_remove", event=part.plan, delta=part.threshold_delta
+        )
     assert spent == pytest.approx(alone.spent(), rel=1e-6), "the charge is not that of both parts"
     with ledger:
         model().fit(X, y)
@@ -382,7 +383,7 @@ def test_more_than_two_classes_have_log_odds_each():
     assert (fitted.log_odds_["b"][:, :3].argmax(axis=0) == [0, 1, 2]).all()
     assert fitted.score(X, y) > 0.8
     assert fitted.predict_proba(X[:4]).shape == (4, 3)
-    assert 3.99 < fitted.privacy_.epsilon() <= 4.0
+    assert 3.97 < fitted.privacy_.epsilon() <= 4.0  # without a threshold, a tenth of δ is left
 
 
 def test_a_saved_classifier_comes_back_whole(tmp_path):

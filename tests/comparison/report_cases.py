@@ -16,6 +16,7 @@ from vips import (
 )
 from vips.comparison.curve import PRIVATE, PUBLIC, UtilityCurve
 from vips.datasets import load_digits_binary, make_lda_corpus
+from vips.privacy import Release
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=2.0, delta=1e-5, sampling_rate=1.0, n_steps=10)
 HOSTILE = (
@@ -25,7 +26,9 @@ HOSTILE = (
     "a & b ' $\\frac{1}{$",
     "\u202eevil \u0000",
 )
-REPORT = PrivacyReport(plan=replace(PLAN, clip_norm=0.3), unit="one row of X with its label", released=("totals",))
+REPORT = PrivacyReport(
+    (Release(what="fit", plan=replace(PLAN, clip_norm=0.3), released=("totals",)),), unit="one row of X with its label"
+)
 PUBLIC_CURVE = UtilityCurve((0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), None, PUBLIC)
 PRIVATE_CURVE = UtilityCurve(
     (0.1, 1.0), 1e-5, np.array([[0.6, 0.7], [0.8, 0.82]]), np.array([0.9, 0.91]), PRIVATE, (REPORT,)

@@ -47,10 +47,10 @@ def test_a_private_pipeline_is_compared_as_its_model_is(people, private, baselin
 def test_the_statement_counts_the_encoder(private, baseline, tmp_path):
     for found in (compare(private, baseline), compare(baseline, private)):
         ours, _ = found.privacy
-        assert ours.epsilon() == private.privacy_.epsilon() > private[-1].privacy_.epsilon(1e-6)
+        assert ours == private.privacy_ == private[-1].privacy_
         assert "ε = 1 " in found.private
     found.to_html(tmp_path / "report.html")
-    assert "learnt privately" in (tmp_path / "report.html").read_text()
+    assert "bounds of 1 column" in (tmp_path / "report.html").read_text()
 
 
 def test_the_report_adds_up_the_encoders_and_the_deltas_of_their_thresholds(private, tmp_path):
@@ -58,7 +58,7 @@ def test_the_report_adds_up_the_encoders_and_the_deltas_of_their_thresholds(priv
     plans = [private[0].privacy_.plan, private[-1].privacy_.plan]
     noise = sum(plan.n_steps / plan.noise_multiplier**2 for plan in plans)
     one = PrivacyPlan(noise_multiplier=(2 * noise) ** -0.5, sampling="full", n_steps=1)
-    expected = one.epsilon(1e-6 - 2 * private[0].privacy_.threshold_delta)
+    expected = one.epsilon(1e-6 - 2 * private[0].privacy_.releases[0].threshold_delta)
     assert f'<strong class="whole">ε = {expected:.4g}</strong>' in (tmp_path / "report.html").read_text()
 
 

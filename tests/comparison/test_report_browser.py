@@ -11,6 +11,7 @@ import pytest
 
 from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast, luminance
 from tests.comparison import report_cases as cases
+from tests.plans import with_release
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
@@ -111,12 +112,9 @@ def forged(server, path, escaped=True):
     )
     comparison = cases.regression()
     ours, theirs = comparison.privacy
-    ours = replace(
-        ours,
-        plan=replace(ours.plan, reproducible_noise=True, report_delta=None),
-        ledger={"dataset": attack, "run": attack, "charged_steps": attack},
-        tuning=attack,
-    )
+    seeded = replace(ours.plan, reproducible_noise=True, report_delta=None)
+    ours = with_release(ours, plan=seeded, ledger={"dataset": attack, "run": attack}, mechanism=attack)
+    ours = replace(ours, tuning=attack)
     replace(comparison, privacy=(ours, theirs), model=attack, notes=(attack,)).to_html(path)
     if not escaped:
         page = path.read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from markupsafe import Markup
 import vips
 from tests.comparison import report_cases as cases
 from tests.comparison.leaves import leaves, with_leaf
+from tests.plans import with_release
 from vips import Comparison, Part, PrivacyPlan, PrivacyReport
 from vips._pages.engine import own_markup
 from vips.comparison import Row
@@ -21,6 +22,7 @@ from vips.comparison.curve import UtilityCurve
 from vips.comparison.movement import Movement
 from vips.comparison.report import charts
 from vips.comparison.report import page as report_page
+from vips.privacy import Release
 
 PACKAGE = Path(vips.__file__).parent
 HARMLESS = "=harmless="
@@ -76,17 +78,16 @@ def charged():
     """A comparison with every optional part of a report."""
     comparison = cases.regression()
     ours, theirs = comparison.privacy
-    ours = replace(
-        ours, ledger={"dataset": "salaries", "run": "2f", "charged_steps": 12}, declared_public=("bounds of 2 columns",)
-    )
+    ours = with_release(ours, ledger={"dataset": "salaries", "run": "2f"}, declared=("bounds of 2 columns",))
+    ours = replace(ours, also_not_covered=("candidates that were chosen",))
     return replace(comparison, privacy=(ours, theirs), notes=("something to note",))
 
 
 def without_guarantee():
-    """The same without a guarantee and without a δ: no ε is computed from the number of charged steps."""
+    """The same without a guarantee and without a δ."""
     comparison = charged()
     ours, theirs = comparison.privacy
-    seeded = replace(ours, plan=replace(ours.plan, reproducible_noise=True, report_delta=None))
+    seeded = with_release(ours, plan=replace(ours.plan, reproducible_noise=True, report_delta=None))
     return replace(comparison, privacy=(seeded, theirs))
 
 
@@ -123,7 +124,7 @@ def _without_figures(monkeypatch):
 def test_all_fields_are_found():
     """The walk finds the fields of every class in a comparison."""
     found = {key for _, path in subjects() for kind, key in path if kind == "field"}
-    for each in (Comparison, Row, Movement, Part, PrivacyReport, PrivacyPlan, UtilityCurve):
+    for each in (Comparison, Row, Movement, Part, PrivacyReport, Release, PrivacyPlan, UtilityCurve):
         arrays = {"distribution", "scores", "baseline"} if each in (Part, UtilityCurve) else set()
         assert {f.name for f in fields(each)} - arrays <= found, each
 
@@ -156,7 +157,7 @@ def test_every_field_by_itself_is_text(tmp_path):
         assert hostile.found == harmless.found, path
         shown += [path] if harmless.found else []
     names = {path[-1][1] for path in shown}
-    assert {"charged_steps", "dataset", "run", "unit", "preprocessing", "tuning", "on_invalid", "quantity"} <= names
+    assert {"dataset", "run", "unit", "preprocessing", "tuning", "on_invalid", "quantity", "mechanism", "date"} <= names
     assert {"model", "summary", "private", "baseline", "source", "private_source", "baseline_source"} <= names
     assert len(shown) > len(refused)
 
@@ -185,12 +186,12 @@ def _is_shown(path):
 
 
 @pytest.mark.usefixtures("empty_figures")
-def test_a_forged_number_of_steps_neither_fetches_nor_hides_the_warning(tmp_path):
-    """The attack that a forged model file once made, with the checks of ``from_json`` left out."""
+def test_a_forged_mechanism_neither_fetches_nor_hides_the_warning(tmp_path):
+    """With the checks of ``from_json`` left out."""
     comparison = without_guarantee()
     skeletons = []
     for steps in (HARMLESS, HOSTILE[0]):
-        report = replace(comparison.privacy[0], ledger={"dataset": "salaries", "run": "2f", "charged_steps": steps})
+        report = with_release(comparison.privacy[0], mechanism=steps)
         page = page_of(replace(comparison, privacy=(report, comparison.privacy[1])), None, tmp_path)
         skeletons.append(Skeleton(page, steps))
         assert page.count("<meta") == 4

@@ -30,8 +30,9 @@ OF_CLASS = {"BayesianLogisticRegression": {"classes_"}, "LatentClassAnalysis": {
 CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_features", "unit", "run", "step", "noise_std",
               "repeated", "arrays"}  # fmt: skip
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
-REPORT = {"plan", "unit", "released", "only_noise", "search", "declared_public", "on_invalid", "ledger", "repeated_steps",
-          "preprocessing", "tuning", "not_covered", "versions"}  # fmt: skip
+REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
+RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "selection",
+           "ledger"}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},
@@ -190,6 +191,8 @@ def what_can_be_reached_is_listed(case) -> None:
     assert set(vars(model.noisy_totals_)) == {"average", "noise_std"}, "noisy totals hold something else"
     assert set(model.noisy_totals_.average) == set(model.noisy_totals_.noise_std) == set(blocks)
     assert set(vars(model.privacy_)) == REPORT, f"a report holds {set(vars(model.privacy_)) ^ REPORT}"
+    for release in model.privacy_.releases:
+        assert set(vars(release)) == RELEASE, f"a release holds {set(vars(release)) ^ RELEASE}"
     for step in range(1, N_STEPS + 1):
         header, arrays = traces[f"checkpoint after step {step}"]
         assert set(header) == CHECKPOINT, f"a checkpoint's header holds {set(header) ^ CHECKPOINT}"

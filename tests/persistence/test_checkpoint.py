@@ -142,7 +142,7 @@ def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(t
     model = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
     run = ledger.runs()[0]
     assert (run.released, run.charged, run.state) == (7, 7, "complete")
-    assert model.privacy_.to_dict()["ledger"]["charged_steps"] == 7
+    assert model.privacy_.releases[0].charged_plan.n_steps == 7
     assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5) > PLAN.epsilon(1e-5)
     assert model.privacy_.event() == replace(PLAN, n_steps=7).event()
 
@@ -235,7 +235,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path, monkeypatch):
     assert path.read_bytes() == before
     monkeypatch.undo()
     model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
-    assert model.privacy_.repeated_steps == 1  # its partial file could be seen
+    assert model.privacy_.releases[0].repeated_steps == 1  # its partial file could be seen
     assert [p.name for p in tmp_path.iterdir()] == ["fit.vips"]
 
 
@@ -348,7 +348,7 @@ def test_steps_that_were_left_beside_a_checkpoint_are_counted_and_removed(tmp_pa
     assert len(totals) == 3  # three releases of one step, none of which the finished fit uses
     model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
     assert names_in(tmp_path) == ["fit.vips"]
-    assert model.privacy_.repeated_steps == 3
+    assert model.privacy_.releases[0].repeated_steps == 3
     assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=9).epsilon(1e-5) > PLAN.epsilon(1e-5)
     assert model.privacy_.event() == replace(PLAN, n_steps=9).event()
     assert "3 steps were released twice" in str(model.privacy_)
@@ -380,7 +380,8 @@ def test_a_kill_while_partial_files_are_counted_loses_no_count(tmp_path, monkeyp
                 BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path)
     for each in tmp_path.glob(".fit.vips.?*.partial"):  # partial files of the count itself, which show no other step
         each.unlink()
-    assert BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.repeated_steps in (1, 2)
+    (release,) = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path).privacy_.releases
+    assert release.repeated_steps in (1, 2)
 
 
 def test_with_a_ledger_only_the_ledger_counts_partial_files(tmp_path, monkeypatch):
@@ -389,8 +390,7 @@ def test_with_a_ledger_only_the_ledger_counts_partial_files(tmp_path, monkeypatc
     assert ledger.runs()[0].released == 3  # the entry came first
     model = BetaBernoulli(privacy=PLAN, random_state=0).fit(COINS, checkpoint=path, ledger=ledger)
     assert names_in(tmp_path) == ["a.ledger", "fit.vips"]
-    assert model.privacy_.repeated_steps == 0
-    assert model.privacy_.ledger["charged_steps"] == 7
+    assert model.privacy_.releases[0].repeated_steps == 1
     assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5)
 
 

@@ -33,8 +33,10 @@ def test_topics_have_the_words_that_were_learnt(fitted):
 def test_the_statement_counts_the_vocabulary_and_does_not_call_it_public(fitted):
     report = fitted.privacy_
     assert report.epsilon() == pytest.approx(2.0, abs=1e-3)
-    assert 0.0 < fitted[-1].privacy_.epsilon(1e-6) < 2.0
-    assert "the vocabulary" not in [*report.fit.declared_public, *report.encoder.declared_public]
+    assert 0.0 < fitted[0].privacy_.epsilon(1e-6) < 2.0
+    assert fitted[-1].privacy_ is report
+    assert "the vocabulary" in fitted[-1].describe()["declared_public"]
+    assert "the vocabulary" not in report.declared_public
     assert "what a word is (stop_words)" in str(report)
     assert "two rounds" in str(report)
 

@@ -51,7 +51,7 @@ def check_encoder_and_fit_together_are_within_the_budget():
             (encoder.plan.clip_norm / encoder.plan.noise_std()) ** 2
             + 5 * (fit.plan.clip_norm / fit.plan.noise_std()) ** 2
         )
-        total = math.exp(gaussian_log_delta(mu, 4.0)) + encoder.threshold_delta
+        total = math.exp(gaussian_log_delta(mu, 4.0)) + encoder.releases[0].threshold_delta
         assert total <= 1e-6, f"δ is {total} at the stated ε"
         assert total == pytest.approx(1e-6, rel=1e-2)
         assert 3.99 < fitted.privacy_.epsilon() <= 4.0
@@ -104,19 +104,16 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert explicit[-1].max_norm == 0.9
 
 
-def test_the_statement_of_the_model_says_that_it_leaves_the_encoder_out(tmp_path):
+def test_the_report_of_the_model_counts_the_encoder_too(tmp_path):
     X, y = table(500)
     fitted = pipeline().fit(X, y)
     fitted.save(tmp_path / "both.vips")
-    for each in (fitted, vips.load(tmp_path / "both.vips")):
-        model, both = each[-1].privacy_, each.privacy_
-        assert any("encoder released" in text for text in model.not_covered)
-        assert "ε here is that of the fit alone" in str(model)
-        model.to_html(tmp_path / "certificate.html")
-        cover = (tmp_path / "certificate.html").read_text(encoding="utf-8").split("<details")[0]
-        assert "s encoder released about the same records" in cover
-        assert "PrivateTableEncoder" not in str(both)
-        assert not any("Encoder" in text for text in both.to_dict()["fit"]["not_covered"])
+    fitted[-1].save(tmp_path / "model.vips")
+    loaded = [vips.load(tmp_path / name).privacy_ for name in ("both.vips", "model.vips")]
+    for report in (fitted[-1].privacy_, *loaded):
+        assert report == fitted.privacy_
+        assert report.epsilon() == pytest.approx(4.0, rel=1e-3)
+        assert [release.what for release in report.releases] == ["encoder", "fit"]
 
 
 def test_a_statement_without_a_guarantee_is_json():
@@ -256,20 +253,21 @@ def test_forged_files_raise_value_errors(tmp_path, place, value):
 
 def forged(values):
     """Files of encoders that no fit writes: a name for what is wrong, and the encoder."""
-    report, plan = values["report"], values["report"]["plan"]
+    (release,), privacy = values["report"]["releases"], values["parameters"]["privacy"]
 
-    def changed(place, name, value):
-        return values | {place: values[place] | {name: value}}
+    def changed(**fields):
+        return values | {"report": values["report"] | {"releases": [release | fields]}}
 
-    yield "less δ", changed("report", "threshold_delta", 0.0)
-    yield "a text for δ", changed("report", "threshold_delta", "0.1")
+    yield "less δ", changed(threshold_delta=0.0)
+    yield "a text for δ", changed(threshold_delta="0.1")
     for name, value in (("noise_multiplier", 100.0), ("noise_multiplier", 0.0), ("n_steps", 10**40)):
-        yield name, changed("report", "plan", plan | {"value": plan["value"] | {name: value}})
-        both = plan["value"] | {name: value}
-        own = values["parameters"] | {"privacy": plan | {"value": both | {"clip_norm": None}}}
-        yield f"{name} in both", values | {"parameters": own, "report": report | {"plan": plan | {"value": both}}}
-    yield "no texts", changed("report", "released", 3)
-    yield "no ledger", changed("report", "ledger", [])
+        by_report = changed(plan=release["plan"] | {name: value})
+        yield name, by_report
+        own = values["parameters"] | {"privacy": privacy | {"value": privacy["value"] | {name: value}}}
+        yield f"{name} in both", by_report | {"parameters": own}
+    yield "no texts", changed(released=3)
+    yield "no ledger", changed(ledger=[])
+    yield "two releases", values | {"report": values["report"] | {"releases": [release, release]}}
     yield "no names", values | {"names_in": -1}
     for i, kind in enumerate(["number", "category", "number"]):
         for other in {"number", "category", "declared"} - {kind}:
@@ -321,10 +319,11 @@ def test_the_certificate_counts_the_encoder_too(tmp_path):
     frame, y = table()
     for kinds in (None, dict.fromkeys(frame.select_dtypes("number"), "number")):
         made = make_private_pipeline(PrivateTableEncoder(kinds), BayesianLogisticRegression(), epsilon=1.5, delta=1e-6)
-        made.fit(frame, y).privacy_.to_html(tmp_path / "certificate.html", dataset="visits", purpose="care")
+        report = made.fit(frame, y).privacy_
+        report.to_html(tmp_path / "certificate.html", dataset="visits", purpose="care")
         page = (tmp_path / "certificate.html").read_text()
-        assert "learnt privately" in page
-        assert "ε = 1.5" in page
-        assert "leaves the encoder out" not in page
+        assert "bounds of 2 columns" in page
+        assert 1.48 < report.epsilon() <= 1.5
+        assert f"ε = {report.epsilon():.4g}" in page
         # a threshold of categories has a δ of its own: only without one is all of it a single Gaussian mechanism
-        assert ("-Gaussian differentially private" in page) == (kinds is not None)
+        assert ("-Gaussian differential privacy" in page) == (kinds is not None)

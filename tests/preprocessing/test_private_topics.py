@@ -146,4 +146,4 @@ def test_fits_in_other_processes_are_charged_to_the_block_they_were_sent_from(tm
     with ledger, ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         found = pool.submit(fitted_elsewhere, topics, letters(500)).result()
     assert len(ledger.runs()) == 2
-    assert found.privacy_.encoder.ledger["run"] in {run.run for run in ledger.runs()}
+    assert found.privacy_.releases[0].ledger["run"] in {run.run for run in ledger.runs()}

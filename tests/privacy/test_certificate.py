@@ -1,8 +1,8 @@
 """The certificate of one fit: complete for every model, honest about ledgers, empty fields seen, every text escaped."""
 
-import builtins
 import math
 import re
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pytest
 
 from tests.comparison.test_report import Page
 from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
+from tests.plans import with_release
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting import composed_epsilon
@@ -61,15 +62,15 @@ def test_every_reason_for_no_guarantee_is_told(tmp_path):
     }
     for name, reason in said.items():
         assert reason in written(KINDS[name], tmp_path).text
-    assert "the plan is of a class of its own" in written(replace(CALIBRATED, plan=plan), tmp_path).text
+    assert "the plan is a OwnPlan, a class of its own" in written(with_release(CALIBRATED, plan=plan), tmp_path).text
 
 
 def test_epsilon_is_said_in_words_and_numbers(tmp_path):
     page = written(CALIBRATED, tmp_path).text
     assert "ε = 1 at δ = 1e-05 (1 in 100,000)" in page
     assert "right more often than 73.2 % of the time" in page
-    assert "What is protected is one record: one letter" in page
-    assert "A person with several records is protected less" in page
+    assert "What is protected is each letter" in page
+    assert "A person with several of these is protected less" in page
     assert all(item in page for item in CALIBRATED.not_covered)
     assert page.count("Signature") == 2  # the heading, and the line
 
@@ -80,9 +81,9 @@ def test_a_fit_of_persons_speaks_of_them(tmp_path):
     ids = pd.Series(np.arange(60) // 3, name="patient_id")
     page = written(counts(groups=ids).privacy_, tmp_path).text
     assert "Guarantee for every single patient" in page
-    assert "one patient : all rows of one patient_id" in page
+    assert "What is protected is each patient, with all of their rows" in page
     assert "knows all of the data but one patient" in page
-    assert "person with several records" not in page
+    assert "A person with several" not in page
 
 
 def test_empty_fields_are_seen_and_filled_ones_shown(tmp_path):
@@ -100,10 +101,9 @@ def test_every_field_is_text(tmp_path):
     for kind in ("calibrated", "seeded", "non-private"):
         skeletons = []
         for put_in in (HARMLESS, everything):
-            report = replace(
-                KINDS[kind], unit=put_in, released=(put_in,), declared_public=(put_in,), not_covered=(put_in,), tuning=put_in,
-                ledger={"dataset": put_in, "run": put_in, "charged_steps": 3},
-            )  # fmt: skip
+            release = {"what": put_in, "released": (put_in,), "declared": (put_in,), "mechanism": put_in}
+            report = with_release(KINDS[kind], ledger={"dataset": put_in, "run": put_in}, **release)
+            report = replace(report, unit=put_in, also_not_covered=(put_in,), tuning=put_in, date=put_in)
             page = source(report, tmp_path, **dict.fromkeys(FIELDS, put_in))
             skeletons.append(Skeleton(page, put_in))
         harmless, hostile = skeletons
@@ -199,18 +199,13 @@ def test_an_older_file_is_replaced_by_a_whole_one_or_not_at_all(tmp_path, monkey
 
 
 def test_wrong_arguments_and_missing_packages_write_nothing(tmp_path, monkeypatch):
-    path, imported = tmp_path / "certificate.html", builtins.__import__
+    path = tmp_path / "certificate.html"
     with pytest.raises(TypeError, match="`purpose` must be a text, got int"):
         CALIBRATED.to_html(path, purpose=3)
     with pytest.raises(TypeError, match="`ledger` must be a PrivacyLedger or None, got str"):
         CALIBRATED.to_html(path, ledger="a.ledger")
 
-    def without(name, *args, **more):
-        if name.split(".")[0] == "jinja2":
-            raise ImportError(name)
-        return imported(name, *args, **more)
-
-    monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(ImportError, match=r"Jinja2: pip install 'vips\[plot\]'. Nothing was written."):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    with pytest.raises(ImportError, match=r"jinja2: pip install 'vips\[plot\]'"):
         CALIBRATED.to_html(path)
     assert not list(tmp_path.iterdir())

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 from tests.laws.cases import BetaBernoulli
-from tests.plans import REPLACED
+from tests.mutants import check_notices
+from tests.plans import REPLACED, with_release
 from vips import PrivacyPlan, PrivacyReport
+from vips.privacy import Release
+from vips.privacy import report as report_module
+from vips.privacy.accounting import composed_epsilon
+from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.only_noise import is_only_noise
+from vips.privacy.selection import Selection, TrialCount
 
 GOOD = {"noise_multiplier": 1.0, "sampling_rate": 0.5, "n_steps": 3, "clip_norm": 1.0}
 
 
-def report(plan, **arguments):
-    return PrivacyReport(plan=plan, unit="one letter", released=("totals",), **arguments)
+def report(plan, **of_release):
+    return PrivacyReport((Release(what="fit", plan=plan, released=("totals",), **of_release),), unit="one letter")
 
 
 CALIBRATED = report(PrivacyPlan(**GOOD | {"noise_multiplier": 3.6887}, report_delta=1e-5))  # ε = 1
@@ -26,7 +32,7 @@ KINDS = {
     "full": report(PrivacyPlan(**GOOD | {"sampling_rate": None}, sampling="full", report_delta=1e-5)),
     "discrete": report(PrivacyPlan(**GOOD, noise="discrete", report_delta=1e-5)),
     "seeded": report(PrivacyPlan(**GOOD, reproducible_noise=True, report_delta=1e-5)),
-    "raising": replace(CALIBRATED, on_invalid="raise"),
+    "raising": with_release(CALIBRATED, on_invalid="raise"),
     "replaced": report(replace(REPLACED, report_delta=1e-5)),
     "non-private": report(PrivacyPlan.non_private()),
 }
@@ -51,7 +57,7 @@ def test_every_report_is_json_prose_and_a_table(name):
 
 def test_statements():
     assert "ε = 1 at δ = 1e-05 (privacy loss distributions)" in str(CALIBRATED)
-    assert "Unit: one letter. Relation: add or remove one." in str(CALIBRATED)
+    assert "Unit: one letter. Relation: add or remove one: a data set with the letter" in str(CALIBRATED)
     assert CALIBRATED.to_dict()["epsilon"] == pytest.approx(1.0, rel=2e-3)
     assert "call .epsilon(delta)" in str(KINDS["open delta"])
     with pytest.raises(ValueError, match="Write a δ"):
@@ -59,7 +65,7 @@ def test_statements():
     assert str(KINDS["seeded"]).startswith("NO GUARANTEE")
     assert str(KINDS["raising"]).startswith("NO GUARANTEE")
     assert str(KINDS["non-private"]).startswith("No privacy")
-    assert "1.732-Gaussian differentially private" in str(KINDS["full"])
+    assert "1.732-Gaussian differential privacy" in str(KINDS["full"])
     assert "not hardened against attacks on floating-point noise" in str(CALIBRATED)
     assert "sampled exactly" in str(KINDS["discrete"])
     assert "rounded to the lattice" in str(KINDS["discrete"])
@@ -87,3 +93,79 @@ def test_the_report_of_a_fit_holds_nothing_private():
     assert few == many
     assert str(few) == str(many)
     assert "1913" not in str(many)
+
+
+# -- several releases ------------------------------------------------------------------------------------------------
+
+FULL = PrivacyPlan(noise_multiplier=6.0, sampling="full", n_steps=4, clip_norm=1.0, report_delta=9e-6)
+SAMPLED = replace(CALIBRATED.plan, report_delta=9e-6)
+
+
+def of_plans(*plans, **of_first):
+    releases = [Release(what=f"part {number}", plan=plan, released=("totals",)) for number, plan in enumerate(plans)]
+    return PrivacyReport((replace(releases[0], **of_first), *releases[1:]), unit="one letter")
+
+
+def check_joint_epsilon_is_that_of_all_releases():
+    """By outside compositions: a single Gaussian for full batches, dp_accounting's loss distributions for samples."""
+    from dp_accounting.pld import PLDAccountant
+
+    both = of_plans(FULL, replace(FULL, noise_multiplier=3.0, n_steps=1), threshold_delta=1e-6)
+    mu = math.sqrt(4 / 6.0**2 + 1 / 3.0**2)
+    assert both.delta == pytest.approx(1e-5)
+    assert both.epsilon() == pytest.approx(gaussian_epsilon(mu, 9e-6)), "ε is not that of all releases"
+    assert of_plans(FULL, FULL).gdp_mu() == pytest.approx(2.0 * math.sqrt(2.0) / 6.0), "μ is not that of all releases"
+    assert both.gdp_mu() is None  # the threshold is no Gaussian mechanism
+    assert both.epsilon(1e-6) == math.inf, "a threshold costs no δ"
+    repeated = of_plans(FULL, FULL, repeated_steps=4).epsilon()
+    assert repeated == pytest.approx(of_plans(FULL, FULL, FULL).epsilon()), "repeated steps are free"
+    mixed = of_plans(FULL, SAMPLED)
+    theirs = PLDAccountant()
+    for plan in (FULL, SAMPLED):
+        theirs.compose(plan.event())
+    assert mixed.epsilon() == pytest.approx(theirs.get_epsilon(9e-6), rel=0.01), "ε is not that of all releases"
+    assert type(both.event()).__name__ == "NonPrivateDpEvent"
+    theirs = PLDAccountant()
+    theirs.compose(mixed.event())
+    assert mixed.epsilon() == pytest.approx(theirs.get_epsilon(9e-6), rel=0.01), "the event is not that of all releases"
+    assert of_plans(FULL, replace(SAMPLED, reproducible_noise=True)).epsilon() == math.inf
+    search = Selection(TrialCount(3.0), (FULL, SAMPLED))
+    assert of_plans(FULL, selection=search).epsilon(1e-6) == search.epsilon(1e-6), (
+        "the trial's ε stands for the search's"
+    )
+    expected = search.epsilon(5e-7) + SAMPLED.epsilon(5e-7)
+    assert of_plans(FULL, SAMPLED, selection=search).epsilon(1e-6) == pytest.approx(expected), "ε of a search is lost"
+
+
+def test_joint_epsilon_is_that_of_all_releases():
+    check_joint_epsilon_is_that_of_all_releases()
+
+
+def thresholds_are_free(patch):
+    patch.setattr(PrivacyReport, "_threshold_delta", 0.0)
+
+
+def repeated_steps_are_free(patch):
+    patch.setattr(Release, "charged_plan", property(lambda self: self.plan))
+
+
+def the_first_release_is_free(patch):
+    patch.setattr(report_module, "composed_epsilon", lambda plans, delta: composed_epsilon(plans[-1:], delta))
+
+
+@pytest.mark.parametrize("mutant", [thresholds_are_free, repeated_steps_are_free, the_first_release_is_free])
+def test_mutants_are_noticed(mutant, monkeypatch):
+    check_notices(check_joint_epsilon_is_that_of_all_releases, mutant, monkeypatch)
+
+
+def test_releases_are_of_one_relation():
+    with pytest.raises(ValueError, match="of one relation"):
+        of_plans(FULL, replace(FULL, relation="replace_one"))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"on_invalid": "stop"}, {"threshold_delta": 1.0}, {"repeated_steps": -1}, {"ledger": {"run": "2f"}}]
+)
+def test_a_release_is_checked(wrong):
+    with pytest.raises(ValueError, match=f"`{next(iter(wrong))}` must"):
+        report(FULL, **wrong)

@@ -9,12 +9,18 @@ import pytest
 
 import vips
 from tests.laws.cases import BetaBernoulli
+from tests.plans import with_release
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import PrivacyPlan, PrivacyReport
-from vips.privacy import report_fields
+from vips.privacy import Release
+from vips.privacy.report_fields import LONGEST_TEXT
+from vips.privacy.selection import Selection, TrialCount
 
 REFRESH = '7</dd><meta http-equiv="refresh" content="0;url=http://localhost:9/"><style>.notice{display:none}</style>'
-CHARGED = replace(CALIBRATED, ledger={"dataset": "letters", "run": "2f", "charged_steps": 5})
+LEDGER = {"dataset": "letters", "run": "2f"}
+# With every optional part: a search, charged to a ledger.
+SEARCH = Selection(TrialCount(3.0), (CALIBRATED.plan, replace(CALIBRATED.plan, n_steps=1)))
+CHARGED = with_release(CALIBRATED, ledger=LEDGER, selection=SEARCH)
 OTHERS = [None, True, 3, -1, 2.5, float("nan"), float("inf"), "", REFRESH, [], [REFRESH], [[]], {}, {"a": 1}, 10**400]
 
 
@@ -35,18 +41,23 @@ def test_what_is_written_is_read():
     assert PrivacyReport.from_json(saved()) == CHARGED
 
 
-def test_every_field_has_a_reader():
-    assert set(report_fields._READERS) == {f.name for f in fields(PrivacyReport)}
-    assert {f.type for f in fields(PrivacyPlan) if f.compare} <= set(report_fields._TYPES)
-
-
 @pytest.mark.parametrize("values", [None, [], "report", 3, {}])
 def test_a_report_is_an_object(values):
     with pytest.raises(ValueError, match="A privacy report"):
         PrivacyReport.from_json(values)
 
 
-@pytest.mark.parametrize("path", [(), ("plan",), ("ledger",)], ids=["report", "plan", "ledger"])
+OBJECTS = {
+    "report": (),
+    "release": ("releases", 0),
+    "plan": ("releases", 0, "plan"),
+    "ledger": ("releases", 0, "ledger"),
+    "search": ("releases", 0, "selection"),
+    "trials": ("releases", 0, "selection", "trials"),
+}
+
+
+@pytest.mark.parametrize("path", OBJECTS.values(), ids=OBJECTS)
 def test_names_are_exactly_those_of_the_fields(path):
     place = saved()
     for key in path:
@@ -57,104 +68,128 @@ def test_names_are_exactly_those_of_the_fields(path):
         for key in path:
             inner = inner[key]
         del inner[name]
-        with pytest.raises(ValueError, match=f"lacks the fields.*{name}"):
+        with pytest.raises(ValueError, match=f"lacks the fields.*{name}|`ledger` must name"):
             PrivacyReport.from_json(values)
-    with pytest.raises(ValueError, match=r"has no fields.*surprise"):
-        PrivacyReport.from_json(changed((*path, "surprise"), 1))
+    with pytest.raises(ValueError, match=r"has no fields.*surprise|`ledger` must name"):
+        PrivacyReport.from_json(changed((*path, "surprise"), "1"))
 
 
-# What each field may hold among OTHERS.
-ALLOWED = {
-    "unit": ["", REFRESH],
-    "preprocessing": ["", REFRESH],
-    "tuning": ["", REFRESH],
-    "released": [[], [REFRESH]],
-    "only_noise": [True],
-    "search": [None],
-    "declared_public": [[], [REFRESH]],
-    "not_covered": [[], [REFRESH]],
-    "on_invalid": [],
-    "versions": [{}],
-    "repeated_steps": [3],
-    "ledger": [None],
-    "ledger.dataset": ["", REFRESH],
-    "ledger.run": ["", REFRESH],
-    "ledger.charged_steps": [3],
-    "plan": [],
-    "plan.noise_multiplier": [3, 2.5],
-    "plan.sampling_rate": [],
-    "plan.n_steps": [3],
-    "plan.clip_norm": [None, 3, 2.5],
-    "plan.sampling": [],
-    "plan.relation": [],
-    "plan.noise": [],
-    "plan.reproducible_noise": [True],
-    "plan.report_delta": [None],
-    "plan.max_rows_per_group": [None, 3],
+# What each field may hold among OTHERS, by its type; those with a range of their own.
+BY_TYPE = {
+    "str": ["", REFRESH],
+    "bool": [True],
+    "dict": [{}],
+    "list": [[], [REFRESH]],
+}
+OWN = {
+    "releases": [],
+    "releases.0.plan": [],
+    "releases.0.threshold_delta": [],
+    "releases.0.on_invalid": [],
+    "releases.0.repeated_steps": [3],
+    "releases.0.selection": [None],
+    "releases.0.selection.trials": [],
+    "releases.0.selection.trials.mean": [3, 2.5],
+    "releases.0.selection.trials.shape": [3, 2.5],
+    "releases.0.selection.parts": [],
+    "releases.0.ledger": [None],
+    "releases.0.plan.noise_multiplier": [3, 2.5],
+    "releases.0.plan.sampling_rate": [],
+    "releases.0.plan.n_steps": [3],
+    "releases.0.plan.clip_norm": [None, 3, 2.5],
+    "releases.0.plan.sampling": [],
+    "releases.0.plan.relation": [],
+    "releases.0.plan.noise": [],
+    "releases.0.plan.report_delta": [None],
+    "releases.0.plan.max_rows_per_group": [None, 3],
 }
 
 
+def places(value, before=""):
+    """Names of all that a report holds, and what stands there; plans of a search are as that of the release."""
+    items = value.items() if isinstance(value, dict) else [("0", value[0])]
+    for key, item in items:
+        if key != "0":
+            yield f"{before}{key}", item
+        if (isinstance(item, dict) or key == "releases") and key != "versions":
+            yield from places(item, f"{before}{key}.")
+
+
+ALLOWED = {name: OWN[name] if name in OWN else BY_TYPE[type(held).__name__] for name, held in places(saved())}
+
+
 def test_every_field_is_tried():
-    names = [f.name for f in fields(PrivacyReport)] + [f"ledger.{name}" for name in CHARGED.ledger]
-    assert set(ALLOWED) == {*names, *(f"plan.{f.name}" for f in fields(PrivacyPlan) if f.compare)}
+    assert set(OWN) <= set(ALLOWED)
+    for kind, before in ((PrivacyReport, ""), (Release, "releases.0."), (PrivacyPlan, "releases.0.plan.")):
+        assert {f"{before}{field.name}" for field in fields(kind) if field.repr} <= set(ALLOWED)
 
 
 @pytest.mark.parametrize("value", OTHERS, ids=lambda value: repr(value)[:12])
 @pytest.mark.parametrize("name", ALLOWED)
 def test_types_are_checked(name, value):
-    values = changed(tuple(name.split(".")), value)
+    values = changed(tuple(int(key) if key.isdigit() else key for key in name.split(".")), value)
     if any(type(value) is type(other) and value == other for other in ALLOWED[name]):
         PrivacyReport.from_json(values)
         return
-    with pytest.raises(ValueError, match=name.split(".")[0]) as caught:
+    with pytest.raises(ValueError, match=name.removeprefix("releases.0.").split(".")[0]) as caught:
         PrivacyReport.from_json(values)
     assert len(str(caught.value)) < 500
 
 
 def test_lists_and_objects_hold_strings():
-    for name in ("released", "declared_public", "not_covered"):
-        with pytest.raises(ValueError, match=rf"`{name}\[1\]`"):
-            PrivacyReport.from_json(changed((name,), ["a", 1]))
+    for path in (("releases", 0, "released"), ("releases", 0, "declared"), ("also_not_covered",)):
+        with pytest.raises(ValueError, match=rf"{path[-1]}\[1\]`"):
+            PrivacyReport.from_json(changed(path, ["a", 1]))
     with pytest.raises(ValueError, match="versions"):
         PrivacyReport.from_json(changed(("versions",), {"numpy": ["2"]}))
 
 
 def test_sizes_are_bounded():
-    for name, value in (
-        ("tuning", "x" * 100_001),
-        ("released", ["x"] * 10_001),
-        ("released", ["x" * 100_001]),
-        ("versions", {str(i): "" for i in range(10_001)}),
-        ("versions", {"x" * 100_001: ""}),
+    released, longest = ("releases", 0, "released"), LONGEST_TEXT
+    plan = saved()["releases"][0]["plan"]
+    for path, value in (
+        (("tuning",), "x" * (longest + 1)),
+        (released, ["x"] * 10_001),
+        (released, ["x" * (longest + 1)]),
+        (("versions",), {str(i): "" for i in range(10_001)}),
+        (("versions",), {"x" * (longest + 1): ""}),
+        (("releases",), saved()["releases"] * 1001),
+        (("releases", 0, "selection", "parts"), [plan] * 1001),
+        (("releases", 0, "plan", "n_steps"), 2**60),
+        (("releases", 0, "repeated_steps"), 2**60),
+        (("releases", 0, "threshold_delta"), 1.0),
     ):
-        with pytest.raises(ValueError, match=name) as caught:
-            PrivacyReport.from_json(changed((name,), value))
+        with pytest.raises(ValueError, match=path[-1]) as caught:
+            PrivacyReport.from_json(changed(path, value))
         assert len(str(caught.value)) < 500
-    for path in (("plan", "n_steps"), ("ledger", "charged_steps")):
-        with pytest.raises(ValueError, match=path[1]):
-            PrivacyReport.from_json(changed(path, 2**60))
+
+
+def test_a_report_has_a_release():
+    with pytest.raises(ValueError, match="at least one"):
+        PrivacyReport.from_json(changed(("releases",), []))
 
 
 def test_a_plan_that_contradicts_itself_is_refused():
     values = json.loads(KINDS["full"].to_json())
-    values["plan"]["sampling_rate"] = 0.5
+    values["releases"][0]["plan"]["sampling_rate"] = 0.5
     with pytest.raises(ValueError, match="leave `sampling_rate` out"):
         PrivacyReport.from_json(values)
 
 
 def test_what_could_not_be_read_is_not_written():
-    for broken in (replace(CALIBRATED, tuning=None), replace(CALIBRATED, ledger={"charged_steps": REFRESH})):
+    for broken in (replace(CALIBRATED, tuning=None), with_release(CALIBRATED, what=3)):
         with pytest.raises(ValueError, match="privacy report"):
             broken.to_json()
 
 
 def test_fields_that_plans_are_not_compared_by_are_neither_written_nor_read():
     plan = replace(CALIBRATED.plan, sent_from="outside")
-    values = json.loads(replace(CALIBRATED, plan=plan).to_json())
-    assert "sent_from" not in values["plan"]
+    values = json.loads(with_release(CALIBRATED, plan=plan).to_json())
+    assert "sent_from" not in values["releases"][0]["plan"]
     assert PrivacyReport.from_json(values).plan == plan
+    values["releases"][0]["plan"]["sent_from"] = "outside"
     with pytest.raises(ValueError, match=r"has no fields.*sent_from"):
-        PrivacyReport.from_json(values | {"plan": values["plan"] | {"sent_from": "outside"}})
+        PrivacyReport.from_json(values)
 
 
 def test_a_forged_file_of_a_model_is_refused(tmp_path):
@@ -166,23 +201,22 @@ def test_a_forged_file_of_a_model_is_refused(tmp_path):
             content = good.read(name)
             if name == "header.json":
                 header = json.loads(content)
-                header["report"]["ledger"] = {"dataset": "letters", "run": "1", "charged_steps": REFRESH}
+                header["report"]["releases"][0]["repeated_steps"] = REFRESH
                 content = json.dumps(header)
             forged.writestr(name, content)
     assert vips.load(tmp_path / "good.vips", BetaBernoulli).privacy_ == model.privacy_
-    with pytest.raises(ValueError, match=r"`ledger.charged_steps` of a privacy report must be an integer ≥ 1"):
+    with pytest.raises(ValueError, match=r"`releases\[0\].repeated_steps` of a privacy report must be of type int"):
         vips.load(tmp_path / "forged.vips", BetaBernoulli)
 
 
 def test_a_line_of_prose_cannot_be_forged():
     forged = replace(
-        CHARGED,
+        with_release(CHARGED, ledger={"dataset": "\x1b[8m", "run": "\x9bA"}, mechanism="\x1b[3m"),
         tuning="none.\nNot covered: nothing",
         unit="\x1b[2Jone",
         versions={"vips\r": "\u202e1"},
-        ledger=CHARGED.ledger | {"dataset": "\x1b[8m", "run": "\x9bA"},
     )
-    honest = replace(forged, tuning="none", unit="one", versions={"vips": "1"}, ledger=CHARGED.ledger)
+    honest = replace(CHARGED, tuning="none", unit="one", versions={"vips": "1"})
     shown = str(forged)
     assert len(shown.splitlines()) == len(str(honest).splitlines())
     assert all(character.isprintable() or character == "\n" for character in shown)

@@ -182,12 +182,13 @@ class Fails(DirichletMultinomial):
 
 def test_a_search_in_which_all_fits_fail_says_so_without_an_error():
     search = votes(estimator=Fails()).fit(VOTES)
-    assert search.best_estimator_ is search.best_params_ is search.privacy_.fit is None
+    assert search.best_estimator_ is search.best_params_ is None
     assert search.best_score_ == -np.inf
     assert 1.98 < search.privacy_.epsilon() <= 2.0
     with pytest.raises(NotFittedError, match="Every trial of this search failed"):
         search._best()
     assert "quoting" not in str(search.privacy_)
+    assert "Released: that no trial succeeded" in str(search.privacy_)
 
 
 def test_the_best_can_be_saved(tmp_path):
@@ -198,10 +199,11 @@ def test_the_best_can_be_saved(tmp_path):
     assert "chosen among 3 candidates by vips.PrivateSearch" in again.privacy_.tuning
     assert "how long the search takes" in again.privacy_.not_covered[0]
     for report in (again.privacy_, search.best_estimator_.privacy_):  # the fit has the guarantee of the search only
-        assert report.epsilon() == report.epsilon(1e-3) == search.privacy_.epsilon()
-        assert report.epsilon(1e-7) == np.inf
+        assert report == search.privacy_
+        for delta in (1e-3, 1e-6, 1e-7):
+            assert report.epsilon(delta) == report.releases[0].selection.epsilon(delta)
         assert report.gdp_mu() is None
-        assert "A search chose this fit" in str(report)
+        assert "whose own plan promises nothing" in str(report)
 
 
 def test_statements():
@@ -211,8 +213,8 @@ def test_statements():
         assert part in text
     stated = search.privacy_.to_dict()
     assert stated["epsilon"] == pytest.approx(2.0, rel=1e-3)
-    assert stated["fit"]["tuning"].startswith("chosen among 3 candidates")
-    assert "Privacy of this search" in search.privacy_._repr_html_()
+    assert stated["tuning"].startswith("chosen among 3 candidates")
+    assert "secret number of trials" in search.privacy_._repr_html_()
     # one trial alone has more noise than a fit at the whole budget
     alone = PrivacyPlan.from_epsilon(**BUDGET, sampling="full", n_steps=1)
     assert search.best_estimator_.privacy_.plan.noise_multiplier > alone.noise_multiplier
@@ -325,7 +327,7 @@ def test_rows_of_a_person_are_bounded_with_ids_only():
 def test_replace_one():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, relation="replace_one")
     search = votes(estimator=DirichletMultinomial(privacy=plan)).fit(VOTES)
-    assert search.privacy_.selection.relation == "replace_one"
+    assert search.privacy_.releases[0].selection.relation == "replace_one"
     plain = votes(estimator=DirichletMultinomial(privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1)))
     ratio = search.best_estimator_.privacy.noise_multiplier / plain.fit(VOTES).best_estimator_.privacy.noise_multiplier
     assert ratio == pytest.approx(2.0, rel=1e-3)
@@ -336,6 +338,6 @@ def test_the_certificate_states_the_search(tmp_path):
     for number, report in enumerate((search.privacy_, search.best_estimator_.privacy_)):
         report.to_html(path := tmp_path / f"{number}.html")
         page = path.read_text(encoding="utf-8")
-        assert "ε = 2</strong>" in page or "ε = 2<" in page
-        own = search.best_estimator_.privacy_.charged_plan.epsilon(1e-6)
-        assert f"{own:.3g}" not in page
+        assert "ε = 2<" in page
+        own = search.best_estimator_.privacy_.plan.epsilon(1e-6)
+        assert f"ε = {own:.4g}" not in page

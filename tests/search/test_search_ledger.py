@@ -54,7 +54,8 @@ def check_the_whole_is_charged_before_the_first_trial(tmp_path):
             if score.seen:
                 break
         share = 0.1 * 0.1e-5  # of δ₀, which is a tenth of δ
-        cost = Cost(0.0, pytest.approx(share), pytest.approx(search.privacy_.selection.epsilon(share)))
+        selection = search.privacy_.releases[0].selection
+        cost = Cost(0.0, pytest.approx(share), pytest.approx(selection.epsilon(share)))
         assert score.seen, "no trial scored a record"
         for seen in (score.seen[0], score.seen[-1], [(run.state, run.cost()) for run in ledger.runs()]):
             assert seen == [("complete", cost)], f"the ledger holds {seen}, not the whole search, {cost}"
@@ -154,7 +155,8 @@ def test_without_a_pure_part_a_search_is_charged_as_a_gaussian_mechanism(tmp_pat
     ledger = open_ledger(tmp_path, pure=0.0)
     search = votes(epsilon=1.0).fit(VOTES, ledger=ledger)
     (run,) = ledger.runs()
-    assert run.cost().mu2 == pytest.approx(mu_of_pure(search.privacy_.selection.epsilon(1e-7)) ** 2)
+    selection = search.privacy_.releases[0].selection
+    assert run.cost().mu2 == pytest.approx(mu_of_pure(selection.epsilon(1e-7)) ** 2)
     with pytest.raises(PrivacyBudgetError, match=r"PrivacyLedger\(\.\.\., pure=\.\.\.\)"):
         votes(epsilon=3.0).fit(VOTES, ledger=ledger)
 

@@ -158,6 +158,32 @@ def test_a_record_is_in_the_fit_or_in_the_score():
     assert max(seen) < 0.5  # the fit holds it never
 
 
+class Scored(DirichletMultinomial):
+    """Notes which candidates score how many rows: what compiles their kernels."""
+
+    seen = []
+
+    def record_scores(self, records, name):
+        self.seen.append(self.prior)
+        return super().record_scores(records, name)
+
+
+def check_every_candidate_scores_rows_whatever_there_are():
+    """Kernels are kept in files: which ones must tell neither that somebody is held out nor which candidates are tried."""
+    for X in (VOTES, VOTES[:0], np.full((60, 3), np.nan)):
+        Scored.seen.clear()
+        votes(estimator=Scored(), held_out=0.01).fit(X)
+        assert {1.0, 10.0, 100.0} <= set(Scored.seen), "kernels of a candidate's score depend on the records"
+
+
+def test_every_candidate_scores_rows_whatever_there_are():
+    check_every_candidate_scores_rows_whatever_there_are()
+
+
+def scores_are_not_rehearsed(patch):
+    patch.setattr(private_search, "rehearse_scores", lambda *_: None)
+
+
 def scores_of_all_trials_are_kept(patch):
     original = private_search.PrivateSearch.fit
 
@@ -172,7 +198,7 @@ def scores_of_all_trials_are_kept(patch):
         with pytest.MonkeyPatch.context() as inner:
             inner.setattr(one_trial.OneTrial, "__call__", call)
             original(self, *arguments, **keywords)
-        self.privacy_.selection.__dict__["kept"] = kept
+        self.privacy_.releases[0].selection.__dict__["kept"] = kept
         return self
 
     patch.setattr(private_search.PrivateSearch, "fit", fit)
@@ -184,7 +210,7 @@ def scores_of_all_trials_are_an_attribute(patch):
 
     def with_attribute(self, *arguments, **keywords):
         fit(self, *arguments, **keywords)
-        self.scores_ = self.privacy_.selection.__dict__.pop("kept")
+        self.scores_ = self.privacy_.releases[0].selection.__dict__.pop("kept")
         return self
 
     patch.setattr(private_search.PrivateSearch, "fit", with_attribute)
@@ -228,6 +254,7 @@ def candidates_are_drawn_from_a_seed(patch):
         (losing_models_are_kept, check_only_the_best_is_kept, "a losing model is alive"),
         (trials_share_a_seed, check_trials_share_no_draw, "share a draw"),
         (candidates_are_drawn_from_a_seed, check_trials_share_no_draw, "from a seed"),
+        (scores_are_not_rehearsed, check_every_candidate_scores_rows_whatever_there_are, "depend on the records"),
     ],
 )
 def test_mutants_are_noticed(mutant, check, says, monkeypatch):

@@ -268,7 +268,7 @@ def forged(path, noise_multiplier):
     """The secret with less noise, all numbers of which fit together."""
     header, arrays = read_archive(f"{path}.secret", "stream secret")
     header = {part: header[part] for part in ("stream", "t", "public")}
-    found = header["public"]["found"]
+    found = header["public"]["searched"]
     share = noise_multiplier / found["noise_multiplier"]
     found["noise_multiplier"] *= share
     found["of_draws"] *= share
@@ -297,8 +297,8 @@ def test_a_forged_lattice_that_is_coarse_is_not_believed(tmp_path):
     DirichletMultinomial(privacy=plan).partial_fit(COUNTS, checkpoint=path)
     header, arrays = read_archive(f"{path}.secret", "stream secret")
     header = {part: header[part] for part in ("stream", "t", "public")}
-    unit, steps = header["public"]["found"]["lattice"]
-    header["public"]["found"]["lattice"] = [unit * steps / 2, 2]
+    unit, steps = header["public"]["searched"]["lattice"]
+    header["public"]["searched"]["lattice"] = [unit * steps / 2, 2]
     secret_module.write_archive(f"{path}.secret", "stream secret", header, dict(arrays), mode=0o600)
     with pytest.raises(StreamError, match="too coarse"):
         DirichletMultinomial(privacy=plan).partial_fit(COUNTS, checkpoint=path)

@@ -120,13 +120,13 @@ FORGERIES = {
     "a negative batch": lambda a, h: h.update(t=-1),
     "a batch that is no number": lambda a, h: h.update(t="2"),
     "a header without a plan": lambda a, h: h["public"].pop("plan"),
-    "a header without noise": lambda a, h: h["public"].pop("found"),
-    "other draws": lambda a, h: h["public"]["found"].update(of_draws=1.0),
-    "less noise": lambda a, h: h["public"]["found"].update(noise_multiplier=0.5),
-    "another factorisation": lambda a, h: h["public"]["found"].update(
+    "a header without noise": lambda a, h: h["public"].pop("searched"),
+    "other draws": lambda a, h: h["public"]["searched"].update(of_draws=1.0),
+    "less noise": lambda a, h: h["public"]["searched"].update(noise_multiplier=0.5),
+    "another factorisation": lambda a, h: h["public"]["searched"].update(
         strategy={"theta": [0.5] * 4, "omega": [1e-300] * 4}
     ),
-    "another lattice": lambda a, h: h["public"]["found"].update(lattice=[1e-3, 1024]),
+    "another lattice": lambda a, h: h["public"]["searched"].update(lattice=[1e-3, 1024]),
 }
 
 

@@ -6,6 +6,8 @@ script and style (page.py). Nothing else in the package turns a string into mark
 
 from __future__ import annotations
 
+from functools import cache
+
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
@@ -15,6 +17,7 @@ from vips._printable import printable
 __all__ = ["environment", "own_markup"]
 
 
+@cache
 def environment(*packages: str) -> Environment:
     """The engine for the folders ``templates`` of some packages and of this one; the first that has a template gives it.
 

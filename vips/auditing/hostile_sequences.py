@@ -13,32 +13,34 @@ CONSTANTS = (0.0, 1.0, -1.0, 0.5, 1e9, 2.0**63, 5e-324, 1e160, 1e300, np.nan, np
 SCALES = (1e3, 1e9, 1e160, 1e-3, 1e-160)
 
 
-def hostile_sequences(own: list[np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
+def hostile_sequences(records: list[np.ndarray], rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Steps of one sequence each, shape (length, n_features), by name: those of ``own``, changed, repeated, and extreme ones.
 
     Parameters
     ----------
-    own : list of ndarray of shape (length, n_features)
+    records : list of ndarray of shape (length, n_features)
         At least one.
     """
-    width, longest = own[0].shape[1], max(own, key=len)
-    found = {f"record {i}": steps for i, steps in enumerate(own)} | {"no step": np.zeros((0, width))}
-    found["record 0 × -1"] = -own[0]
-    found["a long record"] = np.tile(longest, (1 + 5_000 // max(len(longest), 1), 1))
+    width, longest = records[0].shape[1], max(records, key=len)
+    hostile = {f"record {i}": steps for i, steps in enumerate(records)} | {"no step": np.zeros((0, width))}
+    hostile["record 0 × -1"] = -records[0]
+    hostile["a long record"] = np.tile(longest, (1 + 5_000 // max(len(longest), 1), 1))
     with np.errstate(over="ignore"):
-        found |= {f"record 0 × {scale:g}": own[0] * scale for scale in SCALES}
-    steps = np.concatenate(own)
+        hostile |= {f"record 0 × {scale:g}": records[0] * scale for scale in SCALES}
+    steps = np.concatenate(records)
     for length in LENGTHS:
-        found |= {f"{length} × {value:g}": np.full((length, width), value) for value in CONSTANTS[:2]}
+        hostile |= {f"{length} × {value:g}": np.full((length, width), value) for value in CONSTANTS[:2]}
         if len(steps):
-            found[f"{length} × one step"] = np.repeat(steps[[rng.integers(len(steps))]], length, axis=0)
-            found[f"two steps in turn, {length}"] = np.resize(steps[rng.integers(len(steps), size=2)], (length, width))
-            found[f"{length} steps at random"] = steps[rng.integers(len(steps), size=length)]
-    found |= {f"9 × {value:g}": np.full((9, width), value) for value in CONSTANTS}
+            hostile[f"{length} × one step"] = np.repeat(steps[[rng.integers(len(steps))]], length, axis=0)
+            hostile[f"two steps in turn, {length}"] = np.resize(
+                steps[rng.integers(len(steps), size=2)], (length, width)
+            )
+            hostile[f"{length} steps at random"] = steps[rng.integers(len(steps), size=length)]
+    hostile |= {f"9 × {value:g}": np.full((9, width), value) for value in CONSTANTS}
     for value in (np.nan, np.inf, -1.0, 1e160):
-        found[f"a record with {value:g} in the middle"] = longest.copy()
-        found[f"a record with {value:g} in the middle"][len(longest) // 2 : len(longest) // 2 + 1] = value
-    return found
+        hostile[f"a record with {value:g} in the middle"] = longest.copy()
+        hostile[f"a record with {value:g} in the middle"][len(longest) // 2 : len(longest) // 2 + 1] = value
+    return hostile
 
 
 def mixed_sequences(sequences: Sequences, rng: np.random.Generator) -> Sequences:

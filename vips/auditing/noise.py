@@ -71,21 +71,21 @@ def draw_noise(pair: WorstPair, n_draws: int, rng: np.random.Generator) -> Draws
 def law_of(held: np.ndarray) -> dict[str, float]:
     """p-values of the hypothesis of standard normals, independent between coordinates and between draws."""
     n, k = held.shape
-    some = held.ravel()[:200_000]
-    beyond = int(np.sum(np.abs(some) > 2.5))
-    found = {
-        "not normal": stats.kstest(some, "norm").pvalue,
-        "tails": stats.binomtest(beyond, some.size, 2.0 * stats.norm.sf(2.5)).pvalue,
+    sample = held.ravel()[:200_000]
+    beyond = int(np.sum(np.abs(sample) > 2.5))
+    p_values = {
+        "not normal": stats.kstest(sample, "norm").pvalue,
+        "tails": stats.binomtest(beyond, sample.size, 2.0 * stats.norm.sf(2.5)).pvalue,
         "draws are dependent": _no_correlation(held[1:].ravel(), held[:-1].ravel()),
     }
     if k > 1 and n > 20:
         with np.errstate(divide="ignore", invalid="ignore"):
             correlation = np.nan_to_num(np.corrcoef(held, rowvar=False)[np.triu_indices(k, 1)], nan=1.0)
             z = np.arctanh(np.clip(correlation, -1.0, 1.0)) * np.sqrt(n - 3.0)
-        found["coordinates are dependent"] = min(1.0, 2.0 * stats.norm.sf(np.abs(z).max()) * len(z))
+        p_values["coordinates are dependent"] = min(1.0, 2.0 * stats.norm.sf(np.abs(z).max()) * len(z))
         # Σ z² has the mean and variance of a χ²; shared noise makes it far larger
-        found["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
-    return {name: float(p) for name, p in found.items()}
+        p_values["coordinates have something in common"] = stats.chi2.sf(np.sum(z**2), len(z)) ** 0.5
+    return {name: float(p) for name, p in p_values.items()}
 
 
 def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
@@ -130,10 +130,10 @@ def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict
         for _ in range(n_fits):
             reseed()
             table.fit(fitted)
-        for each in (quiet, louder):
+        for changed in (quiet, louder):
             for _ in range(n_fits):
                 reseed()
-                table.fit(unfitted(model, each))
+                table.fit(unfitted(model, changed))
     refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
     others = np.array(recorded_louder).reshape(n_fits, 2, -1)
     return {
@@ -198,16 +198,16 @@ def fresh_finding(model, plan: PrivacyPlan, table: Table, level: float) -> Findi
     name = "noise: fresh"
     checked = "differences of noise of steps, fits and clones, at one random_state, relative to √2 σ"
     try:
-        found = fresh_noise(model, plan, table)
+        shared = fresh_noise(model, plan, table)
     except Exception as error:  # the records are ordinary, so that the sample decides whether a fit raises
         measured = f"a fit raised {type(error).__name__}: {error}"
         return Finding(
             name, checked, measured, "no error", False, "whether a fit raises must not depend on the sample."
         )
-    ratios = {name: sharing.ratio for name, sharing in found.items()}
+    ratios = {name: sharing.ratio for name, sharing in shared.items()}
     return Finding(
         name, checked, ", ".join(f"{name} {ratio:.2f}" for name, ratio in ratios.items()), "about 1; 0 for a draw used twice",
-        min(sharing.p_value for sharing in found.values()) >= level,
+        min(sharing.p_value for sharing in shared.values()) >= level,
         "noise is used twice: two releases with one draw can be subtracted. It must come from the operating system, in "
         "every step of every fit.", ratios,
     )  # fmt: skip

@@ -58,7 +58,7 @@ class Table:
 
     def take(self, rows) -> Table:
         """Some rows, in that order."""
-        return Table(self.X[rows], *(None if each is None else each[rows] for each in (self.y, self.ids)))
+        return Table(self.X[rows], *(None if column is None else column[rows] for column in (self.y, self.ids)))
 
     def shuffled(self, rng: np.random.Generator) -> np.ndarray:
         """The rows in a random order, but those of one record in their order: it decides which rows ``max_rows`` leaves out."""
@@ -115,20 +115,20 @@ def hostile_records(table: Table, rng: np.random.Generator) -> dict[str, Table]:
     """
     width = table.X.shape[1]
     rows = rng.choice(len(table), min(3, len(table)), replace=False)
-    own = [table.dense(int(row)).astype(float) for row in rows]
+    originals = [table.dense(int(row)).astype(float) for row in rows]
     if table.are_sequences:
-        steps = hostile_sequences(own, rng)
-        records = {name: table.record(each) for name, each in steps.items() if _holds(table, each)}
+        steps = hostile_sequences(originals, rng)
+        records = {name: table.record(sequence) for name, sequence in steps.items() if _holds(table, sequence)}
         return records if table.ids is None else records | _persons(records)
-    largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in own])))
-    vectors = {f"record {i}": row for i, row in enumerate(own)}
+    largest = max(1.0, float(np.nanmax([np.max(np.abs(row), initial=0.0) for row in originals])))
+    vectors = {f"record {i}": row for i, row in enumerate(originals)}
     with np.errstate(over="ignore"):
-        vectors |= {f"record 0 × {scale:g}": own[0] * scale for scale in SCALES}
-    vectors |= {f"record {i} × -1": -row for i, row in enumerate(own)}
+        vectors |= {f"record 0 × {scale:g}": originals[0] * scale for scale in SCALES}
+    vectors |= {f"record {i} × -1": -row for i, row in enumerate(originals)}
     vectors |= {f"all {value:g}": np.full(width, value) for value in CONSTANTS}
     for value in (1.0, largest, 1e9, 1e160, np.nan, np.inf):
-        vectors[f"one entry {value:g}"] = _one_entry(own[0] * 0.0, rng.integers(width), value)
-        vectors[f"a record with one entry {value:g}"] = _one_entry(own[0], rng.integers(width), value)
+        vectors[f"one entry {value:g}"] = _one_entry(originals[0] * 0.0, rng.integers(width), value)
+        vectors[f"a record with one entry {value:g}"] = _one_entry(originals[0], rng.integers(width), value)
     for value in (2.0**53, 3e37, 3e38):
         vectors[f"every seventh {value:g}"] = np.where(np.arange(width) % 7 == 0, value, 0.0)
     for i in range(2):

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from vips._printable import printable
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.report_fields import plan_fields
+from vips.privacy.report_fields import as_plain
 
 __all__ = ["AuditReport", "Finding"]
 
@@ -99,7 +99,7 @@ class AuditReport:
         """Plain numbers, strings and lists, ready for JSON: numbers that are not finite become None."""
         return {
             "model": self.model,
-            "plan": plan_fields(self.plan),
+            "plan": as_plain(self.plan),
             "passed": self.passed,
             "findings": [finding.to_dict() for finding in self.findings],
         }

@@ -29,14 +29,14 @@ def event_finding(plan: PrivacyPlan) -> Finding:
     """Compare the plan's event with its fields."""
     sampled = None if plan.sampling_rate == 1.0 else (plan.sampling, plan.sampling_rate)
     low, high = plan.sensitive_noise_multiplier(), plan.noise_multiplier
-    found = events(plan.event())
+    parts = events(plan.event())
     passed = (
-        sum(times for times, _, _ in found) == plan.n_steps
-        and all(how == sampled for _, how, _ in found)
-        and all(low * (1.0 - 1e-12) <= sigma <= high * (1.0 + 1e-12) for _, _, sigma in found)
+        sum(times for times, _, _ in parts) == plan.n_steps
+        and all(how == sampled for _, how, _ in parts)
+        and all(low * (1.0 - 1e-12) <= sigma <= high * (1.0 + 1e-12) for _, _, sigma in parts)
     )
     return Finding(
-        "event", "the plan's dp_accounting event, as (times, sampling, noise multiplier)", f"{found}",
+        "event", "the plan's dp_accounting event, as (times, sampling, noise multiplier)", f"{parts}",
         f"{plan.n_steps} noisy sums in all, sampling {sampled}, noise multiplier {low:.6g} to {high:.6g}", passed,
         "one event per step, whatever the number of blocks: they are one vector, with one clip and one draw of noise.",
     )  # fmt: skip
@@ -64,14 +64,16 @@ def samples_of(plan: PrivacyPlan, n_runs: int = 16) -> tuple[dict[str, float], s
     if plan.n_steps > 1:
         overlaps["steps have similar samples"] = (taken[:, 1] * taken[:, 0]).sum(axis=1)
     spread = n_records * q * (1.0 - q)
-    found = {
+    p_values = {
         "wrong rate": stats.binomtest(int(sizes.sum()), taken.size, q).pvalue,
         "sizes are not binomial": _dispersion(sizes.ravel(), n_records, q),
         "records are not treated alike": _dispersion(taken.sum(axis=(0, 1)), n_runs * plan.n_steps, q),
     }
     for name, overlap in overlaps.items():
-        found[name] = stats.binomtest(int(overlap.sum()), overlap.size * n_records, q**2).pvalue
-    return {name: float(p) for name, p in found.items()}, f"{words}, {n_records * q:.1f} ± {np.sqrt(spread):.1f} stated"
+        p_values[name] = stats.binomtest(int(overlap.sum()), overlap.size * n_records, q**2).pvalue
+    return {
+        name: float(p) for name, p in p_values.items()
+    }, f"{words}, {n_records * q:.1f} ± {np.sqrt(spread):.1f} stated"
 
 
 def _dispersion(counts: np.ndarray, n: int, q: float) -> float:

@@ -13,8 +13,6 @@ from vips.classification.tables import ClassTable
 from vips.persistence.archive import write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
-from vips.preprocessing._encoder_settings import restored_delta
 from vips.preprocessing._grids import DAYS, NUMBERS
 
 __all__ = ["restored_classifier", "save_classifier"]
@@ -32,7 +30,6 @@ def save_classifier(classifier, path: str | os.PathLike) -> None:
         "tables": [[encode(name), encode([*vars(table.cells).values()])] for name, table in tables.items()],
         "n_features_in": classifier.n_features_in_,
         "names_in": encode(list(getattr(classifier, "feature_names_in_", []))),
-        "report": None if classifier._statement is None else report_to_json(classifier._statement),
         "table_std": encode(classifier.table_std_),
         "model": header,
     }
@@ -67,27 +64,28 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
     width = sum(len(columns) for columns in classifier.log_odds_.values())
     if width != classifier.model_.n_features_in_:
         raise ValueError("its tables and its regression have different numbers of features")
-    classifier._statement = _statement(classifier, header["report"])
+    _check_plans(classifier)
     return classifier
 
 
-def _statement(classifier, saved: dict | None) -> EncoderReport | None:
-    """The statement of the tables; ValueError unless it is that of the settings."""
-    if (saved is None) != (classifier.epsilon is None):
+def _check_plans(classifier) -> None:
+    """Raise ValueError unless tables and regression spent what the settings say."""
+    releases = classifier.privacy_.releases
+    if len(releases) != (1 if classifier.epsilon is None else 2):
         raise ValueError("its statement is not that of its settings")
-    if saved is None:
-        return None
-    kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if decode(saved["threshold_delta"]) else {})
+    if classifier.epsilon is None:
+        return
+    tables, fit = releases
+    kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if tables.threshold_delta else {})
     budget = classifier._budget(kinds)
-    encoder = budget.encoder
-    ours, theirs = budget.fit, classifier.model_.privacy_.plan
-    plan = decode(saved["plan"])
-    is_same = math.isclose(encoder.noise_multiplier, plan.noise_multiplier, rel_tol=1e-4)
-    is_same &= math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
-    is_same &= ours.n_steps == theirs.n_steps and plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
-    is_same &= math.isclose(plan.noise_std(), classifier.table_std_)
-    is_same &= plan.relation == theirs.relation == classifier.relation
+    is_same = all(
+        math.isclose(ours.noise_multiplier, theirs.plan.noise_multiplier, rel_tol=1e-4)
+        and ours.n_steps == theirs.plan.n_steps
+        for ours, theirs in zip((budget.encoder, budget.fit), releases, strict=True)
+    )
+    is_same &= tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
+    is_same &= math.isclose(tables.plan.noise_std(), classifier.table_std_)
+    is_same &= tables.plan.relation == fit.plan.relation == classifier.relation
+    is_same &= tables.threshold_delta <= (budget.threshold_delta or 0.0)  # a ledger may have had less for it
     if not is_same:
         raise ValueError("its settings are not those of its plans")
-    delta = restored_delta(saved, budget.threshold_delta) if budget.threshold_delta else 0.0
-    return EncoderReport(**report_from_json(saved, plan, delta))

@@ -44,7 +44,7 @@ class Shares:
 
     Attributes
     ----------
-    clipping, noise, rest : float
+    clipping, noise, neither : float
         Root mean squares of b - a, of c - b, and of the baseline minus a.
     clipping_share, noise_share : float
         Shares of c - a; they sum to 1. NaN if nothing moved.
@@ -52,7 +52,7 @@ class Shares:
 
     clipping: float
     noise: float
-    rest: float
+    neither: float
     clipping_share: float
     noise_share: float
 

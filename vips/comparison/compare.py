@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import warnings
 
-from vips._pipelines import model_of, statement_of
+from vips._pipelines import model_of
 from vips._random_state import as_generator
 from vips.comparison.arms import fit_arms
 from vips.comparison.checks import check_models, check_private_data, check_scores
@@ -27,6 +27,7 @@ from vips.exceptions import PrivacyWarning
 from vips.expfam.divergences import kl, wasserstein
 from vips.parts import NO_DIVERGENCE, Part
 from vips.privacy.only_noise import NO_SIGNAL
+from vips.privacy.words import loss
 
 __all__ = ["compare"]
 
@@ -101,11 +102,10 @@ def compare(
     """
     private, baseline = opened(private), opened(baseline)
     steps = common_steps(private, baseline)
-    given = {id(model_of(arm)): arm for arm in (private, baseline)}
     private, baseline = check_models(model_of(private), model_of(baseline))
     check_scores(private, X_test, y_test, n_bootstrap, level)
     check_private_data(private, X, y, may_use_private_data)
-    reports = tuple(statement_of(given[id(model)]) for model in (private, baseline))
+    reports = private.privacy_, baseline.privacy_
     if steps is not None:
         private, baseline = named(private, steps), named(baseline, steps)
         X_test, X = (None if rows is None else steps.transform(rows) for rows in (X_test, X))
@@ -156,14 +156,13 @@ def _summary(model) -> str:
 
 
 def _described(report, name: str) -> str:
-    plan = report.plan
-    if not plan.is_private:
+    if not report.plan.is_private:
         return "a baseline without noise"
     if not report.has_guarantee:
-        return f"a {name} without a guarantee (noise multiplier {plan.noise_multiplier:.3g})"
-    if plan.report_delta is None:
-        return f"a {name} (noise multiplier {plan.noise_multiplier:.3g})"
-    return f"a {name} (ε = {report.epsilon():.3g} at δ = {plan.report_delta:g})"
+        return f"a {name} without a guarantee (noise multiplier {report.plan.noise_multiplier:.3g})"
+    if report.delta is None:
+        return f"a {name} (noise multiplier {report.plan.noise_multiplier:.3g})"
+    return f"a {name} ({loss(report.epsilon(), report.delta)})"
 
 
 def _pairs(ours: list[Part], theirs: list[Part]) -> list[tuple[Part, Part]]:

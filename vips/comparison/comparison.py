@@ -12,8 +12,9 @@ import numpy as np
 from scipy.special import ndtri
 
 from vips._alignment import Alignment
+from vips._extras import imported
 from vips._files import text_or_file
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._printable import PLAIN_TEXT, printable
 from vips.comparison.as_json import plain_values
 from vips.comparison.curve import UtilityCurve
@@ -21,8 +22,6 @@ from vips.comparison.movement import Movement, Mover, largest
 from vips.comparison.text import HEADS, notes, paragraph, table, table_cells
 from vips.expfam.divergences import bound_from_kl
 from vips.privacy import PrivacyReport
-from vips.privacy.certificate.declared import Declared
-from vips.privacy.certificate.totals import check_ledger
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -295,20 +294,14 @@ class Comparison:
         """
         if curve is not None and not isinstance(curve, UtilityCurve):
             raise TypeError(f"`curve` must be a result of privacy_utility_curve(...), got {type(curve).__name__}.")
-        check_ledger(ledger)
-        declared = Declared(
-            dataset=dataset, purpose=purpose, responsible=responsible, chosen_by=chosen_by, reason=reason
-        )
-        try:
-            import jinja2  # noqa: F401
-            import matplotlib  # noqa: F401
-        except ImportError as error:
-            raise ImportError(
-                "to_html() needs matplotlib and Jinja2: pip install 'vips[plot]'. Nothing was written."
-            ) from error
+        for library in ("jinja2", "matplotlib"):
+            imported(library, "to_html()")
         from vips.comparison.report import write_report
 
-        write_report(self, path, curve, declared, ledger)
+        write_report(
+            self, path, curve, ledger, dataset=dataset, purpose=purpose, responsible=responsible, chosen_by=chosen_by,
+            reason=reason,
+        )  # fmt: skip
 
     @cached_property
     def largest_shift(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 from sklearn.base import clone
 
 from vips._extras import imported
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._printable import PLAIN_TEXT, printable
 from vips.model import ConjugateExponentialModel
 from vips.privacy import PrivacyPlan, PrivacyReport
@@ -161,7 +161,7 @@ def privacy_utility_curve(
         raise ValueError("`epsilons` and `n_repeats` must give at least one fit.")
     tested = (X, y) if X_public_test is None else (X_public_test, y_public_test)
     plan = model._stated_plan()
-    plans = [_plan_at(plan, float(epsilon), delta) for epsilon in epsilons]
+    plans = [plan.with_epsilon(float(epsilon), delta) for epsilon in epsilons]
     if scores_are_private:
         plans.append(PrivacyPlan.non_private(sampling_rate=plan.sampling_rate, n_steps=plan.n_steps))
     jobs = (delayed(_fit_and_score)(model, plan, X, y, tested, score) for plan in plans for _ in range(n_repeats))
@@ -173,14 +173,6 @@ def privacy_utility_curve(
     source = PRIVATE if scores_are_private else PUBLIC if has_guarantee else NO_GUARANTEE
     epsilons, scores = tuple(float(e) for e in epsilons), scores[: len(epsilons)]
     return UtilityCurve(epsilons, float(delta), scores, baseline, source, reports)
-
-
-def _plan_at(plan: PrivacyPlan, epsilon: float, delta: float) -> PrivacyPlan:
-    """The same plan with the noise that ε requires."""
-    kept = ["n_steps", "clip_norm", "sampling", "relation", "noise", "reproducible_noise"]
-    kept += ["sampling_rate"] if plan.sampling == "poisson" else []
-    calibrated = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, **{name: getattr(plan, name) for name in kept})
-    return replace(calibrated, sent_from=plan.sent_from)
 
 
 def _fit_and_score(model, plan: PrivacyPlan, X, y, tested, score: Callable | None) -> tuple[float, PrivacyReport]:

@@ -159,7 +159,7 @@ def _share_rows(what: str, shares: Shares, source: str) -> list[Row]:
         f"share of noise in the shift of {what}": shares.noise_share,
         f"shift of {what} by clipping, root mean square": shares.clipping,
         f"shift of {what} by noise, root mean square": shares.noise,
-        f"shift of {what} by neither (plain arm to baseline), root mean square": shares.rest,
+        f"shift of {what} by neither (plain arm to baseline), root mean square": shares.neither,
     }
     return [Row(quantity=quantity, value=value, source=source) for quantity, value in values.items()]
 

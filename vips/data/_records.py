@@ -111,7 +111,7 @@ class OpenPartition:
         starts = np.concatenate([[0], np.cumsum(lengths)])
         rows = np.arange(starts[-1]) + np.repeat(self.starts[records] - starts[:-1], lengths)
         if isinstance(self.X, UnreadSequences) and not are_read:
-            return Runs(self.X.some(rows), starts)
+            return Runs(self.X.take(rows), starts)
         return Runs(self._select(rows), starts)
 
     def _select(self, rows: np.ndarray):

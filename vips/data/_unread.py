@@ -37,7 +37,7 @@ class UnreadSequences:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    def some(self, rows: slice | np.ndarray) -> UnreadSequences:
+    def take(self, rows: slice | np.ndarray) -> UnreadSequences:
         """Some of the sequences, still not read."""
         return UnreadSequences(self.values, self.begins[rows], self.lengths[rows])
 

@@ -188,8 +188,13 @@ class Journal:
         """What the report says about the ledger."""
         if self._run is None:
             return None
-        run = self._run.ledger.run(self._run.run)
-        return {"dataset": self._run.ledger.dataset, "run": run.run, "charged_steps": run.charged}
+        return {"dataset": self._run.ledger.dataset, "run": self._run.run}
+
+    def repeated_steps(self, plan: PrivacyPlan) -> int:
+        """Steps that were released twice: those that the ledger has charged beyond the plan's, or that no ledger counts."""
+        if self._run is None:
+            return self.repeated
+        return self._run.ledger.run(self._run.run).charged - plan.n_steps
 
     def released(self, step: int) -> None:
         """Record that the noisy total of a step exists. It must not be used before this returns."""

@@ -14,8 +14,6 @@ from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport, StreamPlan
-from vips.privacy.report import NOT_COVERED_OF_PERSONS
-from vips.privacy.report_fields import saved_fields
 from vips.privacy.units import is_group
 from vips.statistics import NoisyTotals
 
@@ -25,6 +23,7 @@ __all__ = ["contents", "restored", "save_model"]
 _TOTALS = "noisy_totals/"
 _OF_THE_FILE = ("posterior_", "privacy_", "noisy_totals_")  # of members of their own, which are checked
 _LONGEST_UNIT = 1_000  # characters
+_OF_MODELS = ("fit", "regression", "search", "stream")  # what a model's release can be
 # Sums of at most _SMALL numbers are always accepted, others up to _MOST_TIMES the size of the posterior.
 _SMALL, _MOST_TIMES = 2**18, 64
 
@@ -44,7 +43,7 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
         "class": type(model).__name__,
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
         "learnt": {name: encode(value) for name, value in learnt.items()},
-        "report": None if report is None else saved_fields(report),
+        "report": None if report is None else report.to_plain(),
         "noise_std": None if totals is None else as_lists(totals.noise_std),
     }
     arrays = posterior_arrays(posterior)
@@ -83,17 +82,20 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
 def _restated(report: PrivacyReport, model) -> PrivacyReport:
     """The report, in which the model's words stand in place of the file's, where they follow from its settings.
 
-    The file's remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares, and what
-    the user has stated.
+    The file's remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares, what came
+    before the fit, how a search went, and what the user has stated.
     """
-    facts = model.describe()
-    is_of_groups = is_group(report.unit)
-    unit = report.unit if is_of_groups and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
+    facts, fit = model.describe(), report.releases[-1]
+    declared = facts.get("declared_public", ())
+    if len(report.releases) > 1:  # what was learnt before the fit was not declared
+        declared = tuple(fact for fact in declared if fact in fit.declared)
     if not isinstance(model.privacy, StreamPlan):
-        report = replace(report, **{"declared_public": (), **facts})
-    not_covered = NOT_COVERED_OF_PERSONS if is_of_groups else PrivacyReport.not_covered
-    lacking = tuple(text for text in not_covered if text not in report.not_covered)
-    return replace(report, unit=unit, released=facts["released"], not_covered=(*report.not_covered, *lacking))
+        fit = replace(fit, declared=declared)
+    what = fit.what if fit.what in _OF_MODELS else "fit"
+    mechanism = fit.mechanism if fit.selection is not None else ""
+    fit = replace(fit, what=what, released=facts["released"], mechanism=mechanism)
+    unit = report.unit if is_group(report.unit) and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
+    return replace(report, releases=(*report.releases[:-1], fit), unit=unit)
 
 
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:

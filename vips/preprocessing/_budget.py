@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from vips.privacy import PrivacyPlan
-from vips.privacy.budget import PrivacyBudget
+from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
 
 __all__ = ["Budget", "split_budget"]
 
@@ -37,4 +37,9 @@ def split_budget(
     """
     whole = PrivacyBudget(epsilon, delta, relation=relation)
     encoder, fit = whole.split(share, 1.0 - share)
-    return Budget(encoder.plan(n_steps=1), fit.plan(n_steps=n_steps), whole.delta_0 if learns_categories else None)
+    quoted = {"report_delta": GAUSSIAN_SHARE * delta if learns_categories else delta}
+    return Budget(
+        encoder.plan(n_steps=1, **quoted),
+        fit.plan(n_steps=n_steps, **quoted),
+        whole.delta_0 if learns_categories else None,
+    )

@@ -16,6 +16,7 @@ from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.budget import GAUSSIAN_SHARE
 from vips.privacy.ledger.charge import delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
@@ -30,7 +31,6 @@ __all__ = [
     "grouped_texts",
     "ledger_of",
     "persons_of",
-    "released_texts",
     "unit_of_persons",
     "unit_of_source",
 ]
@@ -89,7 +89,7 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
 def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
     """The plan with its clip norm, after checks; of a budget, the one release that spends it."""
     if isinstance(plan, PrivacyBudget):
-        plan = plan.plan(n_steps=1)
+        plan = plan.plan(n_steps=1, report_delta=GAUSSIAN_SHARE * plan.delta)
     if not isinstance(plan, PrivacyPlan):
         raise TypeError(
             "`privacy` must be a PrivacyBudget, e.g. PrivacyBudget(epsilon=0.2, delta=1e-7), or a PrivacyPlan, got "
@@ -127,12 +127,6 @@ def checked_delta(
             "plan, or declare the categories as a list."
         )
     return float(threshold_delta) if names else 0.0
-
-
-def restored_delta(report: dict, delta: float) -> float:
-    """δ of the threshold of a saved fit with a budget, which had ``delta`` for it: a ledger may have had less."""
-    saved = report["threshold_delta"]
-    return saved if isinstance(saved, float) and 0.0 < saved <= delta else delta
 
 
 def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger | None:
@@ -199,17 +193,3 @@ def _stated_kind(name, stated) -> str:
 def declared_as(columns: Mapping | None, name) -> tuple | list:
     """The declaration of a column; of a boolean one that is not named, both values."""
     return [False, True] if columns is None else columns[name]
-
-
-def released_texts(kinds: Mapping) -> tuple[str, ...]:
-    """What is learnt, in short texts."""
-    texts = []
-    for what, wanted in (
-        ("bounds", ("number", "date")),
-        ("categories", ("category",)),
-        ("whether values are missing", ("missing",)),
-    ):
-        names = [str(name) for name, kind in kinds.items() if kind in wanted]
-        if names:
-            texts.append(f"{what} of {len(names)} column{'s' * (len(names) > 1)} ({shortened(names)})")
-    return tuple(texts)

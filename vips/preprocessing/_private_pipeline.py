@@ -24,7 +24,6 @@ from vips.model import ConjugateExponentialModel
 from vips.persistence.checkpoint import check_place
 from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_settings import grouped_texts, unit_of_persons, unit_of_source
-from vips.preprocessing._pipeline_report import PipelineReport, beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._saved import (
@@ -32,6 +31,7 @@ from vips.preprocessing._saved import (
     restored_parts,
     save_pipeline,
 )
+from vips.privacy import PrivacyReport
 from vips.privacy.budget import Cost
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -76,8 +76,8 @@ class PrivatePipeline(Pipeline):
     steps_ : list of (str, step)
         Fitted copies. Before ``fit``, ``named_steps``, indexing and slicing give the steps of the parameter; after it, those
         of ``steps_``.
-    privacy_ : PipelineReport
-        Of encoder and fit together. The model's own ``privacy_``, and its certificate, count the fit alone, and say so.
+    privacy_ : PrivacyReport
+        Of encoder and fit together; also that of the fitted model.
 
     Privacy
     -------
@@ -195,15 +195,14 @@ class PrivatePipeline(Pipeline):
         if public:
             public["public_X"] = encoder.transform(from_arrow(public_X))
         model.fit(features, y, ledger=ledger, checkpoint=checkpoint, executor=executor, groups=groups, **public)
-        model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
+        model.privacy_ = model.privacy_.after(encoder.privacy_, encoder.learns)
         self._keep([(encoder_name, encoder), (model_name, model)])
         return self
 
     @property
-    def privacy_(self) -> PipelineReport:
-        """The statement of encoder and fit together."""
-        check_is_fitted(self)
-        return PipelineReport(self.steps_[0][1].privacy_, self.steps_[-1][1].privacy_, float(self.delta))
+    def privacy_(self) -> PrivacyReport:
+        """The report of encoder and fit together."""
+        return self._fitted()[-1].privacy_
 
     def save(self, path: str | os.PathLike) -> None:
         """Write the fitted pipeline to a file of arrays and JSON, without pickle; ``vips.load`` reads it.
@@ -288,8 +287,8 @@ class PrivatePipeline(Pipeline):
 
     @_if_model_has("to_html")
     def to_html(self, path: str | os.PathLike, *, baseline=None, n_words: int = 30) -> None:
-        """``to_html`` of the model, with the statement of the whole pipeline."""
-        self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words, privacy=self.privacy_)
+        """``to_html`` of the model."""
+        self._fitted()[-1].to_html(path, baseline=baseline, n_words=n_words)
 
     @_if_steps_have("predict")
     def predict(self, X, **params) -> Any:
@@ -391,7 +390,7 @@ class PrivatePipeline(Pipeline):
 
     def _check_plans(self, encoder, model) -> None:
         """Raise ValueError unless fitted steps spent what the settings say: a file may be forged."""
-        has_threshold = encoder.privacy_.threshold_delta > 0.0
+        has_threshold = encoder.privacy_.releases[0].threshold_delta > 0.0
         budget = split_budget(
             float(self.epsilon),
             float(self.delta),
@@ -407,7 +406,7 @@ class PrivatePipeline(Pipeline):
             and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
             for ours, theirs in pairs
         )
-        if not same or encoder.privacy_.threshold_delta > (budget.threshold_delta or 0.0) * (1.0 + 1e-9):
+        if not same or encoder.privacy_.releases[0].threshold_delta > (budget.threshold_delta or 0.0) * (1.0 + 1e-9):
             raise ValueError("its settings are not those of its plans")
 
     def _chosen(self, encoder, model) -> dict[str, object]:

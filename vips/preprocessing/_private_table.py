@@ -20,7 +20,7 @@ from vips.data._columns import column, columns_of, is_frame
 from vips.data._tables import from_arrow
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
-from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+from vips.preprocessing._encoder_report import counted_cells, released_texts, report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import (
     LEARNT_KINDS,
     check_quantiles,
@@ -30,14 +30,12 @@ from vips.preprocessing._encoder_settings import (
     declared_as,
     ledger_of,
     persons_of,
-    released_texts,
-    restored_delta,
 )
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import OTHER, Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -72,7 +70,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         "(other)", and "(missing)" where missing values are frequent.
     indicators_ : tuple of str
         Numeric columns that have an indicator for missing values, in the order of the last features.
-    privacy_ : EncoderReport
+    privacy_ : PrivacyReport
     max_norm : float
         No row has a larger L2 norm: 1 with ``unit_norm``, else the square root of the number of columns. Public.
     n_features_out : int
@@ -177,7 +175,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         self.privacy_ = self._statement(plan, delta, unit, entry)
         return self
 
-    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> EncoderReport:
+    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings and the kinds of columns."""
         learnt = {name: kind for name, kind in self._kinds.items() if kind in LEARNT_KINDS}
         declared = {
@@ -186,7 +184,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             if kind in ("declared", "missing")
         }
         public = TableEncoder(declared).declared_public if declared else ()
-        return EncoderReport(plan, delta, unit, released_texts(learnt), public, entry)
+        return report_of_encoder(plan, delta, unit, released_texts(learnt), public, counted_cells(plan, delta), entry)
 
     def _learnt(
         self, X, kinds, plan, delta, ledger, persons, of_persons, unit
@@ -268,12 +266,6 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         check_is_fitted(self, "columns_")
         return self._table().n_features_out
 
-    @property
-    def declared_public(self) -> tuple[str, ...]:
-        """Declarations, in short strings for a privacy report."""
-        check_is_fitted(self, "columns_")
-        return self.privacy_.declared_public
-
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:
         """Names of numeric columns, ``column_category`` for indicators, ``column_missing`` last; shape (n_features,).
 
@@ -307,7 +299,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             "indicators": encode(self.indicators_),
             "kinds": encode(self._kinds),
             **names_to_json(self),
-            "report": report_to_json(self.privacy_),
+            "report": self.privacy_.to_plain(),
         }
 
     def restore_fit(self, values: dict) -> None:
@@ -316,15 +308,11 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         restore_names(self, values)
         self._check_restored()
         learnt = {name: kind for name, kind in self._kinds.items() if kind in LEARNT_KINDS}
-        plan, delta = (
-            checked_plan(self.privacy, len(learnt)),
-            checked_delta(self.threshold_delta, learnt, self.privacy, None),
-        )
-        if self.threshold_delta is None:
-            delta = restored_delta(values["report"], delta)
+        plan = checked_plan(self.privacy, len(learnt))
+        delta = checked_delta(self.threshold_delta, learnt, self.privacy, None)
         _ = self._table().declared_public  # raises for bounds or categories that are none
-        report = report_from_json(values["report"], plan, delta)
-        self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
+        facts = saved_facts(values["report"], plan, delta, of_budget=self.threshold_delta is None)
+        self.privacy_ = self._statement(plan, *facts)
 
     def _check_restored(self) -> None:
         """Raise ValueError unless the columns have the forms that their kinds have."""

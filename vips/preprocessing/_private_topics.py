@@ -16,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from vips._validation import check_integer
 from vips.exceptions import PrivacyWarning
 from vips.models import LatentDirichletAllocation
-from vips.preprocessing._pipeline_report import PipelineReport
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
+from vips.privacy import PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 
@@ -70,7 +70,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         See :class:`LatentDirichletAllocation`.
     pipeline_ : PrivatePipeline
         The fitted words and topics.
-    privacy_ : PipelineReport
+    privacy_ : PrivacyReport
 
     Privacy
     -------
@@ -178,8 +178,8 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         return self._fitted()[0].vocabulary
 
     @property
-    def privacy_(self) -> PipelineReport:
-        """The statement of words and topics together."""
+    def privacy_(self) -> PrivacyReport:
+        """The report of words and topics together."""
         return self._fitted().privacy_
 
     @overload

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Self
 
@@ -21,22 +20,21 @@ from vips.persistence.settings import decode, encode
 from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._documents import Analyser, as_documents, chunks_of_records, counts_of_words
 from vips.preprocessing._encoder_file import SavableEncoder
-from vips.preprocessing._encoder_report import EncoderReport, report_from_json, report_to_json
+from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import (
     checked_plan,
     grouped_texts,
     ledger_of,
     persons_of,
-    restored_delta,
     unit_of_source,
 )
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
 from vips.privacy.ledger.charge import charged, delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 
-__all__ = ["PrivateCountVectorizer", "VocabularyReport"]
+__all__ = ["PrivateCountVectorizer"]
 
 _OF_WORDS = (
     "analyzer", "lowercase", "strip_accents", "stop_words", "token_pattern", "ngram_range", "preprocessor", "tokenizer",
@@ -72,7 +70,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         Noisy number of records, if it was counted.
     round_totals_ : (float, float)
         Sums of the noisy totals of the words that each round released.
-    privacy_ : VocabularyReport
+    privacy_ : PrivacyReport
 
     Privacy
     -------
@@ -202,10 +200,11 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         self.privacy_ = self._statement(plan, delta, unit, charge.entry)
         return self
 
-    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> VocabularyReport:
+    def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:
         """What was released and what was declared follows from the settings."""
         released = ("words", "the number of records") if self.count_records else ("words",)
-        return VocabularyReport(plan, delta, unit, released, self._declared(), entry, self.max_words)
+        mechanism = _two_rounds(plan, delta, self.max_words)
+        return report_of_encoder(plan, delta, unit, released, self._declared(), mechanism, entry)
 
     def _delta(self, ledger: PrivacyLedger | None) -> float:
         """δ of the thresholds of both rounds."""
@@ -286,12 +285,6 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """The words, as a model's argument ``vocabulary``."""
         return self.get_feature_names_out().tolist()
 
-    @property
-    def declared_public(self) -> tuple[str, ...]:
-        """Declarations, in short strings for a privacy report."""
-        check_is_fitted(self, "privacy_")
-        return self.privacy_.declared_public
-
     def _settings(self) -> dict:
         return {name: getattr(self, name) for name in _OF_WORDS}
 
@@ -329,7 +322,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             "words": list(self.vocabulary_),
             "n_records": encode(self.n_records_),
             "totals": encode(self.round_totals_),
-            "report": report_to_json(self.privacy_),
+            "report": self.privacy_.to_plain(),
         }
 
     def restore_fit(self, values: dict) -> None:
@@ -355,11 +348,8 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             or not _are_finite(*self.round_totals_)
         ):
             raise ValueError("its totals are not two numbers")
-        delta = self._delta(None)
-        if self.threshold_delta is None:
-            delta = restored_delta(values["report"], delta)
-        report = report_from_json(values["report"], plan, delta)
-        self.privacy_ = self._statement(plan, delta, report["unit"], report["ledger"])
+        facts = saved_facts(values["report"], plan, self._delta(None), of_budget=self.threshold_delta is None)
+        self.privacy_ = self._statement(plan, *facts)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -368,29 +358,16 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         return tags
 
 
-@dataclass(frozen=True)
-class VocabularyReport(EncoderReport):
-    """The privacy statement of one fit of a :class:`PrivateCountVectorizer`.
-
-    Attributes
-    ----------
-    max_words : int
-        Most different words that a record adds in each round.
-    """
-
-    max_words: int = MOST_WORDS
-
-    def mechanism(self) -> str:
-        plans = plans_of_rounds(self.plan)
-        stds = [plan.noise_std() for plan in plans]
-        cuts = thresholds(self.threshold_delta, stds, self.max_words)
-        rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
-        return (
-            "two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most "
-            f"{self.max_words:,} words: Gaussian noise of standard deviation {rounds} (noise multiplier of both together "
-            f"{self.plan.noise_multiplier:.4g}); a word that one record alone holds is released with probability at most "
-            f"{self.threshold_delta:g}."
-        )
+def _two_rounds(plan: PrivacyPlan, delta: float, most: int) -> str:
+    """The mechanism in one sentence."""
+    stds = [part.noise_std() for part in plans_of_rounds(plan)]
+    cuts = thresholds(delta, stds, most)
+    rounds = " and ".join(f"{std:.4g} and the threshold {cut:.4g}" for std, cut in zip(stds, cuts, strict=True))
+    return (
+        f"two rounds of noisy totals of words, to which a record adds a vector of L2 norm 1 over at most {most:,} words: "
+        f"Gaussian noise of standard deviation {rounds} (noise multiplier of both together {plan.noise_multiplier:.4g}); a "
+        f"word that one record alone holds is released with probability at most {delta:g}"
+    )
 
 
 def _are_finite(*numbers: object) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +13,6 @@ from vips.exceptions import CheckpointError
 from vips.persistence.archive import restored_from, write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
-from vips.preprocessing._pipeline_report import beside_an_encoder
 from vips.preprocessing._private_table import PrivateTableEncoder
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._table import TableEncoder
@@ -40,7 +40,8 @@ def restored_parts(header: dict, arrays: dict[str, np.ndarray], known: Mapping[s
     encoder, model = _from_json(header["encoder"]), restored(header["model"], arrays, known)
     if encoder.n_features_out != model.n_features_in_:
         raise ValueError("its encoder and its model have different numbers of features")
-    model.privacy_ = beside_an_encoder(model.privacy_, encoder.learns)
+    fit = replace(model.privacy_.releases[-1], declared=model.describe().get("declared_public", ()))
+    model.privacy_ = replace(model.privacy_, releases=(fit,)).after(encoder.privacy_, encoder.learns)
     steps = list(zip(map(str, header["names"]), (encoder, model), strict=True))
     plain = [(name, type(step)(**_without_plan(step))) for name, step in steps]
     return steps, plain, {name: decode(header[name]) for name in _SETTINGS}

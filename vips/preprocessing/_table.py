@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from vips._printable import shortened
+from vips._printable import listed
 from vips.data._columns import as_table, column, columns_of, is_frame
 from vips.preprocessing._column_kinds import Categories, Number, kind_of_column
 from vips.preprocessing._encoder_file import SavableEncoder, names_to_json, restore_names
@@ -141,9 +141,13 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             (Number, "bounds of {} numeric column{}"),
             (Categories, "categories of {} column{}"),
         ):
-            listed = [f"{name}: {kind}" for name, kind in self._kinds().items() if isinstance(kind, kind_of_text)]
-            if listed:
-                texts.append(f"{what.format(len(listed), 's' * (len(listed) > 1))} ({shortened(listed)})")
+            texts_of_kind = [
+                f"{name}: {kind}" for name, kind in self._kinds().items() if isinstance(kind, kind_of_text)
+            ]
+            if texts_of_kind:
+                texts.append(
+                    f"{what.format(len(texts_of_kind), 's' * (len(texts_of_kind) > 1))} ({listed(texts_of_kind)})"
+                )
         return tuple(texts)
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> np.ndarray:

@@ -15,13 +15,14 @@ another after a release: that would depend on what was seen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.privacy.accounting.calibration import noise_for_mu
 from vips.privacy.accounting.domination import gaussian_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
+from vips.privacy.ledger import open_ledger
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.stream_plan import StreamPlan
 
@@ -79,6 +80,7 @@ class PrivacyBudget:
     pure: float
     delta: float
     relation: str
+    sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __init__(self, epsilon: float, delta: float, *, relation: str = "add_or_remove") -> None:
         check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
@@ -97,9 +99,23 @@ class PrivacyBudget:
         budget._set(mu2, delta_0, pure, delta, relation)
         return budget
 
-    def _set(self, *values: float | str) -> None:
-        for entry, value in zip(fields(self), values, strict=True):
+    def _set(self, *values: object) -> None:
+        """Set the fields in their order."""
+        for entry, value in zip(fields(self), (*values, None), strict=False):
             object.__setattr__(self, entry.name, value)
+
+    def __getstate__(self) -> dict:
+        """A pickle names the open scope, as that of a :class:`PrivacyPlan` does: its ledger pays wherever it is spent."""
+        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> PrivacyBudget:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> PrivacyBudget:
+        return self  # a copy stays in this process
 
     @property
     def epsilon(self) -> float:
@@ -136,7 +152,12 @@ class PrivacyBudget:
         whole = sum(map(Fraction, shares))
         numbers = self.mu2, self.delta_0, self.pure
         parts = ([rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers] for share in shares)
-        return tuple(PrivacyBudget.of_parts(*part, self.delta, self.relation) for part in parts)
+        return tuple(self._with(*part) for part in parts)
+
+    def _with(self, *numbers: float) -> PrivacyBudget:
+        part = PrivacyBudget.of_parts(*numbers, self.delta, self.relation)
+        object.__setattr__(part, "sent_from", self.sent_from)
+        return part
 
     def plan(
         self, *, n_steps: int | None = None, sampling_rate: float | None = None, **settings: object
@@ -164,7 +185,8 @@ class PrivacyBudget:
         """
         sampling = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
         one = PrivacyPlan(
-            noise_multiplier=1.0, n_steps=20 if n_steps is None else n_steps, relation=self.relation, **sampling, **settings
+            noise_multiplier=1.0, n_steps=20 if n_steps is None else n_steps, relation=self.relation,
+            sent_from=self.sent_from, **sampling, **{"report_delta": self.delta} | settings,
         )  # fmt: skip
         if not self.mu2 > 0.0:
             raise ValueError("Nothing is left of this budget.")

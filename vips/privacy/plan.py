@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from vips._html import html_table
+from vips._pages.tables import html_table
 from vips._validation import check_delta, check_integer, check_number
 from vips.privacy import accounting
 from vips.privacy.ledger import open_ledger
@@ -22,6 +22,7 @@ from vips.privacy.mechanism.clipping import clip_weights
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.release import IndependentNoise, Mechanism
 from vips.privacy.mechanism.sampling import PoissonCoins
+from vips.privacy.words import loss
 
 __all__ = [
     "PrivacyPlan",
@@ -151,17 +152,15 @@ class PrivacyPlan:
         *,
         epsilon: float,
         delta: float,
-        sampling_rate: float | None = None,
         n_steps: int | None = None,
         noise_multiplier: float | None = None,
         accountant: str = "pld",
-        clip_norm: float | None = None,
-        sampling: str = "poisson",
-        relation: str = "add_or_remove",
-        noise: str = "gaussian",
-        reproducible_noise: bool = False,
+        **settings: object,
     ) -> PrivacyPlan:
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
+
+        It keeps the whole δ for the statement of one fit. A ledger of the same (ε, δ) has room for 0.5 to 2 % less (samples: up
+        to 5 %), because what is chosen later must fit in, too; :class:`PrivacyBudget` fits exactly.
 
         With ``n_steps``, it has the least noise; with ``noise_multiplier`` instead, the most steps. Without either, and without
         a sampling rate, it has 20 steps of full batches, which cost no ε. ``epsilon`` and ``delta`` have no defaults. A common
@@ -171,6 +170,8 @@ class PrivacyPlan:
         ----------
         accountant : str
             See :meth:`epsilon`.
+        **settings
+            Further fields: ``sampling_rate``, ``sampling``, ``clip_norm``, ``relation``, ``noise``, ...
 
         Raises
         ------
@@ -185,21 +186,27 @@ class PrivacyPlan:
         """
         check_number("epsilon", epsilon, 0.0, math.inf, "a positive number", open_low=True, open_high=True)
         check_delta(delta)
-        if n_steps is None and noise_multiplier is None and sampling_rate is None and sampling in ("poisson", "full"):
-            n_steps, sampling = _FULL_STEPS, "full"
+        is_open = settings.get("sampling_rate") is None and settings.get("sampling", "poisson") in ("poisson", "full")
+        if n_steps is None and noise_multiplier is None and is_open:
+            n_steps, settings = _FULL_STEPS, settings | {"sampling": "full"}
         if (n_steps is None) == (noise_multiplier is None):
             raise ValueError("Give `n_steps` to find the noise, or `noise_multiplier` to find the number of steps.")
-        settings = cls(
-            noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier, sampling_rate=sampling_rate,
-            n_steps=1 if n_steps is None else n_steps, clip_norm=clip_norm, sampling=sampling, relation=relation, noise=noise,
-            reproducible_noise=reproducible_noise, report_delta=float(delta),
+        plan = cls(
+            noise_multiplier=1.0 if noise_multiplier is None else noise_multiplier,
+            n_steps=1 if n_steps is None else n_steps, **settings | {"report_delta": float(delta)},
         )  # fmt: skip
+        if n_steps is not None:
+            return plan.with_epsilon(epsilon, delta, accountant)
+        steps = accounting.largest_n_steps(accounting.get_accountant(accountant), plan, float(epsilon), float(delta))
+        return replace(plan, n_steps=steps)
+
+    def with_epsilon(self, epsilon: float, delta: float, accountant: str = "pld") -> PrivacyPlan:
+        """The same plan with the least noise within (``epsilon``, ``delta``)."""
         analyst = accounting.get_accountant(accountant)
-        if n_steps is None:
-            steps = accounting.largest_n_steps(analyst, settings, float(epsilon), float(delta))
-            return replace(settings, n_steps=steps)
-        sigma = accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
-        return replace(settings, noise_multiplier=sigma)
+        settings = replace(self, report_delta=float(delta))
+        return replace(
+            settings, noise_multiplier=accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
+        )
 
     @classmethod
     def non_private(cls, *, sampling_rate: float = 1.0, n_steps: int = 20) -> PrivacyPlan:
@@ -212,7 +219,7 @@ class PrivacyPlan:
         rows = [(name, value) for name, value in values.items() if value is not None and value is not False]
         notes = []
         if self.has_guarantee and self.report_delta is not None:
-            notes = [f"Worth ε = {self.epsilon(self.report_delta):.4g} at δ = {self.report_delta:g}."]
+            notes = [f"Worth {loss(self.epsilon(self.report_delta), self.report_delta)}."]
         return html_table("PrivacyPlan", (), rows, notes)
 
     @property

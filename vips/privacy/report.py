@@ -1,4 +1,4 @@
-"""What a fit did to the data, in words that a reader can quote.
+"""What was released about the records, and what that costs.
 
 The fields are those that NIST SP 800-226 (2025) and Ponomareva et al., *How to DP-fy ML* (2023, arXiv:2303.00654,
 section 5.3) ask a claim of differential privacy to state.
@@ -12,31 +12,35 @@ import os
 import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import lru_cache
 from importlib import metadata
 from typing import Any
 
+from vips._extras import imported
 from vips._files import text_or_file
-from vips._html import html_table
-from vips._printable import printable
-from vips.privacy.certificate.declared import Declared
-from vips.privacy.certificate.totals import check_ledger
+from vips._pages.tables import html_table
+from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.privacy import words
+from vips.privacy.accounting import composed_epsilon
+from vips.privacy.accounting.events import library
 from vips.privacy.ledger.ledger import PrivacyLedger, check_that_it_was_charged
-from vips.privacy.only_noise import NO_SIGNAL
 from vips.privacy.plan import PrivacyPlan
-from vips.privacy.report_fields import checked_fields, saved_fields
+from vips.privacy.report_fields import as_plain, from_plain
+from vips.privacy.selection import Selection
 from vips.privacy.units import is_group
 
-__all__ = ["NOT_COVERED_OF_PERSONS", "PrivacyReport"]
+__all__ = ["PrivacyReport", "Release"]
 
 _NOT_COVERED = (
     "choices made by looking at these records (settings, number of components, which model to keep)",
     "scores computed on private records, private folds of a cross-validation included, and choices made from them",
-    "several fits to the same records together, unless a PrivacyLedger counts them",
-    "records of the same person in several rows",
-    "timing and memory use of the computation",
+    "predictions for the same people: they are computed from their records",
+    "ordinary fits to the same records, without noise",
+    "several releases about the same records together, unless a PrivacyLedger counts them",
 )
-NOT_COVERED_OF_PERSONS = tuple(sentence for sentence in _NOT_COVERED if "several rows" not in sentence)
+_OF_ROWS = "records of the same person in several rows"
+_OF_COMPUTERS = "timing and memory use of the computation"
 _PACKAGES = ("vips", "numpy", "scipy", "dp-accounting", "randomgen", "numba")
 
 
@@ -49,54 +53,56 @@ def _versions() -> dict[str, str]:
     return dict(_installed())
 
 
-@dataclass(frozen=True)
-class PrivacyReport:
-    """The privacy statement of one fit; ``model.privacy_``.
+def today() -> str:
+    """The date of reports that are made now."""
+    return datetime.now(UTC).date().isoformat()
 
-    Everything in it is public: no count of records, nothing measured on them but what noisy totals show. ``str()`` gives prose,
-    ``to_dict()`` JSON, a notebook shows a table.
+
+@dataclass(frozen=True, kw_only=True)
+class Release:
+    """What was released under one plan. Everything in it is public.
 
     Attributes
     ----------
+    what : str
+        What made it, in a word: "fit", "encoder", "search".
     plan : PrivacyPlan
         With the clip norm that was used.
-    unit : str
-        What one record is.
     released : tuple of str
         What each step releases.
-    declared_public : tuple of str
-        What the user declared and the fit therefore did not learn from the records.
+    declared : tuple of str
+        What the user declared and was therefore not learnt from the records.
+    mechanism : str
+        How it was made. Empty: by the steps of the plan.
+    threshold_delta : float
+        Probability, at most, that a category or word which only one record has is released; it adds to δ.
     on_invalid : str
         ``"drop"`` or ``"raise"``; the latter lets an error depend on a record and is outside the guarantee.
-    ledger : dict or None
-        Name of the data set, name of the run and number of steps charged, if a ledger counted the fit.
     repeated_steps : int
-        Steps that were released twice, because the fit was interrupted while it wrote their checkpoint. 0 if a ledger counted
-        the fit.
-    only_noise : bool
-        Whether nothing that was released can be told from noise alone (``vips/privacy/only_noise.py``).
-    search : dict or None
-        ``epsilon`` and ``delta`` of the search that chose this fit (``vips.PrivateSearch``). The fit has its guarantee only.
-    preprocessing, tuning : str
-        What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
-        ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
+        Steps that were released twice, because the fit was interrupted while it wrote their checkpoint.
+    selection : Selection or None
+        Of a search: its cost. What is released is one trial, whose own plan promises nothing.
+    ledger : dict or None
+        ``dataset`` and ``run`` of the ledger that counted it.
     """
 
+    what: str
     plan: PrivacyPlan
-    unit: str
     released: tuple[str, ...]
-    declared_public: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    mechanism: str = ""
+    threshold_delta: float = 0.0
     on_invalid: str = "drop"
-    ledger: dict | None = None
     repeated_steps: int = 0
-    only_noise: bool = False
-    search: dict | None = None
-    preprocessing: str = (
-        "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
-    )
-    tuning: str = "not stated; the guarantee covers this fit with settings chosen without these records"
-    not_covered: tuple[str, ...] = field(default=_NOT_COVERED)
-    versions: dict[str, str] = field(default_factory=_versions)
+    selection: Selection | None = None
+    ledger: dict[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        check_choice("on_invalid", self.on_invalid, ("drop", "raise"))
+        check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, "in [0, 1)", open_high=True)
+        check_integer("repeated_steps", self.repeated_steps, low=0)
+        if self.ledger is not None and set(self.ledger) != {"dataset", "run"}:
+            raise ValueError("`ledger` must name its `dataset` and the `run`.")
 
     @property
     def has_guarantee(self) -> bool:
@@ -106,70 +112,175 @@ class PrivacyReport:
     @property
     def charged_plan(self) -> PrivacyPlan:
         """The plan with every step that was released: a resumed fit may have released some twice."""
-        if self.ledger is not None:
-            return replace(self.plan, n_steps=self.ledger["charged_steps"])
         return replace(self.plan, n_steps=self.plan.n_steps + self.repeated_steps)
 
-    def charges(self) -> tuple[tuple[PrivacyPlan, ...], float]:
-        """Every plan that was charged, and the δ that was charged beside them; infinite for a fit that a search chose, whose
-        cost has no plans."""
-        return ((self.charged_plan,), 0.0) if self.search is None else ((), math.inf)
+    def __setstate__(self, state: dict) -> None:
+        """Raise LedgerError if a ledger's block of this process sent the fit out, and it comes back without a charge."""
+        self.__dict__.update(state)
+        check_that_it_was_charged(self)
 
-    def epsilon(
-        self, delta: float | None = None, accountant: str = "pld", *, orders: Sequence[float] | str | None = None
-    ) -> float:
-        """ε of the whole fit at ``delta`` (default: the δ the plan was calibrated at); ``inf`` without a guarantee. For a fit
-        that a search chose: ε of the search, and ``inf`` at a smaller δ than its own."""
-        delta = self.plan.report_delta if delta is None else delta
+
+@dataclass(frozen=True)
+class PrivacyReport:
+    """The privacy statement of a fit, and of everything that was released with it; ``model.privacy_``.
+
+    Everything in it is public: no count of records, nothing measured on them but what noisy totals show. ``str()`` gives prose,
+    ``to_dict()`` JSON, a notebook shows a table, :meth:`to_html` writes the certificate.
+
+    Attributes
+    ----------
+    releases : tuple of Release
+        In the order in which they were made: those of an encoder come before that of the fit. ε and δ are those of all.
+    unit : str
+        What one record is.
+    only_noise : bool
+        Whether nothing that the fit released can be told from noise alone (``vips/privacy/only_noise.py``).
+    preprocessing, tuning : str
+        What was done to the records before the fit, and how settings were chosen. The fit cannot know either: state them with
+        ``dataclasses.replace(model.privacy_, tuning="on public Wikipedia articles")``.
+    also_not_covered : tuple of str
+        What is not covered beyond what no report covers.
+    versions : dict
+        Of Python and packages.
+    date : str
+        Of the fit. Ignored by ``==``.
+    """
+
+    releases: tuple[Release, ...]
+    unit: str
+    only_noise: bool = False
+    preprocessing: str = (
+        "not stated; none by the fit itself, which uses no scale, vocabulary or bound learnt from the records"
+    )
+    tuning: str = "not stated; the guarantee covers this fit with settings chosen without these records"
+    also_not_covered: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=_versions)
+    date: str = field(default_factory=lambda: today(), compare=False)
+
+    def __post_init__(self) -> None:
+        if len({release.plan.relation for release in self.releases}) != 1:
+            raise ValueError("The releases of a report must be at least one, and of one relation.")
+
+    @property
+    def plan(self) -> PrivacyPlan:
+        """The plan of the fit: of the last release."""
+        return self.releases[-1].plan
+
+    @property
+    def ledger(self) -> dict | None:
+        """``dataset`` and ``run`` of the ledger that counted the last release."""
+        return self.releases[-1].ledger
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        """Runs of the ledger that counted the releases."""
+        return tuple(dict.fromkeys(release.ledger["run"] for release in self.releases if release.ledger is not None))
+
+    @property
+    def has_guarantee(self) -> bool:
+        """Whether every release has one."""
+        return all(release.has_guarantee for release in self.releases)
+
+    @property
+    def delta(self) -> float | None:
+        """δ at which ε is quoted: that for which the noise was calibrated, and what thresholds add; None for a plan that was
+        calibrated at none."""
+        deltas = [release.plan.report_delta for release in self.releases if release.plan.report_delta is not None]
+        return float(f"{max(deltas) + self._threshold_delta:.12g}") if deltas else None
+
+    @property
+    def _threshold_delta(self) -> float:
+        return math.fsum(release.threshold_delta for release in self.releases)
+
+    @property
+    def declared_public(self) -> tuple[str, ...]:
+        """What was declared, and what is public of the plans."""
+        declared = [fact for release in self.releases for fact in release.declared]
+        size = ("the number of records",) if self.plan.relation == "replace_one" else ()
+        return *declared, *size, "sampling_rate", "n_steps", "clip_norm", "noise_multiplier"
+
+    @property
+    def not_covered(self) -> tuple[str, ...]:
+        """What the guarantee does not cover."""
+        of_rows = () if is_group(self.unit) else (_OF_ROWS,)
+        return *self.also_not_covered, *_NOT_COVERED, *of_rows, _OF_COMPUTERS
+
+    def epsilon(self, delta: float | None = None) -> float:
+        """Joint ε of all releases at ``delta`` (default: :attr:`delta`); ``inf`` without a guarantee, and at a δ that
+        thresholds alone exceed."""
+        delta = self.delta if delta is None else delta
         if delta is None:
             raise ValueError("Write a δ, e.g. privacy_.epsilon(1e-5): the plan was not calibrated at one.")
-        if self.search is not None:
-            return self.search["epsilon"] if self.has_guarantee and delta >= self.search["delta"] else math.inf
-        epsilon = self.charged_plan.epsilon(delta, accountant, orders=orders)
-        return epsilon if self.has_guarantee else math.inf
+        check_delta(delta)
+        return self.joint_loss(delta)[0]
+
+    def joint_loss(self, delta: float) -> tuple[float, str]:
+        """ε as :meth:`epsilon` gives it, and how it was computed: a name of ``vips.privacy.words.HOW``.
+
+        Thresholds take their part of δ. Full batches are composed exactly, as one Gaussian mechanism; other plans by their
+        joint privacy loss; a search has a profile of its own. ε of a search and of other releases add up, each at an equal
+        share of δ.
+        """
+        remaining = delta - self._threshold_delta
+        if not self.has_guarantee or not remaining > 0.0:
+            return math.inf, "pld"
+        selections = [release.selection for release in self.releases if release.selection is not None]
+        plans = [release.charged_plan for release in self.releases if release.selection is None]
+        if len(plans) == len(self.releases) == 1:
+            return plans[0].epsilon(remaining), "pld"
+        if not selections:
+            return composed_epsilon(plans, remaining), "pld"
+        share = remaining / (len(selections) + bool(plans))
+        epsilon = math.fsum(selection.epsilon(share) for selection in selections)
+        epsilon += composed_epsilon(plans, share) if plans else 0.0
+        return epsilon, "search" if len(self.releases) == 1 else "basic"
 
     def gdp_mu(self) -> float | None:
         """μ of Gaussian differential privacy, where it states everything; None elsewhere."""
-        return self.charged_plan.gdp_mu() if self.has_guarantee and self.search is None else None
+        if not self.has_guarantee or self._threshold_delta or any(release.selection for release in self.releases):
+            return None
+        mus = [release.charged_plan.gdp_mu() for release in self.releases]
+        return None if None in mus else math.hypot(*mus)
 
     def event(self, accountant: str = "pld") -> Any:
-        """The fit as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
-        guarantee, and for a fit that a search chose, whose cost no event of one fit can state."""
-        plan = self.charged_plan if self.has_guarantee and self.search is None else PrivacyPlan.non_private()
-        return plan.event(accountant)
+        """All releases as a ``dp_accounting.DpEvent``, as :meth:`PrivacyPlan.event`; a ``NonPrivateDpEvent`` where there is no
+        guarantee, and for what no event can state: a threshold, and the cost of a search."""
+        is_stated = self.has_guarantee and not self._threshold_delta
+        if not is_stated or any(release.selection for release in self.releases):
+            return PrivacyPlan.non_private().event(accountant)
+        events = [release.charged_plan.event(accountant) for release in self.releases]
+        if len(events) == 1:
+            return events[0]
+        return library().ComposedDpEvent(events)
+
+    def after(self, other: PrivacyReport, learnt: Sequence[str] = ()) -> PrivacyReport:
+        """The report of this fit and of what was released before it, such as an encoder's columns, about the same records.
+
+        Parameters
+        ----------
+        other : PrivacyReport
+        learnt : sequence of str
+            Of what this fit calls declared, what was learnt before it.
+        """
+        fit = self.releases[-1]
+        fit = replace(fit, declared=tuple(fact for fact in fit.declared if fact not in learnt))
+        preprocessing = "by what was learnt from the same records, privately; ε counts that release and the fit"
+        return replace(self, releases=(*other.releases, fit), preprocessing=preprocessing)
 
     def to_dict(self) -> dict:
-        """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None)."""
-        plan, delta = self.plan, self.plan.report_delta
-        return {
+        """The report as plain numbers, strings and lists, ready for JSON (no infinities: they become None): all that
+        :meth:`to_json` writes, and what follows from it."""
+        epsilon = self.epsilon() if self.delta is not None else math.inf
+        said = {heading: list(items) for heading, items in words.sections(self)}
+        return _finite(as_plain(self)) | {
             "guarantee": self.has_guarantee,
-            "unit": self.unit,
-            "relation": plan.relation,
-            "epsilon": _finite(self.epsilon(delta)) if delta is not None else None,
-            "delta": delta,
+            "relation": self.plan.relation,
+            "epsilon": _finite(epsilon),
+            "delta": self.delta,
             "gdp_mu": self.gdp_mu(),
-            "search": self.search,
-            "accountant": "pld",
-            "assumptions": self._assumptions(),
-            "noise": plan.noise,
-            "noise_multiplier": plan.noise_multiplier,
-            "clip_norm": _finite(plan.clip_norm),
-            "sampling": plan.sampling,
-            "sampling_rate": plan.sampling_rate,
-            "n_steps": plan.n_steps,
-            "repeated_steps": self.repeated_steps,
-            "reproducible_noise": bool(plan.reproducible_noise),
-            "randomness": self._randomness(),
-            "arithmetic": self._arithmetic(),
-            "released": list(self.released),
-            "only_noise": self.only_noise,
-            "declared_public": self._public(),
-            "preprocessing": self.preprocessing,
-            "tuning": self.tuning,
-            "on_invalid": self.on_invalid,
-            "ledger": self.ledger,
+            "declared_public": list(self.declared_public),
             "not_covered": list(self.not_covered),
-            "versions": dict(self.versions),
+            "statement": said,
         }
 
     def to_html(
@@ -184,10 +295,10 @@ class PrivacyReport:
         chosen_by: str = "",
         reason: str = "",
     ) -> None:
-        """Write the certificate of the fit: one page for a data-protection officer, as one HTML file that needs no network.
+        """Write the certificate: one page for a data-protection officer, as one HTML file that needs no network.
 
-        What ε and δ mean for an attacker, what all fits of the data set cost together, what is not covered, a place for a
-        signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
+        What ε and δ mean for an attacker, what all releases about the data set cost together, what is not covered, a place for
+        a signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
 
         Parameters
         ----------
@@ -223,17 +334,13 @@ class PrivacyReport:
         >>> fitted = DirichletMultinomial(privacy=plan).fit(np.eye(3))
         >>> fitted.privacy_.to_html(tempfile.mkdtemp() + "/certificate.html", dataset="votes 2024", purpose="turnout")
         """
-        declared = Declared(
-            dataset=dataset, purpose=purpose, model=model, responsible=responsible, chosen_by=chosen_by, reason=reason
-        )
-        check_ledger(ledger)
-        try:
-            import jinja2  # noqa: F401
-        except ImportError as error:
-            raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
-        from vips.privacy.certificate.write import write_certificate
+        imported("jinja2", "to_html()")
+        from vips.privacy.certificate.page import write_certificate
 
-        write_certificate(self, path, declared, ledger)
+        write_certificate(
+            self, path, ledger, dataset=dataset, purpose=purpose, model=model, responsible=responsible,
+            chosen_by=chosen_by, reason=reason,
+        )  # fmt: skip
 
     def to_json(self, path: str | os.PathLike | None = None) -> str | None:
         """Everything that :meth:`from_json` needs to restore the report, as text, or as a file if ``path`` is given.
@@ -248,18 +355,28 @@ class PrivacyReport:
         Raises
         ------
         TypeError
-            If the plan is of a subclass, which :meth:`from_json` could not restore.
+            If a plan is of a subclass, which :meth:`from_json` could not restore.
         ValueError
             If a field is not what :meth:`from_json` reads.
 
         Examples
         --------
         >>> plan = PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=3, clip_norm=1.0)
-        >>> report = PrivacyReport(plan=plan, unit="one letter", released=("totals",))
+        >>> report = PrivacyReport((Release(what="fit", plan=plan, released=("totals",)),), unit="one letter")
         >>> PrivacyReport.from_json(report.to_json()) == report
         True
         """
-        return text_or_file(saved_fields(self), path)
+        return text_or_file(self.to_plain(), path)
+
+    def to_plain(self) -> dict:
+        """What :meth:`to_json` writes, as dicts and lists."""
+        for release in self.releases:
+            if type(release.plan) is not PrivacyPlan:
+                kind = type(release.plan).__name__
+                raise TypeError(f"A {kind} cannot be saved: only a PrivacyPlan itself can be read back.")
+        plain = as_plain(self)
+        from_plain(PrivacyReport, plain)
+        return plain
 
     @classmethod
     def from_json(cls, values: str | dict) -> PrivacyReport:
@@ -276,138 +393,23 @@ class PrivacyReport:
                 values = json.loads(values)
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"A privacy report must be JSON: {error}") from error
-        return cls(**checked_fields(values))
-
-    def __setstate__(self, state: dict) -> None:
-        """Raise LedgerError if a ledger's block of this process sent the fit out, and it comes back without a charge."""
-        self.__dict__.update(state)
-        check_that_it_was_charged(self)
+        return from_plain(cls, values)
 
     def __str__(self) -> str:
-        if not self.plan.is_private:
-            return "No privacy: no noise was added. The fitted posterior can reveal the records it was fitted on."
-        return "\n".join(f"{name}: {text}" if name else text for name, text in self._sections())
+        return words.in_lines(self)
 
-    def _repr_html_(self) -> str:
+    def _repr_html_(self) -> str | None:
         """For notebooks."""
         if not self.plan.is_private:
             return html_table("", (), (), [self])
-        return html_table("Privacy of this fit", (), self._sections(), prose=True)
-
-    def _sections(self) -> list[tuple[str, str]]:
-        """Headings and texts. Each fits on one line, whatever the fields hold."""
-        return [(heading, printable(text)) for heading, text in self._statements()]
-
-    def _statements(self) -> list[tuple[str, str]]:
-        plan = self.plan
-        sections = []
-        if plan.reproducible_noise:
-            sections.append((
-                "NO GUARANTEE",
-                "sampling and noise were derived from a seed (reproducible_noise=True); whoever knows the seed can subtract "
-                "them. Use this for tests and public data only.",
-            ))  # fmt: skip
-        if type(plan) is not PrivacyPlan:
-            sections.append((
-                "NO GUARANTEE",
-                f"the plan is a {type(plan).__name__}, a subclass of PrivacyPlan, which may do anything with the records.",
-            ))  # fmt: skip
-        if self.on_invalid == "raise":
-            sections.append((
-                "NO GUARANTEE",
-                'with on_invalid="raise", whether the fit stopped depends on single records. Use "drop".',
-            ))  # fmt: skip
-        relation = "add or remove one" if plan.relation == "add_or_remove" else "replace one; their number is public"
-        sections.append(("Unit", f"{self.unit}. Relation: {relation}."))
-        if self.has_guarantee:
-            sections.append(("", self._statement()))
-        rounded = ", rounded to the lattice" if plan.rounds_records else ""
-        is_stated = plan.clip_norm is not None  # by every fit, not by every file
-        clip, std = (
-            (f"{plan.clip_norm:g}", f"{plan.noise_std():.4g}") if is_stated else ("(not stated)", "(not stated)")
-        )
-        sections += [
-            (
-                "Mechanism",
-                f"{plan.n_steps} steps, {_sampling(plan)}; statistics clipped to L2 norm {clip} over all blocks "
-                f"jointly; Gaussian noise of standard deviation {std} per coordinate of the scaled sum (noise "
-                f"multiplier {plan.noise_multiplier:.4g}){rounded}.",
-            ),
-            ("Assumed", f"{'; '.join(self._assumptions())}."),
-            ("Randomness", f"{self._randomness()}."),
-            ("Arithmetic", f"{self._arithmetic()}."),
-            ("Released", f"{'; '.join(self.released)}; and everything computed from these alone."),
-            *([("Signal", f"{NO_SIGNAL}.")] if self.only_noise else []),
-            ("Public by declaration", f"{', '.join(self._public())}."),
-            ("Preprocessing", f"{self.preprocessing}."),
-            ("Tuning", f"{self.tuning}."),
-        ]
-        if self.ledger is not None:
-            sections.append((
-                "Ledger",
-                f"charged to {self.ledger['dataset']!r} as run {self.ledger['run']}, {self.ledger['charged_steps']} steps. It "
-                "counts fits, not scores or choices made from them.",
-            ))  # fmt: skip
-        if self.repeated_steps:
-            sections.append((
-                "Interrupted",
-                f"{self.repeated_steps} steps were released twice, because the fit ended while their checkpoint was written; ε "
-                "counts both.",
-            ))  # fmt: skip
-        sections.append(("Not covered", f"{'; '.join(self.not_covered)}."))
-        sections.append(("Versions", f"{', '.join(f'{name} {version}' for name, version in self.versions.items())}."))
-        return sections
-
-    def _statement(self) -> str:
-        delta, mu = self.plan.report_delta, self.gdp_mu()
-        if self.search is not None:
-            stated = "ε = {epsilon:.4g} at δ = {delta:g}".format(**self.search)
-            return f"A search chose this fit. All that it released satisfies (ε, δ)-differential privacy with {stated}."
-        also = "" if mu is None else f" It is exactly {mu:.4g}-Gaussian differentially private."
-        if delta is None:
-            return f"(ε, δ): call .epsilon(delta) with a δ of your choice.{also}"
-        return (
-            f"The fit satisfies (ε, δ)-differential privacy with ε = {self.epsilon(delta):.4g} at δ = {delta:g} "
-            f"(privacy loss distributions).{also}"
-        )
-
-    def _assumptions(self) -> list[str]:
-        plan = self.plan
-        assumed = ["every noisy total is known to the adversary, and all records but one"]
-        if plan.sampling_rate < 1.0:
-            assumed.append("which records a step sampled stays secret")
-        of_group = is_group(self.unit)
-        what, rows = ("all rows with one id", "these rows") if of_group else ("one row", "that row")
-        assumed.append(f"one record is {what}; its statistics depend on {rows} and released values only")
-        return assumed
-
-    def _public(self) -> list[str]:
-        names = ["sampling_rate", "n_steps", "clip_norm", "noise_multiplier"]
-        if self.plan.relation == "replace_one":
-            names.insert(0, "the number of records")
-        return [*self.declared_public, *names]
-
-    def _randomness(self) -> str:
-        source = "a seed" if self.plan.reproducible_noise else "keys from the operating system, never stored"
-        return f"samples and noise from AES-128 in counter mode (randomgen), with {source}"
-
-    def _arithmetic(self) -> str:
-        if self.plan.noise == "discrete":
-            return (
-                "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian "
-                "rounded to the lattice, sampled exactly; rounding records is part of the accounting"
-            )
-        return (
-            "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "
-            'rounding of sums (noise="discrete" is)'
-        )
+        rows = [(heading, words.in_line(items)) for heading, items in words.sections(self)]
+        return html_table("Privacy statement", (), rows, prose=True)
 
 
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
-
-
-def _sampling(plan: PrivacyPlan) -> str:
-    if plan.sampling_rate == 1.0:
-        return "every record in each"
-    return f"each record in each with probability {plan.sampling_rate:g} independently (Poisson sampling)"
+def _finite(value: object) -> object:
+    """With None in place of infinite numbers, and lists in place of tuples."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

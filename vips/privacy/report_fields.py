@@ -1,178 +1,115 @@
-"""The fields of a privacy report as JSON. Reading checks each of them, because the file may come from anywhere."""
+"""A privacy report as JSON. Reading checks every field by its type, because the file may come from anywhere."""
 
 from __future__ import annotations
 
-import math
 import reprlib
-from collections.abc import Callable, Mapping
-from dataclasses import fields
-from types import NoneType
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import lru_cache
+from types import NoneType, UnionType
+from typing import get_args, get_origin, get_type_hints
 
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["checked_fields", "plan_fields", "saved_fields"]
+__all__ = ["as_plain", "from_plain"]
 
-LONGEST_TEXT, LONGEST_LIST = 100_000, 10_000  # characters, items
+LONGEST_TEXT, LONGEST_LIST = 1_000_000, 10_000  # characters, items
+MOST_PARTS = 1_000  # releases, and plans of a search
 LARGEST_INTEGER = 2**53  # larger ones are not exact as floats
-_LEDGER = ("dataset", "run", "charged_steps")
-# Allowed types, by the annotation of a plan's field.
-_TYPES: dict[str, tuple[type, ...]] = {
-    "float": (float, int),
-    "float | None": (float, int, NoneType),
-    "int": (int,),
-    "int | None": (int, NoneType),
-    "str": (str,),
-    "bool": (bool,),
-}
 
 
-def plan_fields(plan: PrivacyPlan) -> dict:
-    """The fields by which plans are compared."""
-    return {name: getattr(plan, name) for name in _annotations()}
+def as_plain(value: object) -> object:
+    """A report, a release or a plan as dicts, lists, texts and numbers; without the fields that ``repr`` leaves out."""
+    if is_dataclass(value):
+        kind = PrivacyPlan if isinstance(value, PrivacyPlan) else type(value)
+        return {name: as_plain(getattr(value, name)) for name in _types(kind)}
+    if isinstance(value, tuple):
+        return [as_plain(item) for item in value]
+    return value
 
 
-def saved_fields(report) -> dict:
-    """The fields of a report, ready for JSON; inverse of :func:`checked_fields`.
-
-    Raises
-    ------
-    TypeError
-        If the plan is of a subclass, which could not be restored.
-    ValueError
-        If a field is not what :func:`checked_fields` reads.
-    """
-    if type(report.plan) is not PrivacyPlan:
-        raise TypeError(f"A {type(report.plan).__name__} cannot be saved: only a PrivacyPlan itself can be read back.")
-    values = {field.name: getattr(report, field.name) for field in fields(report)} | {"plan": plan_fields(report.plan)}
-    checked_fields(values)
-    return values
-
-
-def checked_fields(values: object) -> dict:
-    """Arguments for the constructor of a privacy report.
+def from_plain(kind: type, value: object, name: str = "a privacy report") -> object:
+    """Inverse of :func:`as_plain`, for values from anywhere.
 
     Parameters
     ----------
-    values : object
-        The parsed JSON of a saved report.
+    kind : type
+        What to read: a dataclass, a tuple or dict of strings, a text or a number; or one of these or None.
+    value : object
+        Of parsed JSON.
+    name : str
+        Of ``value``, for messages.
 
     Raises
     ------
     ValueError
-        If ``values`` is not a dict with exactly the fields of a report, or a field has the wrong type, is too long or out of
-        range.
+        If names are missing or unknown, or something has the wrong type, is too long or out of range.
     """
-    _check_names("a privacy report", values, _READERS)
-    return {name: read(name, values[name]) for name, read in _READERS.items()}
+    if isinstance(kind, UnionType):
+        (kind,) = {*get_args(kind)} - {NoneType}
+        return None if value is None else from_plain(kind, value, name)
+    if is_dataclass(kind):
+        return _object(kind, value, name)
+    if get_origin(kind) is tuple:
+        return _items(get_args(kind)[0], value, name)
+    if get_origin(kind) is dict:
+        return _texts_by_name(value, name)
+    return _single(kind, value, name)
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or len(value) > LONGEST_TEXT:
-        raise _error(name, f"a string of at most {LONGEST_TEXT:,} characters", value)
-    return value
+@lru_cache
+def _types(kind: type) -> dict[str, object]:
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.repr}
 
 
-def _texts(name: str, value: object) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or len(value) > LONGEST_LIST:
-        raise _error(name, f"a list of at most {LONGEST_LIST:,} strings", value)
-    return tuple(_text(f"{name}[{place}]", item) for place, item in enumerate(value))
+def _object(kind: type, value: object, name: str) -> object:
+    types = _types(kind)
+    if not isinstance(value, Mapping):
+        raise _error(name, "an object with names", value)
+    unknown, missing = [key for key in value if key not in types], [key for key in types if key not in value]
+    if unknown:
+        raise ValueError(f"{_called(name)} has no fields {reprlib.repr(unknown)}.")
+    if missing:
+        raise ValueError(f"{_called(name)} lacks the fields {reprlib.repr(missing)}.")
+    before = "" if name == "a privacy report" else f"{name}."
+    read = {key: from_plain(types[key], value[key], before + key) for key in types}
+    try:
+        return kind(**read)
+    except ValueError as error:
+        raise ValueError(f"{_called(name)} cannot be one: {error!s:.300}") from error
 
 
-def _on_invalid(name: str, value: object) -> str:
-    if value not in ("drop", "raise"):
-        raise _error(name, '"drop" or "raise"', value)
-    return value
+def _items(kind: type, value: object, name: str) -> tuple:
+    most = MOST_PARTS if is_dataclass(kind) else LONGEST_LIST
+    if not isinstance(value, list) or len(value) > most:
+        raise _error(name, f"a list of at most {most:,} items", value)
+    return tuple(from_plain(kind, item, f"{name}[{place}]") for place, item in enumerate(value))
 
 
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise _error(name, "true or false", value)
-    return value
-
-
-def _count(name: str, value: object) -> int:
-    if type(value) is not int or not 0 <= value <= LARGEST_INTEGER:
-        raise _error(name, "an integer ≥ 0", value)
-    return value
-
-
-def _versions(name: str, value: object) -> dict[str, str]:
+def _texts_by_name(value: object, name: str) -> dict[str, str]:
     if not isinstance(value, Mapping) or len(value) > LONGEST_LIST:
         raise _error(name, f"an object of at most {LONGEST_LIST:,} strings", value)
-    return {_text(f"a name in {name}", key): _text(f"a value in {name}", item) for key, item in value.items()}
+    return {
+        _single(str, key, f"{name}, a name"): _single(str, text, f"{name}.{key:.20}") for key, text in value.items()
+    }
 
 
-def _ledger(name: str, value: object) -> dict | None:
-    if value is None:
-        return None
-    _check_names(f"`{name}` of a privacy report", value, _LEDGER)
-    steps = value["charged_steps"]
-    if type(steps) is not int or not 1 <= steps <= LARGEST_INTEGER:
-        raise _error(f"{name}.charged_steps", "an integer ≥ 1", steps)
-    return {key: _text(f"{name}.{key}", value[key]) for key in ("dataset", "run")} | {"charged_steps": steps}
-
-
-def _search(name: str, value: object) -> dict | None:
-    if value is None:
-        return None
-    _check_names(f"`{name}` of a privacy report", value, ("epsilon", "delta"))
-    for field, high in (("epsilon", math.inf), ("delta", 1.0)):
-        number = value[field]
-        if type(number) not in (float, int) or not 0.0 < number < high:
-            raise _error(f"{name}.{field}", f"a number above 0 and below {high:g}", number)
-    return {field: float(value[field]) for field in ("epsilon", "delta")}
-
-
-def _plan(name: str, value: object) -> PrivacyPlan:
-    annotations = _annotations()
-    _check_names(f"`{name}` of a privacy report", value, annotations)
-    for field, annotation in annotations.items():
-        _check_type(f"{name}.{field}", annotation, value[field])
-    try:
-        return PrivacyPlan(**value)
-    except ValueError as error:
-        raise ValueError(f"`{name}` of a privacy report is not a plan: {error}") from error
-
-
-def _check_type(name: str, annotation: str, value: object) -> None:
-    allowed = _TYPES[annotation]
-    is_other = isinstance(value, bool) and bool not in allowed  # a bool is an int to isinstance
-    if is_other or not isinstance(value, allowed):
-        raise _error(name, f"of type {annotation}", value)
-    if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
+def _single(kind: type, value: object, name: str) -> object:
+    """A text, a number, or true or false."""
+    allowed = (float, int) if kind is float else (kind,)  # and a bool is no int here
+    if type(value) not in allowed:
+        raise _error(name, f"of type {kind.__name__}", value)
+    if kind is str and len(value) > LONGEST_TEXT:
+        raise _error(name, f"a string of at most {LONGEST_TEXT:,} characters", value)
+    if type(value) is int and abs(value) > LARGEST_INTEGER:
         raise _error(name, f"at most {LARGEST_INTEGER:,}", value)
+    return value
 
 
-def _annotations() -> dict[str, str]:
-    return {field.name: field.type for field in fields(PrivacyPlan) if field.compare}
-
-
-def _check_names(what: str, value: object, names) -> None:
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{what[0].upper()}{what[1:]} must be an object with names, got {reprlib.repr(value)}.")
-    unknown, missing = [key for key in value if key not in names], [key for key in names if key not in value]
-    if unknown:
-        raise ValueError(f"{what[0].upper()}{what[1:]} has no fields {reprlib.repr(unknown)}.")
-    if missing:
-        raise ValueError(f"{what[0].upper()}{what[1:]} lacks the fields {reprlib.repr(missing)}.")
+def _called(name: str) -> str:
+    return "A privacy report" if name == "a privacy report" else f"`{name}` of a privacy report"
 
 
 def _error(name: str, allowed: str, value: object) -> ValueError:
-    return ValueError(f"`{name}` of a privacy report must be {allowed}, got {reprlib.repr(value)}.")
-
-
-_READERS: dict[str, Callable[[str, object], object]] = {
-    "plan": _plan,
-    "unit": _text,
-    "released": _texts,
-    "declared_public": _texts,
-    "on_invalid": _on_invalid,
-    "ledger": _ledger,
-    "repeated_steps": _count,
-    "only_noise": _flag,
-    "search": _search,
-    "preprocessing": _text,
-    "tuning": _text,
-    "not_covered": _texts,
-    "versions": _versions,
-}
+    return ValueError(f"{_called(name)} must be {allowed}, got {reprlib.repr(value)[:100]}.")

@@ -154,15 +154,10 @@ def plans_of_trial(trials: TrialCount, epsilon: float, delta: float, fits: tuple
     targets = _targets(trials, float(epsilon), float(delta))
 
     def calibrated(plan: PrivacyPlan) -> PrivacyPlan:
-        names = ("sampling", "relation", "noise", "n_steps")
-        settings = {name: getattr(plan, name) for name in names}
-        if plan.sampling == "poisson":
-            settings["sampling_rate"] = plan.sampling_rate
         noise = 0.0
         for eps, share in targets:
             if noise == 0.0 or not replace(plan, noise_multiplier=noise, clip_norm=None).delta(eps) <= share:
-                needed = PrivacyPlan.from_epsilon(epsilon=eps, delta=share, **settings).noise_multiplier
-                noise = max(noise, needed)
+                noise = max(noise, replace(plan, clip_norm=None).with_epsilon(eps, share).noise_multiplier)
         return replace(plan, noise_multiplier=noise, report_delta=float(delta))
 
     score = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, relation=fits[0].relation)

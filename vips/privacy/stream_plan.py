@@ -159,15 +159,10 @@ class StreamPlan:
             clip = math.inf if self.clip_norm is None else self.clip_norm
             plain = PrivacyPlan(noise_multiplier=0.0, sampling="full", n_steps=1, clip_norm=clip)
             return replace(plain, max_rows_per_group=self.max_rows_per_group)
-        plan = PrivacyPlan.from_epsilon(
-            epsilon=self.epsilon,
-            delta=self.delta,
-            sampling="full",
-            n_steps=1,
-            clip_norm=self.clip_norm,
-            noise=self.noise,
-        )
-        return replace(plan, max_rows_per_group=self.max_rows_per_group)
+        return PrivacyPlan.from_epsilon(
+            epsilon=self.epsilon, delta=self.delta, sampling="full", n_steps=1, clip_norm=self.clip_norm, noise=self.noise,
+            max_rows_per_group=self.max_rows_per_group,
+        )  # fmt: skip
 
     @cached_property
     def of_draws(self) -> PrivacyPlan:
@@ -179,7 +174,7 @@ class StreamPlan:
         changed = {"noise_multiplier": sigma, "n_steps": self.n_batches}
         return _PlanOfDraws(**fields_of_whole | changed, roundings=2.0 * self.strategy.rounding())
 
-    def found(self, blocks: Mapping[str, object]) -> dict:
+    def searched(self, blocks: Mapping[str, object]) -> dict:
         """Noise, factorisation and lattice, which searches found, as JSON: a stream keeps them for life."""
         strategy, lattice = self.strategy, self.of_draws.lattice(blocks)
         is_fitted = isinstance(strategy, BufferedToeplitz)
@@ -190,8 +185,8 @@ class StreamPlan:
             "lattice": None if lattice is None else [lattice.unit, lattice.noise_steps],
         }
 
-    def with_found(self, searched: dict) -> StreamPlan:
-        """The plan with what :meth:`found` said when its stream began.
+    def with_searched(self, searched: dict) -> StreamPlan:
+        """The plan with what :meth:`searched` said when its stream began.
 
         Raises
         ------

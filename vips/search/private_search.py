@@ -27,8 +27,8 @@ from vips.privacy.selection import Selection, TrialCount, plans_of_trial
 from vips.privacy.units import unit_of_group
 from vips.search.candidates import Candidate, as_candidates, calibrated
 from vips.search.one_trial import OneTrial, fit_prepaid
-from vips.search.report import SearchReport, within_a_search
-from vips.search.scores import half_width
+from vips.search.report import report_of_search
+from vips.search.scores import half_width, rehearse_scores
 from vips.search.split import rows_of, split_rows
 from vips.search.trials import best_of
 
@@ -75,8 +75,8 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     best_score_ : float
         Its noisy score: the sum over held-out persons of the clipped score less the middle of the range, and noise. Of the best
         trial, hence too high on average. ``-inf`` if every trial failed.
-    privacy_ : SearchReport
-        The statement of the whole search.
+    privacy_ : PrivacyReport
+        Of the whole search; also that of the best estimator.
 
     Privacy
     -------
@@ -155,7 +155,12 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         model = candidates[0].model
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
         ledger = self._ledger(ledger, candidates)
-        score_range = self._range(_fitted_without_rows(candidates, X, y, groups))
+        fitted = _fitted_without_rows(candidates, X, y, groups)
+        score_range = self._range(fitted)
+        if not callable(self.score):
+            none = np.zeros(0, np.int64)
+            for candidate in fitted:
+                rehearse_scores(candidate, rows_of(X, none), rows_of(y, none), self.score)
         plan = replace(score_plan, clip_norm=half_width(score_range))
         plans = dict.fromkeys([*(replace(candidate.plan, clip_norm=None) for candidate in candidates), score_plan])
         selection = Selection(trials, tuple(plans))
@@ -165,16 +170,13 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             trials,
             lambda: OneTrial(candidates, X, y, split_rows(_n_rows(X), groups, self.held_out), score, score_range, plan),
         )
-        report = None
-        if self.best_estimator_ is not None:
-            best = self.best_estimator_
-            best.privacy_ = report = within_a_search(
-                best.privacy_, unit, charge, len(candidates), selection.epsilon(self.delta), self.delta
-            )
-        self.privacy_ = SearchReport(
-            selection=selection, delta=float(self.delta), unit=unit, score=_name_of(score), score_range=score_range,
-            held_out=float(self.held_out), n_candidates=len(candidates), ledger=charge, fit=report,
+        best = self.best_estimator_
+        self.privacy_ = report_of_search(
+            selection, plan, None if best is None else best.privacy_, unit, charge, len(candidates),
+            (_name_of(score), score_range, float(self.held_out)),
         )  # fmt: skip
+        if best is not None:
+            best.privacy_ = self.privacy_
         return self
 
     def _planned(self) -> tuple[TrialCount, list[Candidate], PrivacyPlan]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 
 from vips.data import Records
+from vips.data._records import OpenPartition
+from vips.execution.rehearsal import stand_ins_for
 from vips.privacy import PrivacyPlan
 from vips.privacy.mechanism.release import release_once
 from vips.search.split import Split, rows_of
 
-__all__ = ["half_width", "noisy_score", "sum_over_persons", "values_of_persons"]
+__all__ = ["half_width", "noisy_score", "rehearse_scores", "sum_over_persons", "values_of_persons"]
 
 # Rows that a model scores at a time: always so many, because products of other numbers of rows are rounded differently.
 _CHUNK = 512
@@ -49,6 +52,23 @@ def sum_over_persons(values: np.ndarray, score_range: tuple[float, float]) -> fl
     half = half_width(score_range)
     centred = np.where(np.isnan(values), -np.inf, values) - 0.5 * (score_range[0] + score_range[1])
     return math.fsum(np.clip(centred, -half, half).tolist())  # not before: the middle is rounded
+
+
+def rehearse_scores(fitted, X, y, score: str) -> None:
+    """Call the kernels that score rows like these, whatever the rows are: see ``vips/execution/rehearsal.py``.
+
+    Parameters
+    ----------
+    fitted : ConjugateExponentialModel
+        Fitted to no rows.
+    X, y
+        Tables without rows.
+    """
+    X, y = fitted._data(X, y).arrays
+    labels = np.asarray(getattr(fitted, "classes_", (0.0, 1.0)))
+    with suppress(Exception):  # a model of somebody else may not take such rows
+        rows = stand_ins_for(OpenPartition(X, y), labels if labels.dtype.kind in "biuf" else np.arange(len(labels)))
+        fitted.record_scores(rows.X if rows.y is None else Records(rows.X, rows.y), score)
 
 
 def half_width(score_range: tuple[float, float]) -> float:

@@ -46,7 +46,7 @@ class Register:
 
     def admitted(self, ids: Iterable[bytes], most: int) -> tuple[np.ndarray, Register]:
         """Which of these different ids were in fewer than ``most`` batches, and the register in which they were in one more."""
-        digests = [hashlib.blake2b(each, digest_size=_DIGEST, key=self.key).digest() for each in ids]
+        digests = [hashlib.blake2b(identifier, digest_size=_DIGEST, key=self.key).digest() for identifier in ids]
         is_in = np.array([self.counts.get(digest, 0) < most for digest in digests], dtype=bool)
         more = {digest: self.counts.get(digest, 0) + 1 for digest, one in zip(digests, is_in, strict=True) if one}
         return is_in, Register(self.key, self.counts | more)
@@ -69,7 +69,7 @@ class Register:
                 raise ValueError(f"the register's {name!r} is none")
         if (arrays["counts"] < 1).any():
             raise ValueError("the register has persons who were in no batch")
-        digests = (bytes(each) for each in arrays["digests"])
+        digests = (bytes(digest) for digest in arrays["digests"])
         return cls(bytes(arrays["key"]), dict(zip(digests, arrays["counts"].tolist(), strict=True)))
 
 
@@ -240,10 +240,10 @@ def _secret_of(header: dict, arrays: Mapping[str, np.ndarray]) -> Secret:
     """What a file holds. Raises if it is of another kind."""
     groups: dict[str, dict] = {"buffers": {}, "released": {}, "register": {}}
     for name, value in arrays.items():
-        part, _, own = name.partition("/")
-        groups[part][own] = value
+        part, _, field = name.partition("/")
+        groups[part][field] = value
     register, (stream, t, public) = Register.from_arrays(groups["register"]), map(header.get, ("stream", "t", "public"))
-    names = {"model", "parameters", "plan", "n_features", "unit", "run", "register", "found"}
+    names = {"model", "parameters", "plan", "n_features", "unit", "run", "register", "searched"}
     if not (isinstance(stream, str) and type(t) is int and t >= 1 and set(public) == names):
         raise ValueError("its header is not that of a stream")
     return Secret(stream, t, groups["released"], groups["buffers"], register, public)

@@ -29,12 +29,11 @@ from vips.execution import resolve as executors
 from vips.execution.local import Serial
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
-from vips.privacy import PrivacyReport, StreamPlan
+from vips.privacy import PrivacyReport, Release, StreamPlan
 from vips.privacy.ledger.pricing import fields_of, of_plan
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.only_noise import is_only_noise
-from vips.privacy.report import NOT_COVERED_OF_PERSONS
 from vips.privacy.stream_plan import StreamState
 from vips.privacy.units import unit_of_group
 from vips.statistics import NoisyTotals
@@ -141,9 +140,9 @@ class _Stream:
         plan = self.plan = self._completed(self.plan)
         with self._fitting():
             blocks = model.blocks()
-            found = plan.found(blocks)
+            searched = plan.searched(blocks)
             data, register, unit = self._persons(data, groups)
-            header = self._header(unit) | {"register": groups is not None, "found": found}
+            header = self._header(unit) | {"register": groups is not None, "searched": searched}
             if self.t:
                 self._check_same(header)
             elif self.ledger is not None:
@@ -198,7 +197,7 @@ class _Stream:
         self._check_same(secret.header)
         try:
             with one_error(self.checkpoint or "The state of this stream"):
-                self.plan = self.plan.with_found(secret.header["found"])
+                self.plan = self.plan.with_searched(secret.header["searched"])
                 with self._fitting():
                     blocks = model.blocks()
                 self.plan.check_lattice(blocks)
@@ -308,10 +307,8 @@ class _Stream:
         mechanism = self._mechanism(secret, blocks)
         totals = NoisyTotals(mechanism.values(), mechanism.std_of_average())
         unit, has_register = secret.header["unit"], secret.header["register"]
-        facts = model.describe() | ({} if unit == model.describe()["unit"] else {"not_covered": NOT_COVERED_OF_PERSONS})
-        ledger = None
-        if self.run is not None:
-            ledger = {"dataset": self.ledger.dataset, "run": self.run, "charged_steps": 1}
+        facts = model.describe()
+        ledger = None if self.run is None else {"dataset": self.ledger.dataset, "run": self.run}
         kept = "kept by a register of persons" if has_register else "a promise of the caller, which nothing checks"
         public = (
             f"{plan.n_batches} batches at most, of any size, {secret.t} of them released; after each the total so far, "
@@ -320,13 +317,16 @@ class _Stream:
             f"{unit} is in at most {plan.participation} of the batches: {kept}",
         )
         model.__dict__.pop("_noise_aware", None)
-        model.privacy_ = PrivacyReport(
+        release = Release(
+            what="stream",
             plan=plan.whole,
+            released=facts["released"],
+            declared=(*facts.get("declared_public", ()), *public),
             on_invalid=getattr(model, "on_invalid", "drop"),
             ledger=ledger,
-            only_noise=is_only_noise(model.telling_blocks(), totals.average, totals.noise_std),
-            **facts | {"unit": unit, "declared_public": (*facts.get("declared_public", ()), *public)},
         )
+        only_noise = is_only_noise(model.telling_blocks(), totals.average, totals.noise_std)
+        model.privacy_ = PrivacyReport((release,), unit, only_noise)
         model.posterior_ = self.posterior
         model.noisy_totals_ = totals
         model.n_batches_seen_ = secret.t

@@ -93,6 +93,8 @@ def test_foreign_and_damaged_files_are_refused_and_not_touched(tmp_path, path, l
         assert sorted(p.name for p in tmp_path.iterdir()) == ["letters.ledger", "other", "songs.db"]
     with pytest.raises(LedgerError, match="no file"):
         PrivacyLedger.open(tmp_path / "missing")
+    with pytest.raises(LedgerError, match=r"is a folder: write the path of a file in it, such as .*my\.ledger"):
+        PrivacyLedger(tmp_path, epsilon=3.0, delta=1e-5, dataset="letters")
     with pytest.raises(LedgerError, match="no folder"):
         PrivacyLedger(tmp_path / "missing" / "a.ledger", epsilon=3.0, delta=1e-5, dataset="letters")
 
@@ -554,8 +556,9 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
 
 def test_the_report_names_the_ledger(ledger):
     report = fit(ledger).privacy_
-    assert report.to_dict()["ledger"] == {"dataset": "letters", "run": ledger.runs()[0].run, "charged_steps": 5}
-    assert "It counts fits, not scores" in str(report)
+    assert report.to_dict()["releases"][0]["ledger"] == {"dataset": "letters", "run": ledger.runs()[0].run}
+    assert f"charged to 'letters' as run {ledger.runs()[0].run}, 5 steps" in str(report)
+    assert "counts releases, not scores" in str(report)
 
 
 @pytest.mark.parametrize("noise", ["gaussian", "discrete"])

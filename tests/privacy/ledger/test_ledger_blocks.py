@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import make_pipeline
 
 from tests.laws.cases import BetaBernoulli
+from tests.plans import with_release
 from vips import LatentDirichletAllocation, PrivacyLedger, PrivacyPlan, load
 from vips.privacy.ledger import LedgerError, current_ledger, open_ledger
 
@@ -341,11 +342,11 @@ def test_models_that_come_back_are_charged_here(ledger, elsewhere):
     with ledger:
         model = elsewhere(fit_model, BetaBernoulli(privacy=PLAN))
         assert model.privacy_.ledger["run"] == ledger.runs()[0].run
-        as_sent = pickle.dumps(replace(model.privacy_, ledger=model.privacy_.ledger | {"run": "of another copy"}))
+        as_sent = pickle.dumps(with_release(model.privacy_, ledger=model.privacy_.ledger | {"run": "of another copy"}))
         with pytest.raises(LedgerError, match="no charge for it"):
             pickle.loads(as_sent)
         with pytest.raises(LedgerError, match="no charge for it"):
-            pickle.loads(pickle.dumps(replace(model.privacy_, ledger=None)))
+            pickle.loads(pickle.dumps(with_release(model.privacy_, ledger=None)))
     pickle.loads(as_sent)  # years later
 
 

@@ -220,8 +220,9 @@ def test_what_another_tool_releases_is_never_given_back(ledger):
     assert ledger.close(name) == 0
     assert ledger.spent() == spent > 0.0
     assert ledger.run(name).state == "complete"
-    with pytest.raises(LedgerError, match="another plan"):
-        ledger.resume(name, 0, PLAN)
+    for event in (name, ledger.charge_event("a table", event=PLAN, **ADD_OR_REMOVE)):
+        with pytest.raises(LedgerError, match="another plan"):
+            ledger.resume(event, 0, PLAN)
 
 
 def test_an_event_of_vips_is_given_back_only_before_its_release(ledger):

@@ -12,7 +12,7 @@ from vips.comparison.curve import UtilityCurve
 from vips.comparison.report.charts import draw_epsilon, draw_utility
 from vips.comparison.text import AWARE
 from vips.privacy import PrivacyReport
-from vips.privacy.certificate.statement import DELTAS, IN_TABLE
+from vips.privacy.certificate.page import DELTAS, IN_TABLE
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
@@ -43,8 +43,8 @@ def curve_view(reports: Sequence[PrivacyReport]) -> dict | None:
         if not report.has_guarantee:
             continue
         lines[kind] = [report.epsilon(float(delta)) for delta in DELTAS]
-        if report.plan.report_delta is not None:
-            marks.append((kind, report.plan.report_delta, report.epsilon()))
+        if report.delta is not None:
+            marks.append((kind, report.delta, report.epsilon()))
     if not lines:
         return None
     ends = "; ".join(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,9 +17,8 @@ from vips.comparison.report.numbers import curve_view, summary_view, utility_vie
 from vips.comparison.report.posteriors import marginals_view, movers_view, topics_view, weights_view
 from vips.comparison.text import PRIVATE, RELEASED, X_TEST, combined, paragraph
 from vips.privacy import certificate
-from vips.privacy.certificate.cover import cover_view
-from vips.privacy.certificate.declared import Declared
-from vips.privacy.certificate.statement import meaning_view, technical_view
+from vips.privacy.certificate.page import cover_view, meaning_view
+from vips.privacy.words import sections
 
 if TYPE_CHECKING:
     from vips.comparison.comparison import Comparison
@@ -60,8 +58,8 @@ def write_report(
     comparison: Comparison,
     path: str | os.PathLike,
     utility: UtilityCurve | None = None,
-    declared: Declared | None = None,
     ledger: PrivacyLedger | None = None,
+    **stated: str,
 ) -> None:
     """Write the report, whole or not at all."""
     write_page(
@@ -72,7 +70,7 @@ def write_report(
         title=f"Privacy report: {comparison.model}",
         private=comparison.private[:1].upper() + comparison.private[1:],
         baseline=comparison.baseline,
-        cover=_cover(comparison, utility, declared or Declared(), ledger),
+        cover=_cover(comparison, utility, ledger, **stated),
         notice=_notice(comparison, utility),
         sections=_sections(comparison, utility),
     )
@@ -91,21 +89,18 @@ def templates() -> Environment:
     return made
 
 
-def _cover(
-    comparison: Comparison, utility: UtilityCurve | None, declared: Declared, ledger: PrivacyLedger | None
-) -> dict:
+def _cover(comparison: Comparison, utility: UtilityCurve | None, ledger: PrivacyLedger | None, **stated: str) -> dict:
     """The first page, which adds up all fits that the report shows."""
     ours, theirs = comparison.privacy
     others = [theirs, *(() if utility is None else utility.reports)]
     n_unknown = 0 if utility is None or utility.reports else utility.scores.size
-    declared = replace(declared, model=declared.model or f"{comparison.model}. {comparison.summary}")
-    return cover_view(ours, declared, ledger, others, n_unknown)
+    return cover_view(ours, ledger, others, n_unknown, model=f"{comparison.model}. {comparison.summary}", **stated)
 
 
 def _sections(comparison: Comparison, utility: UtilityCurve | None) -> list[_Section]:
     """The sections that exist for this comparison."""
     ours, theirs = comparison.privacy
-    promised = {"private": technical_view(ours), "baseline": technical_view(theirs)}
+    promised = {"private": sections(ours), "baseline": sections(theirs)}
     views = [
         ("fitted", "What was fitted", _fitted(comparison)),
         ("statement", "Privacy statement", promised),

@@ -197,7 +197,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         return {
             "unit": self.unit,
             "released": (
-                *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
+                "noisy number of records, and noisy sums of the columns' and the hidden units' products, in every step",
                 "hence the posterior of weights and biases",
             ),
             "declared_public": (

@@ -357,7 +357,7 @@ class AugmentedRegression(InformedRegression):
         return {
             "unit": self.unit,
             "released": (
-                *(f"noisy total of block {name!r} of every step" for name in self.blocks()),
+                "noisy sums of products of the columns with the target and with each other, in every step",
                 "hence the posterior of the coefficients",
             ),
             "declared_public": (

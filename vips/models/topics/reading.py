@@ -10,12 +10,11 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from vips._extras import imported
-from vips._pipelines import model_of, statement_of
+from vips._pipelines import model_of
 from vips._printable import strings_for_pandas
 from vips._validation import check_integer
 from vips.models.topics.evidence import TopicEvidence, topic_evidence
 from vips.models.topics.words import TopicWords, check_relevance
-from vips.privacy import PrivacyReport
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -110,7 +109,6 @@ class ReadableTopics:
         *,
         baseline=None,
         n_words: int = 30,
-        privacy: PrivacyReport | None = None,
     ) -> None:
         """Write a page to look at the topics: one HTML file that needs no network.
 
@@ -127,16 +125,13 @@ class ReadableTopics:
             Another fit with the same number of topics and the same words. Its topics are matched and shown beside these.
         n_words : int
             Number of words that are shown of a topic.
-        privacy : PrivacyReport, optional
-            The statement that the page shows. None: ``privacy_``. The ``to_html`` of a private pipeline passes its own, which
-            counts what its encoder released, too.
 
         Raises
         ------
         ImportError
             Without Jinja2.
         TypeError
-            If ``baseline`` is not a topic model, or ``privacy`` not a statement.
+            If ``baseline`` is not a topic model.
         ValueError
             If ``n_words`` is not a positive integer, or ``baseline`` has other words or another number of topics.
         OSError
@@ -152,21 +147,10 @@ class ReadableTopics:
         other = None if baseline is None else model_of(baseline)
         if other is not None:
             self._check_comparable(other)
-        if privacy is None:
-            privacy = self.privacy_
-        privacy = privacy.as_one_fit() if hasattr(privacy, "as_one_fit") else privacy
-        if not isinstance(privacy, PrivacyReport):
-            raise TypeError(f"`privacy` must be a PrivacyReport or None, got {type(privacy).__name__}.")
-        try:
-            import jinja2  # noqa: F401
-        except ImportError as error:
-            raise ImportError("to_html() needs Jinja2: pip install 'vips[plot]'. Nothing was written.") from error
+        imported("jinja2", "to_html()")
         from vips.models.topics.page.write import Fit, write_topics
 
-        fits = [Fit.of(self, privacy)]
-        if other is not None:
-            fits.append(Fit.of(other, statement_of(baseline)))
-        write_topics(path, fits, n_words)
+        write_topics(path, [Fit.of(model) for model in (self, other) if model is not None], n_words)
 
     def plot_topics(
         self, n_words: int = 10, *, topics: Sequence[int] | None = None, relevance: float = 1.0, axes=None

@@ -103,7 +103,7 @@ class Run:
 
     @property
     def plan(self) -> dict | None:
-        """The plan of a fit, as :func:`~vips.privacy.ledger.pricing.fields_of` gives it."""
+        """The plan of a fit, as :func:`~vips.privacy.ledger.pricing.fields_of` gives it; None for another event."""
         return self.statement.get("plan")
 
     @property

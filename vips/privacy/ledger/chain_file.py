@@ -128,6 +128,10 @@ class ChainFile:
         UnconfirmedError
             If the disk reports an error at the end, and entries are there nevertheless, or nobody can tell.
         """
+        if self.path.is_dir():
+            raise LedgerError(
+                f"{self.path} is a folder: write the path of a file in it, such as {self.path / 'my.ledger'}."
+            )
         if not self.path.is_file():
             raise LedgerError(f"There is no file {self.path}.")
         _check_single_name(self.path)

@@ -137,7 +137,9 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         return Statement(what | {"selection": kinds}, lambda left: _cost_of_search(event, left))
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
-        return Statement(what | {"plan": fields_of(event)}, lambda left: _beside(_cost_of_plan(event, left), delta))
+        return Statement(
+            what | {"mechanism": fields_of(event)}, lambda left: _beside(_cost_of_plan(event, left), delta)
+        )
     gaussian, pure, outright, sampled = parts_of_event(event, relation)
 
     def price(left: PrivacyBudget) -> Cost:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 
 import numpy as np
-from jinja2 import Environment
 
 from vips._alignment import align
 from vips._pages.engine import environment
@@ -18,8 +16,7 @@ from vips.models.topics.page.layout import distances, place
 from vips.models.topics.page.values import values_as_json
 from vips.models.topics.words import TopicWords
 from vips.privacy import PrivacyReport, certificate
-from vips.privacy.certificate.cover import cover_view
-from vips.privacy.certificate.declared import Declared
+from vips.privacy.certificate.page import cover_view
 
 __all__ = ["Fit", "write_topics"]
 
@@ -50,11 +47,11 @@ class Fit:
     labels: list[str] | None = None
 
     @classmethod
-    def of(cls, model, report: PrivacyReport) -> Fit:
-        """A fitted model, with the statement that the page is to show."""
+    def of(cls, model) -> Fit:
+        """A fitted model."""
         evidence = model.evidence()
         labels = None if evidence is None else evidence.labels
-        return cls(model._topic_words(), report, model.signal().get("topic_word"), labels)
+        return cls(model._topic_words(), model.privacy_, model.signal().get("topic_word"), labels)
 
 
 def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> None:
@@ -70,7 +67,7 @@ def write_topics(path: str | os.PathLike, fits: Sequence[Fit], n_words: int) -> 
     n_topics, n_all = words[0].probabilities.shape
     write_page(
         path,
-        _templates(),
+        environment(__package__, certificate.__name__),
         "topics_page.html",
         _PARTS,
         title="Topics",
@@ -97,7 +94,7 @@ def _statements(fits: Sequence[Fit], names: Sequence[str]) -> list[dict]:
     """What each fit promises; the first also what all promise together."""
     reports, views = [fit.report for fit in fits], []
     for i, (fit, name) in enumerate(zip(fits, names, strict=True)):
-        view = cover_view(fit.report, Declared(), others=reports[1:] if i == 0 else ())
+        view = cover_view(fit.report, others=reports[1:] if i == 0 else ())
         views.append(view | {"name": name, "signal": None if fit.signal is None else f"{100.0 * fit.signal:.0f}"})
     return views
 
@@ -164,8 +161,3 @@ def _table(
 
 def _label(labels: list[str] | None, topic: int) -> str | None:
     return None if labels is None else labels[topic]
-
-
-@cache
-def _templates() -> Environment:
-    return environment(__package__, certificate.__name__)

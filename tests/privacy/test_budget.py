@@ -1,0 +1,170 @@
+"""A budget is three numbers that add up: whatever plans itself from one fits into a ledger of the same numbers."""
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import vips
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyBudget,
+    PrivacyBudgetError,
+    PrivacyLedger,
+    PrivacyPlan,
+    PrivateClassifier,
+    count_records,
+)
+from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, make_private_pipeline
+from vips.privacy.accounting import dominating_mu
+from vips.privacy.accounting.gaussian import gaussian_epsilon
+
+VOTES = np.eye(3)[[0, 1, 2, 0] * 25]
+TABLE = pd.DataFrame({"age": np.arange(400.0) % 60, "ward": ["A", "B"] * 200})
+LABELS = np.arange(400) % 2
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.ledger"
+
+
+def pipeline(epsilon, delta):
+    encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
+    return make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=epsilon, delta=delta, n_steps=2)
+
+
+USERS = {
+    "fit": lambda ledger, budget: DirichletMultinomial(privacy=budget).fit(VOTES, ledger=ledger),
+    "fit in many steps": lambda ledger, budget: LatentDirichletAllocation(2, vocabulary=3, privacy=budget).fit(
+        VOTES, ledger=ledger
+    ),
+    "encoder": lambda ledger, budget: PrivateTableEncoder(privacy=budget).fit(TABLE, ledger=ledger),
+    "words": lambda ledger, budget: PrivateCountVectorizer(privacy=budget).fit(["a storm at sea"] * 400, ledger=ledger),
+    "count": lambda ledger, budget: count_records(VOTES, privacy=budget, ledger=ledger),
+    "stream": lambda ledger, budget: DirichletMultinomial(privacy=budget.stream(n_batches=5)).partial_fit(
+        VOTES, ledger=ledger
+    ),
+    "pipeline": lambda ledger, budget: pipeline(budget.epsilon, budget.delta).fit(TABLE, LABELS, ledger=ledger),
+    "classifier": lambda ledger, budget: PrivateClassifier(
+        {"age": (0, 60), "ward": "category"}, epsilon=budget.epsilon, delta=budget.delta, n_steps=2
+    ).fit(TABLE, LABELS, ledger=ledger),
+}
+every_user = pytest.mark.parametrize("spend", USERS.values(), ids=USERS)
+
+
+@every_user
+def test_a_budget_shows_as_itself_alone(path, spend):
+    ledger = PrivacyLedger(path, 8.0, 1e-5, "people")
+    spend(ledger, PrivacyBudget(1.0, 1e-5))
+    assert 0.99 < ledger.spent() <= 1.0 + 1e-9
+
+
+@every_user
+def test_a_budget_fits_a_ledger_of_the_same_numbers_and_leaves_nothing(path, spend):
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
+    spend(ledger, PrivacyBudget(2.0, 1e-6))
+    assert ledger.spent() <= 2.0
+    assert ledger.remaining().epsilon < 0.03
+    with pytest.raises(PrivacyBudgetError, match="Nothing was charged"):
+        spend(ledger, PrivacyBudget(2.0, 1e-6))
+
+
+def test_parts_of_a_budget_are_all_admitted_whoever_spends_them(path):
+    ledger = PrivacyLedger(path, 3.0, 1e-5, "people")
+    parts = PrivacyBudget(3.0, 1e-5).split(len(USERS))
+    for spend, part in zip(USERS.values(), parts, strict=True):
+        spend(ledger, part)
+    assert ledger.spent() <= 3.0
+    with pytest.raises(PrivacyBudgetError, match="Nothing was charged"):
+        USERS["pipeline"](ledger, parts[0])
+
+
+def test_thirty_small_pipelines_one_after_the_other(path):
+    ledger = PrivacyLedger(path, 8.0, 1e-5, "people")
+    for _ in range(30):
+        pipeline(0.1, 1e-5).fit(TABLE, LABELS, ledger=ledger)
+    assert len(ledger.runs()) == 60
+    mu2 = 30 * PrivacyBudget(0.1, 1e-5).mu2
+    assert ledger.spent() == pytest.approx(gaussian_epsilon(math.sqrt(mu2), 0.9e-5), rel=1e-6)
+
+
+@every_user
+def test_what_is_left_is_always_admitted(path, spend):
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
+    ledger.charge(PrivacyPlan(noise_multiplier=7.3, sampling_rate=0.3, n_steps=11))
+    spend(ledger, ledger.remaining())
+    assert ledger.spent() <= 2.0
+
+
+@pytest.mark.parametrize("shares", [(3,), (1.0, 2.0, 0.1), (0.3, 0.7), (7,)])
+def test_parts_are_rounded_down(shares):
+    budget = PrivacyBudget(1.7, 3e-6)
+    parts = budget.split(*shares)
+    assert len(parts) == (shares[0] if len(shares) == 1 else len(shares))
+    for name in ("mu2", "delta_0", "pure"):
+        total = sum(Fraction(getattr(part, name)) for part in parts)
+        assert total <= Fraction(getattr(budget, name))
+        assert float(total) == pytest.approx(getattr(budget, name), rel=1e-14)
+
+
+def test_a_sampled_plan_spends_all_of_it():
+    budget = PrivacyBudget(1.0, 1e-6)
+    plan = budget.plan(sampling_rate=0.1, n_steps=10)
+    assert dominating_mu(plan, budget.delta_0) <= math.sqrt(budget.mu2)
+    assert dominating_mu(replace(plan, noise_multiplier=0.998 * plan.noise_multiplier), budget.delta_0) > math.sqrt(
+        budget.mu2
+    )
+    assert plan.epsilon(1e-6) <= 1.0
+
+
+def test_relation_and_settings_reach_the_plan(path):
+    budget = PrivacyBudget(1.0, 1e-6, relation="replace_one")
+    plan = budget.plan(n_steps=3, noise="discrete", max_rows_per_group=5)
+    assert (plan.relation, plan.noise, plan.max_rows_per_group, plan.n_steps) == ("replace_one", "discrete", 5, 3)
+    assert plan.gdp_mu() ** 2 == pytest.approx(budget.mu2, rel=1e-9)
+    ledger = PrivacyLedger(path, 1.0, 1e-6, "people", relation="replace_one")
+    DirichletMultinomial(privacy=ledger.remaining()).fit(VOTES, ledger=ledger)
+    with pytest.raises(ValueError, match="adding or removing"):
+        budget.stream(n_batches=3)
+
+
+def test_a_budget_is_a_value(tmp_path, path):
+    budget = PrivacyBudget(1.0, 1e-6)
+    assert budget == PrivacyBudget(1.0, 1e-6) != PrivacyBudget(1.0, 1e-7)
+    assert pickle.loads(pickle.dumps(budget)) == copy.deepcopy(budget) == budget
+    fitted = DirichletMultinomial(privacy=budget).fit(VOTES)
+    fitted.save(tmp_path / "votes.vips")
+    assert vips.load(tmp_path / "votes.vips").privacy == budget
+    ledger = PrivacyLedger(path, 1.0, 1e-6, "people")
+    with ledger:
+        sent = pickle.dumps(budget)
+    for part in pickle.loads(sent).split(2):  # as in another process: it belongs to the block it was sent from
+        DirichletMultinomial(privacy=part).fit(VOTES)
+    assert len(ledger.runs()) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((0.0, 1e-6), "epsilon"),
+        ((1.0, 0.0), "delta"),
+        ((np.nan, 1e-6), "epsilon"),
+        (("1", 1e-6), "epsilon"),
+        ((1.0, 1.0), "delta"),
+    ],
+)
+def test_impossible_numbers_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        PrivacyBudget(*arguments)
+    with pytest.raises(ValueError, match="share"):
+        PrivacyBudget(1.0, 1e-6).split(0)
+    with pytest.raises(TypeError, match=r"write PrivacyBudget\(epsilon, delta\)"):
+        DirichletMultinomial(privacy=1.0).fit(VOTES)

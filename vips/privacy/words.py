@@ -1,0 +1,196 @@
+"""A privacy report in words: what ``str()``, notebooks, certificates and reports of comparisons show, and the pieces that other
+texts quote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from vips._printable import printable
+from vips.privacy.only_noise import NO_SIGNAL
+from vips.privacy.units import is_group, noun_of
+
+if TYPE_CHECKING:
+    from vips.privacy.plan import PrivacyPlan
+    from vips.privacy.report import PrivacyReport, Release
+
+__all__ = ["HOW", "at_delta", "in_line", "in_lines", "loss", "relation", "sections", "steps", "why_none"]
+
+HOW = {
+    "pld": "privacy loss distributions",
+    "basic": "the sum of their ε, each at an equal share of δ",
+    "search": "the profile of the search",
+}
+_RELATIONS = {
+    "add_or_remove": "add or remove one: a data set with the {0} and one without look alike; their number is protected, too",
+    "replace_one": "replace one: data sets that differ in the values of one {0} look alike; their number is public",
+}
+_INVALID = {
+    "drop": "a record that cannot be used is ignored, and this is not reported",
+    "raise": "the fit stops at a record that cannot be used, which reveals that there is one. No guarantee covers this",
+}
+_NO_NOISE = "No privacy: no noise was added. The fitted posterior can reveal the records it was fitted on."
+
+Section = tuple[str, tuple[str, ...]]
+
+
+def in_lines(report: PrivacyReport) -> str:
+    """The report as text: one line for each section."""
+    if not report.plan.is_private:
+        return _NO_NOISE
+    return "\n".join(f"{heading}: {in_line(items)}" for heading, items in sections(report))
+
+
+def in_line(items: Sequence[str]) -> str:
+    """The items of a section as one line, whatever they hold."""
+    return printable(f"{'; '.join(items)}.")
+
+
+def loss(epsilon: float, delta: float) -> str:
+    """ε and δ, as every text quotes them."""
+    return f"ε = {epsilon:.4g} at δ = {delta:g}"
+
+
+def at_delta(delta: float | None) -> str:
+    """δ also as "1 in so many"."""
+    if delta is None:
+        return "not chosen; see ε at other δ"
+    return f"{delta:g} (1 in {1.0 / delta:,.0f})" if delta > 1e-15 else f"{delta:g}"
+
+
+def relation(report: PrivacyReport) -> str:
+    """What two data sets that look alike differ in."""
+    return _RELATIONS[report.plan.relation].format(noun_of(report.unit))
+
+
+def why_none(report: PrivacyReport) -> str:
+    """Why there is no guarantee; an empty string if there is one."""
+    return "; ".join(dict.fromkeys(reason for release in report.releases for reason in _reasons(release)))
+
+
+def _reasons(release: Release) -> Iterator[str]:
+    plan = release.plan
+    if not plan.is_private:
+        yield "no noise was added"
+        return
+    if plan.reproducible_noise:
+        yield (
+            "sampling and noise come from a seed (reproducible_noise=True); whoever knows the seed can subtract them. Use this "
+            "for tests and public data only"
+        )
+    elif not plan.has_guarantee:
+        yield f"the plan is a {type(plan).__name__}, a class of its own, which may do anything with the records"
+    if release.on_invalid == "raise":
+        yield 'errors depend on single records (on_invalid="raise"; use "drop")'
+
+
+def sections(report: PrivacyReport) -> list[Section]:
+    """Headings, and what stands under them; without noise, one sentence."""
+    if not report.plan.is_private:
+        return [
+            ("Guarantee", ("none: no noise was added", "the fitted posterior can reveal the records it was fitted on"))
+        ]
+    releases, plans = report.releases, [release.plan for release in report.releases]
+    found: list[Section] = [] if report.has_guarantee else [("NO GUARANTEE", (why_none(report),))]
+    found.append(("Unit", (f"{report.unit}. Relation: {relation(report)}",)))
+    if report.has_guarantee:
+        found.append(("Guarantee", (_guarantee(report),)))
+    for release in releases:
+        heading = "Mechanism" if len(releases) == 1 else f"{release.what[:1].upper()}{release.what[1:]}"
+        found.append((heading, (release.mechanism or steps(release.plan),)))
+    released = [item for release in releases for item in release.released]
+    found += [
+        ("Assumed", _assumptions(report)),
+        ("Randomness", (_randomness(plans),)),
+        ("Arithmetic", tuple(dict.fromkeys(map(_arithmetic, plans)))),
+        ("Released", (*released, "and everything computed from these alone")),
+        *([("Signal", (NO_SIGNAL,))] if report.only_noise else []),
+        ("Public by declaration", report.declared_public),
+        ("Unusable records", tuple(dict.fromkeys(_INVALID.get(each.on_invalid, each.on_invalid) for each in releases))),
+        ("Preprocessing", (report.preprocessing,)),
+        ("Tuning", (report.tuning,)),
+        ("Ledger", _charges(report)),
+    ]
+    repeated = sum(release.repeated_steps for release in releases)
+    if repeated:
+        found.append(("Interrupted", (
+            f"{repeated} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
+        )))  # fmt: skip
+    found.append(("Not covered", report.not_covered))
+    found.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
+    return found
+
+
+def _guarantee(report: PrivacyReport) -> str:
+    names, delta = list(dict.fromkeys(release.what for release in report.releases)), report.delta
+    is_search = any(release.selection is not None for release in report.releases)
+    who = f"the {' and the '.join(names)}{' together satisfy' if len(names) > 1 else ' satisfies'}"
+    mu = report.gdp_mu()
+    exactly = "" if mu is None else f". That is exactly {mu:.4g}-Gaussian differential privacy"
+    alone = ". What is released is the best trial alone, whose own plan promises nothing" if is_search else ""
+    if delta is None:
+        return f"(ε, δ): call .epsilon(delta) with a δ of your choice{exactly}"
+    epsilon, how = report.joint_loss(delta)
+    return f"{who} (ε, δ)-differential privacy with {loss(epsilon, delta)} ({HOW[how]}){exactly}{alone}"
+
+
+def steps(plan: PrivacyPlan) -> str:
+    """The mechanism of a fit."""
+    rounded = ", rounded to the lattice" if plan.rounds_records else ""
+    is_stated = plan.clip_norm is not None  # by every fit, not by every file
+    clip, std = (f"{plan.clip_norm:g}", f"{plan.noise_std():.4g}") if is_stated else ("(not stated)", "(not stated)")
+    sampled = f"each record in each with probability {plan.sampling_rate:g}, independently (Poisson sampling)"
+    return (
+        f"{plan.n_steps} steps, {'every record in each' if plan.sampling_rate == 1.0 else sampled}; all statistics of a record "
+        f"together clipped to L2 norm {clip}; Gaussian noise of standard deviation {std} per coordinate of the scaled sum "
+        f"(noise multiplier {plan.noise_multiplier:.4g}){rounded}"
+    )
+
+
+def _assumptions(report: PrivacyReport) -> tuple[str, ...]:
+    sampled = any(release.plan.sampling_rate < 1.0 for release in report.releases)
+    what, rows = ("all rows with one id", "these rows") if is_group(report.unit) else ("one row", "that row")
+    return (
+        "every noisy total is known to the adversary, and all records but one",
+        *(("which records a step sampled stays secret",) if sampled else ()),
+        f"one record is {what}; its statistics depend on {rows} and released values only",
+    )
+
+
+def _randomness(plans: Sequence[PrivacyPlan]) -> str:
+    is_seeded = any(plan.reproducible_noise for plan in plans)
+    source = "a seed" if is_seeded else "keys from the operating system, never stored"
+    return f"samples and noise from AES-128 in counter mode (randomgen), with {source}"
+
+
+def _arithmetic(plan: PrivacyPlan) -> str:
+    if plan.rounds_records:
+        return (
+            "every clipped record is rounded to a public lattice, sums are exact integers, and the noise is a Gaussian rounded "
+            "to the lattice, sampled exactly; rounding records is part of the accounting"
+        )
+    return (
+        "noise is drawn and added in double precision: not hardened against attacks on floating-point noise or on the "
+        'rounding of sums (noise="discrete" is)'
+    )
+
+
+def _charges(report: PrivacyReport) -> tuple[str, ...]:
+    charges: dict[tuple[str, str], list[Release]] = {}
+    for release in report.releases:
+        if release.ledger is not None:
+            charges.setdefault((release.ledger["dataset"], release.ledger["run"]), []).append(release)
+    if not charges:
+        return ("none: no ledger counts this together with other releases about the same records",)
+    lines = []
+    for (dataset, run), releases in charges.items():
+        who = "" if len(charges) == 1 else f"{' and '.join(release.what for release in releases)} "
+        lines.append(f"{who}charged to '{dataset}' as run {run}, {_steps_charged(releases)}")
+    return *lines, "a ledger counts releases, not scores or choices made from them"
+
+
+def _steps_charged(releases: Sequence[Release]) -> str:
+    if any(release.selection is not None for release in releases):
+        return "all trials before the first one"
+    n_steps = sum(release.charged_plan.n_steps for release in releases)
+    return f"{n_steps} step{'s' * (n_steps > 1)}"
