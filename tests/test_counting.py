@@ -25,8 +25,8 @@ from vips import (
 )
 from vips.data import CSRShards, InMemoryData, InMemoryTexts, ParquetTexts, TextFiles, TextPartitions, regroup
 from vips.privacy import Release
+from vips.privacy.ledger.charge import Charge
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
-from vips.privacy.mechanism.release import Mechanism
 from vips.statistics import Block
 
 SETTINGS = {"n_steps": 1, "sampling": "full"}
@@ -87,16 +87,12 @@ def check_a_record_moves_the_lattice_by_its_units():
     """By the same whole number for each record, of a length that the accounting covers."""
     plan, seen = replace(of_noise(3.0, "discrete"), clip_norm=1.0), []
 
-    class Sees(Mechanism):
-        def release(self, total, step):
-            seen.append(total["count"])
-            return {"count": total["count"]}
-
-        def std_of_average(self, step_size):
-            return {}
+    def release(self, plan, totals):
+        seen.append(totals["count"])
+        return totals
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PrivacyPlan, "mechanism", lambda *_: Sees())
+        patch.setattr(Charge, "release", release)
         for n in range(4):
             count_records([""] * n, privacy=plan)
     steps = set(np.diff(seen).tolist())
@@ -216,7 +212,15 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
 @pytest.mark.parametrize(
     ("X", "settings", "says"),
     [
-        ([], {"privacy": 0.1}, "must be a PrivacyPlan, got float: write PrivacyPlan.from_epsilon"),
+        (
+            [],
+            {"privacy": 0.1},
+            (
+                [],
+                {"privacy": 0.1},
+                r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)",
+            ),
+        ),
         ([], {"privacy": replace(PLAN, n_steps=2)}, "one release of all records"),
         (
             [],

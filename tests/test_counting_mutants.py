@@ -12,7 +12,7 @@ from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips import PrivacyPlan, counting
 from vips.data._grouped import GroupedFolder, mapped
-from vips.privacy.mechanism.release import IndependentNoise
+from vips.privacy.ledger.charge import Charge
 
 
 def rows_are_counted_where_persons_are_protected(patch):
@@ -24,20 +24,22 @@ def rows_on_disk_are_counted_where_persons_are_protected(patch):
 
 
 def noise_is_half_as_large(patch):
-    original = PrivacyPlan.mechanism
+    original = Charge.release
     patch.setattr(
-        PrivacyPlan,
-        "mechanism",
-        lambda plan, *rest: original(replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), *rest),
+        Charge,
+        "release",
+        lambda charge, plan, totals: original(
+            charge, replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), totals
+        ),
     )
 
 
 def noise_has_one_sign(patch):
-    original = IndependentNoise.release
+    original = Charge.release
     patch.setattr(
-        IndependentNoise,
+        Charge,
         "release",
-        lambda mechanism, total, step: {"count": np.maximum(total["count"], original(mechanism, total, step)["count"])},
+        lambda charge, plan, totals: {"count": np.maximum(totals["count"], original(charge, plan, totals)["count"])},
     )
 
 
@@ -49,10 +51,10 @@ def noise_is_seeded(patch):
 def the_length_of_a_rounded_record_is_forgotten(patch):
     original = counting._with_noise
 
-    def with_noise(n_records, plan):
+    def with_noise(n_records, plan, charge):
         lattice = plan.lattice(counting._BLOCKS)
         share = lattice.rounded(np.array(1.0), counting._BLOCKS["count"])
-        noisy, std = original(n_records, plan)
+        noisy, std = original(n_records, plan, charge)
         return noisy * float(lattice.values(share, counting._BLOCKS["count"])), std
 
     patch.setattr(counting, "_with_noise", with_noise)
@@ -63,9 +65,9 @@ def the_sum_is_rounded_in_place_of_each_record(patch):
     patch.setattr(
         counting,
         "_with_noise",
-        lambda n, plan: (
-            plan.mechanism(None, None, None).release(
-                {"count": plan.lattice(counting._BLOCKS).rounded(np.array(float(n)), counting._BLOCKS["count"])}, 1
+        lambda n, plan, charge: (
+            charge.release(
+                plan, {"count": plan.lattice(counting._BLOCKS).rounded(np.array(float(n)), counting._BLOCKS["count"])}
             )["count"],
             1.0,
         ),
