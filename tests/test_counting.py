@@ -215,11 +215,7 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
         (
             [],
             {"privacy": 0.1},
-            (
-                [],
-                {"privacy": 0.1},
-                r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)",
-            ),
+            r"a PrivacyBudget or a PrivacyPlan, got float: write PrivacyBudget\(epsilon, delta\)",
         ),
         ([], {"privacy": replace(PLAN, n_steps=2)}, "one release of all records"),
         (

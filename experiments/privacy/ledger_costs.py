@@ -36,7 +36,7 @@ def bounds(plan: PrivacyPlan, delta: float) -> list[float]:
     for is_upper in (False, True):
         losses = losses_of.from_gaussian_mechanism(
             plan.noise_multiplier, sampling_prob=plan.sampling_rate, pessimistic_estimate=is_upper,
-            value_discretization_interval=1e-4 if plan.n_steps > 1 else 1e-5,
+            value_discretization_interval=1e-4,
         )  # fmt: skip
         both.append(losses.self_compose(plan.n_steps).get_epsilon_for_delta(delta))
     return both
@@ -46,7 +46,8 @@ def row(plan: PrivacyPlan, delta: float) -> list[float]:
     """The numbers of a row, after the settings."""
     below, above = bounds(plan, delta)
     costs = [gaussian_epsilon(dominating_mu(plan, share * delta), 0.9 * delta) for share in (0.1, 0.005)]
-    return [below, above, costs[0], costs[0] / above, costs[1], costs[1] / above]
+    ratios = [cost / above if above else math.inf for cost in costs]
+    return [below, above, costs[0], ratios[0], costs[1], ratios[1]]
 
 
 def main(arguments: list[str]) -> None:

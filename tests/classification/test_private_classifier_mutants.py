@@ -132,7 +132,7 @@ def the_fit_takes_the_whole_budget(patch):
 
 
 def only_the_tables_are_charged(patch):
-    patch.setattr(classifier, "as_one", lambda budget: replace(budget.encoder, clip_norm=None))
+    patch.setattr(classifier, "_as_one", lambda budget: replace(budget.encoder, clip_norm=None))
 
 
 @pytest.mark.thorough

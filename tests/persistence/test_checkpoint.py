@@ -129,22 +129,22 @@ def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(t
     from vips.persistence import checkpoint
 
     ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
-    path = tmp_path / "fit.vips"
+    path, plan = tmp_path / "fit.vips", PrivacyPlan(noise_multiplier=8.0, sampling="full", n_steps=6, clip_norm=1.5)
     original = checkpoint.write_archive
     monkeypatch.setattr(checkpoint, "write_archive", lambda p, kind, header, *rest: (
         original(p, kind, header, *rest) if header["step"] < 3 else exec("raise Stop", globals())
     ))  # fmt: skip
     with pytest.raises(Stop):
-        BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+        BetaBernoulli(privacy=plan).fit(COINS, ledger=ledger, checkpoint=path)
     monkeypatch.undo()
     run = ledger.runs()[0]
     assert (run.last_step, run.returned, run.charged) == (3, 3, 3)
-    model = BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=path)
+    model = BetaBernoulli(privacy=plan).fit(COINS, ledger=ledger, checkpoint=path)
     run = ledger.runs()[0]
     assert (run.released, run.charged, run.state) == (7, 7, "complete")
     assert model.privacy_.releases[0].charged_plan.n_steps == 7
-    assert model.privacy_.epsilon(1e-5) == replace(PLAN, n_steps=7).epsilon(1e-5) > PLAN.epsilon(1e-5)
-    assert model.privacy_.event() == replace(PLAN, n_steps=7).event()
+    assert model.privacy_.epsilon(1e-5) == replace(plan, n_steps=7).epsilon(1e-5) > plan.epsilon(1e-5)
+    assert model.privacy_.event() == replace(plan, n_steps=7).event()
 
 
 def test_a_finished_checkpoint_gives_its_posterior_and_costs_nothing(tmp_path):

@@ -331,7 +331,7 @@ def test_a_report_adds_the_threshold_to_delta():
 @pytest.mark.parametrize(
     ("settings", "X", "says"),
     [
-        ({"privacy": None}, None, "must be a PrivacyPlan"),
+        ({"privacy": None}, None, "must be a PrivacyBudget"),
         (
             {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)},
             None,

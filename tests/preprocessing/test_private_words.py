@@ -349,7 +349,7 @@ def test_noise_alone_gives_an_empty_vocabulary_that_works():
 @pytest.mark.parametrize(
     ("settings", "documents", "says"),
     [
-        ({"plan": None}, COMMON, "`privacy` must be a PrivacyPlan"),
+        ({"plan": None}, COMMON, "`privacy` must be a PrivacyBudget"),
         ({"plan": PrivacyPlan.non_private()}, COMMON, "noise that no seed"),
         ({"plan": PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1)}, COMMON, "one release"),
         ({"threshold_delta": None}, COMMON, "threshold_delta"),

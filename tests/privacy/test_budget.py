@@ -168,3 +168,32 @@ def test_impossible_numbers_are_refused(arguments, message):
         PrivacyBudget(1.0, 1e-6).split(0)
     with pytest.raises(TypeError, match=r"write PrivacyBudget\(epsilon, delta\)"):
         DirichletMultinomial(privacy=1.0).fit(VOTES)
+
+
+def test_a_stream_of_a_budget_that_was_sent_from_a_block_is_charged_there(path):
+    ledger = PrivacyLedger(path, 3.0, 1e-6, "people")
+    with ledger:
+        sent = pickle.dumps((PrivacyBudget(1.0, 1e-6), PrivacyBudget(1.0, 1e-6).stream(n_batches=3)))
+    budget, plan = pickle.loads(sent)
+    for privacy in (budget.stream(n_batches=3), plan):
+        DirichletMultinomial(privacy=privacy).partial_fit(VOTES)
+    assert len(ledger.runs()) == 2
+
+
+def test_without_delta_nothing_that_needs_a_threshold_is_charged(path):
+    ledger = PrivacyLedger(path, 3.0, 1e-6, "people")
+    stated = {"unit": "one record", "relation": "add_or_remove"}
+    ledger.charge_event("all of the tenth", epsilon=0.0, delta=ledger.remaining().delta_0, **stated)
+    for name in ("words", "pipeline", "classifier"):
+        with pytest.raises(PrivacyBudgetError, match="No δ is left for a threshold"):
+            USERS[name](ledger, ledger.remaining())
+    USERS["fit"](ledger, ledger.remaining())
+    with pytest.raises(PrivacyBudgetError, match="Nothing is left"):
+        USERS["fit"](ledger, ledger.remaining())
+    assert len(ledger.runs()) == 2
+
+
+def test_what_is_left_pays_for_samples_too(path):
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
+    ledger.charge(ledger.remaining().plan(sampling_rate=0.1, n_steps=20))
+    assert 1.9 < ledger.spent() <= 2.0

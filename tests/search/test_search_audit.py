@@ -67,12 +67,8 @@ def test_the_loop_reaches_most_of_the_claim_and_never_exceeds_it():
 
 
 def trials_have_far_too_little_noise(patch):
-    original = PrivacyPlan.from_epsilon
-    patch.setattr(
-        PrivacyPlan,
-        "from_epsilon",
-        lambda **terms: original(**(terms | {"epsilon": 6.0 * terms["epsilon"], "delta": 0.1})),
-    )
+    original = PrivacyPlan.with_epsilon
+    patch.setattr(PrivacyPlan, "with_epsilon", lambda plan, epsilon, delta: original(plan, 6.0 * epsilon, 0.1))
     patch.setattr(PrivacyPlan, "delta", lambda self, epsilon: 0.0)
     patch.setattr(Selection, "epsilon", lambda self, delta: EPSILON)
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips.exceptions import PrivacyBudgetError
 from vips.privacy.accounting.calibration import noise_for_mu
 from vips.privacy.accounting.domination import gaussian_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
@@ -29,6 +30,7 @@ from vips.privacy.stream_plan import StreamPlan
 __all__ = ["Cost", "PrivacyBudget"]
 
 GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
+_LEAST_DELTA = 1e-290
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ class PrivacyBudget:
     >>> budget
     PrivacyBudget(epsilon=2, delta=1e-06)
     >>> budget.split(2)[0]
-    PrivacyBudget(epsilon=1.342, delta=1e-06)
+    PrivacyBudget(epsilon=1.372, delta=1e-06)
     """
 
     mu2: float
@@ -80,6 +82,7 @@ class PrivacyBudget:
     pure: float
     delta: float
     relation: str
+    sampled_share: float = field(default=1.0, compare=False, repr=False)  # of δ₀, for one sampled plan
     sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __init__(self, epsilon: float, delta: float, *, relation: str = "add_or_remove") -> None:
@@ -89,20 +92,23 @@ class PrivacyBudget:
         self._set(*limits(float(epsilon), float(delta), 0.0), float(delta), relation)
 
     @classmethod
-    def of_parts(cls, mu2: float, delta_0: float, pure: float, delta: float, relation: str) -> PrivacyBudget:
+    def of_parts(
+        cls, mu2: float, delta_0: float, pure: float, delta: float, relation: str, sampled_share: float = 1.0
+    ) -> PrivacyBudget:
         """The budget that holds these numbers, of a whole whose δ is ``delta``."""
         for name, value in (("mu2", mu2), ("delta_0", delta_0), ("pure", pure)):
             check_number(name, value, 0.0, 1e100, "a finite number ≥ 0")
         check_delta(delta)
         check_choice("relation", relation, ("add_or_remove", "replace_one"))
         budget = cls.__new__(cls)
-        budget._set(mu2, delta_0, pure, delta, relation)
+        budget._set(mu2, delta_0, pure, delta, relation, sampled_share)
         return budget
 
     def _set(self, *values: object) -> None:
         """Set the fields in their order."""
-        for entry, value in zip(fields(self), (*values, None), strict=False):
-            object.__setattr__(self, entry.name, value)
+        names = [entry.name for entry in fields(self)]
+        for name, value in ({"sampled_share": 1.0, "sent_from": None} | dict(zip(names, values, strict=False))).items():
+            object.__setattr__(self, name, value)
 
     def __getstate__(self) -> dict:
         """A pickle names the open scope, as that of a :class:`PrivacyPlan` does: its ledger pays wherever it is spent."""
@@ -133,7 +139,8 @@ class PrivacyBudget:
                 "A stream protects against adding or removing a record: write a budget with that relation."
             )
         gaussian = Cost(self.mu2).epsilon(self.delta) * (1.0 - 1e-9)
-        return StreamPlan(epsilon=gaussian, delta=GAUSSIAN_SHARE * self.delta, n_batches=n_batches, **settings)
+        whole = {"epsilon": gaussian, "delta": GAUSSIAN_SHARE * self.delta, "n_batches": n_batches}
+        return StreamPlan(**whole, sent_from=self.sent_from, **settings)
 
     def split(self, *shares: float) -> tuple[PrivacyBudget, ...]:
         """Parts that together are at most this budget.
@@ -149,13 +156,14 @@ class PrivacyBudget:
             shares = (1.0,) * int(shares[0])
         for share in shares:
             check_number("share", share, 0.0, 1e12, "a positive number", open_low=True)
+        shares = tuple(map(float, shares))
         whole = sum(map(Fraction, shares))
         numbers = self.mu2, self.delta_0, self.pure
         parts = ([rounded_down(Fraction(number) * Fraction(share) / whole) for number in numbers] for share in shares)
         return tuple(self._with(*part) for part in parts)
 
     def _with(self, *numbers: float) -> PrivacyBudget:
-        part = PrivacyBudget.of_parts(*numbers, self.delta, self.relation)
+        part = PrivacyBudget.of_parts(*numbers, self.delta, self.relation, self.sampled_share)
         object.__setattr__(part, "sent_from", self.sent_from)
         return part
 
@@ -175,13 +183,13 @@ class PrivacyBudget:
 
         Raises
         ------
-        ValueError
-            If it holds too little.
+        PrivacyBudgetError
+            If it holds nothing.
 
         Examples
         --------
         >>> round(PrivacyBudget(1.0, 1e-6).plan().noise_multiplier, 2)
-        19.0
+        18.99
         """
         sampling = {"sampling": "full"} if sampling_rate is None else {"sampling_rate": sampling_rate}
         one = PrivacyPlan(
@@ -189,16 +197,21 @@ class PrivacyBudget:
             sent_from=self.sent_from, **sampling, **{"report_delta": self.delta} | settings,
         )  # fmt: skip
         if not self.mu2 > 0.0:
-            raise ValueError("Nothing is left of this budget.")
+            raise PrivacyBudgetError("Nothing is left of this budget, and nothing was charged.")
         if one.sampling_rate == 1.0:
             sensitivity = one.noise_multiplier / one.sensitive_noise_multiplier()
             return replace(one, noise_multiplier=sensitivity * math.sqrt(one.n_steps / self.mu2) * (1.0 + 1e-11))
-        return replace(one, noise_multiplier=noise_for_mu(one, math.sqrt(self.mu2) * (1.0 - 1e-11), self.delta_0))
+        return replace(
+            one,
+            noise_multiplier=noise_for_mu(one, math.sqrt(self.mu2) * (1.0 - 1e-11), self.sampled_share * self.delta_0),
+        )
 
 
 def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, float]:
     """μ², δ₀ and ε₀ of (ε, δ) with ``pure`` set aside, rounded down."""
     gaussian_delta = GAUSSIAN_SHARE * delta
+    if not gaussian_delta > _LEAST_DELTA:
+        raise ValueError(f"δ = {delta:g} is no budget that a ledger can keep: write one above 1e-290.")
     mu = gaussian_mu(epsilon - pure, gaussian_delta)
     return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 import numpy as np
 
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.privacy.correlated import BinaryTree, BufferedToeplitz, Independent, Strategy, fitted_toeplitz
+from vips.privacy.ledger import open_ledger
 from vips.privacy.mechanism.lattice import Lattice
 from vips.privacy.plan import PrivacyPlan
 
@@ -102,8 +103,9 @@ class StreamPlan:
     noise: str = "gaussian"
     max_rows_per_group: int | None = None
 
+    sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
+
     reproducible_noise = False  # noise comes from the operating system
-    sent_from = None
 
     def __post_init__(self) -> None:
         if self.epsilon != math.inf:
@@ -134,6 +136,19 @@ class StreamPlan:
                 f"No noise gives epsilon={self.epsilon!r} at delta={self.delta!r}: write an epsilon between 0.01 and 1e4, or "
                 "epsilon=inf for a stream without noise."
             ) from error
+
+    def __getstate__(self) -> dict:
+        """A pickle names the open scope, as that of a :class:`PrivacyPlan` does."""
+        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> StreamPlan:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> StreamPlan:
+        return self  # a copy stays in this process
 
     @property
     def is_private(self) -> bool:

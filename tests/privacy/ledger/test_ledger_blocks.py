@@ -147,7 +147,7 @@ def test_pipelines_fit_inside_an_open_ledger(ledger):
     plan = PrivacyPlan(noise_multiplier=4.0, sampling_rate=0.5, n_steps=2)
     with ledger:
         make_pipeline(LatentDirichletAllocation(2, vocabulary=4, privacy=plan)).fit(COINS)
-    assert [run.model for run in ledger.runs()] == ["LatentDirichletAllocation"]
+    assert [run.what for run in ledger.runs()] == ["LatentDirichletAllocation"]
 
 
 # -- pickled plans and models name their ledger -----------------------------------------------------------------

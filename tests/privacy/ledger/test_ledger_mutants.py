@@ -108,6 +108,6 @@ def test_unchecked_hashes_are_noticed(tmp_path, monkeypatch):
     hashes_are_not_checked(monkeypatch)
     path = tmp_path / "letters.ledger"
     ledger = PrivacyLedger(path, epsilon=3.0, delta=1e-5, dataset="letters")
-    edit = "UPDATE entries SET body = replace(body, '\"steps\":5', '\"steps\":1') WHERE number = 1"
+    edit = "UPDATE entries SET body = replace(body, 'BetaBernoulli', 'Somebody') WHERE number = 1"
     with pytest.raises(pytest.fail.Exception):
         test_ledger.test_edits_inside_the_file_are_noticed(path, ledger, edit)

@@ -1,5 +1,6 @@
 """The three sums of a ledger: what stays admitted whatever was charged, and sequences composed by another library."""
 
+import json
 import math
 import sqlite3
 import subprocess
@@ -219,3 +220,63 @@ def test_stopping_a_sampled_fit_to_spend_the_rest_would_exceed_delta():
     # μ with which one such step is worth δ of a Gaussian at this ε: what a naive rule would give back
     mu = brentq(lambda m: math.exp(gaussian_log_delta(m, epsilon)) - half.delta(epsilon), 1e-3, 10.0)
     assert float(np.sum(present * best(mu)) * (z[1] - z[0])) > 1.02 * delta
+
+
+def append(path, **body):
+    """Append an entry whose hash fits."""
+    connection = sqlite3.connect(path)
+    (number, previous), text = (
+        connection.execute("SELECT number, hash FROM entries ORDER BY number DESC").fetchone(),
+        json.dumps(body),
+    )
+    connection.execute(
+        "INSERT INTO entries VALUES (?, ?, ?)", (number + 1, text, chain_file._hash(number + 1, previous, text))
+    )
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("kind", ["open", "charge", "release", "resume", "of samples"])
+def test_entries_that_undo_a_charge_are_forged(path, ledger, kind):
+    run = ledger.charge(
+        PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.5, n_steps=3) if kind == "of samples" else FULL
+    )
+    run.release(1)
+    first, charge = ledger.history()[:2]
+    of_run = {"run": run.run, "attempt": 1, "time": ""}
+    body = {
+        "open": first | {"epsilon": 100.0},
+        "charge": charge | {"cost": [0.0, 0.0, 0.0]},
+        "release": {"kind": "release", **of_run, "step": 5},
+        "resume": {"kind": "resume", **of_run, "step": 2, "further": 0, "cost": [0.0, 0.0, 0.0]},
+        "of samples": {"kind": "resume", **of_run, "step": 0, "further": 1, "cost": [0.0, 0.0, 0.0]},
+    }[kind]
+    append(path, **body)
+    with pytest.raises(LedgerError, match="forged"):
+        PrivacyLedger.open(path)
+
+
+def test_a_batch_hides_no_release(ledger):
+    plan = replace(FULL, n_steps=1)
+    run = ledger.charge(plan)
+    run.release(1)
+    resumed = ledger.resume(run.run, 0, plan)
+    resumed.release(1)
+    spent = ledger.spent()
+    ledger.release_batch(run.run, 1, "a hash")
+    assert ledger.close(run.run) == 0
+    assert ledger.spent() == spent
+
+
+def test_extreme_terms_leave_no_file(path):
+    for terms in ({"epsilon": 1.0, "delta": 1e-320}, {"epsilon": 1.0, "delta": 1e-300, "pure": 1.0}):
+        with pytest.raises(ValueError, match="no budget that a ledger can keep"):
+            PrivacyLedger(path, dataset="letters", **terms)
+        assert not path.exists()
+
+
+def test_plans_of_hardly_any_noise_are_refused_in_words(ledger):
+    plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=0.5, n_steps=400)
+    assert ledger.affordable(plan) < 20
+    with pytest.raises(PrivacyBudgetError, match="has no room for 400 steps"):
+        ledger.charge(plan)

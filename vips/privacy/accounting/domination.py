@@ -16,7 +16,7 @@ from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
-from scipy.special import ndtri
+from scipy.special import erfinv, ndtri, ndtri_exp
 
 from vips.privacy.accounting.base import NEARLY_ALL
 from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
@@ -56,7 +56,7 @@ def dominating_mu(plan, delta_0: float) -> float:
 @lru_cache(maxsize=256)
 def _sampled_mu(plan, delta_0: float) -> float:
     at_zero = math.exp(log_profile(plan, np.zeros(1))[0])
-    scale = 2.0 * float(ndtri(0.5 + 0.5 * min(max((at_zero - delta_0) / (1.0 - delta_0), 0.0), 1.0 - 1e-16)))
+    scale = 2.0 * float(ndtri(0.5 + 0.5 * min(max((at_zero - delta_0) / (1.0 - delta_0), 0.0), 1.0 - 1e-15)))
     epsilons = _grid(max(scale, 1e-9))
     log_deltas = log_profile(plan, epsilons)
     below = np.flatnonzero(log_deltas <= math.log(delta_0))
@@ -106,7 +106,11 @@ def mu_of_pure(epsilon: float) -> float:
     Randomised response dominates them all (theorem 3.3 of Kairouz, Oh and Viswanath, 2015), and δ_μ(0) = 2Φ(μ/2) - 1 is its
     total variation tanh(ε/2).
     """
-    return math.inf if epsilon > 700.0 else -2.0 * float(ndtri(1.0 / (1.0 + math.exp(epsilon)))) * _ROUNDED_UP
+    if epsilon > 700.0:
+        return math.inf
+    if epsilon < 1.0:
+        return 2.0 * math.sqrt(2.0) * float(erfinv(math.tanh(0.5 * epsilon))) * _ROUNDED_UP
+    return -2.0 * float(ndtri_exp(-epsilon - math.log1p(math.exp(-epsilon)))) * (1.0 + 1e-10)
 
 
 def mu_of_zcdp(rho: float) -> float:

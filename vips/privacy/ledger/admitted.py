@@ -132,13 +132,20 @@ class Run:
         if kind == "batch":
             if self.steps != 1 or count(body["batch"]) != len(self.batches) + 1 or not isinstance(body["hash"], str):
                 raise ValueError("a batch that does not follow the one before")
-            return replace(self, released=1, last_step=1, next_step=2, batches=(*self.batches, body["hash"]))
+            return replace(
+                self, released=max(1, self.released), last_step=1, next_step=2, batches=(*self.batches, body["hash"])
+            )
         step = count(body["step"])
         if kind == "release":
+            is_paid = not self.closed and self.released < self.charged
+            if (body["attempt"], step) != (self.attempt, self.next_step) or not is_paid:
+                raise ValueError("a step that was not paid for")
             return replace(self, released=self.released + 1, last_step=max(self.last_step, step), next_step=step + 1)
         if kind == "resume":
-            more, attempt = count(body["further"]), count(body["attempt"])
-            charges = self.charges if self.is_gaussian or not more else (*self.charges, _cost(body["cost"]))
+            more, attempt, cost = count(body["further"]), count(body["attempt"]), _cost(body["cost"])
+            if step > self.last_step or attempt != self.attempt + 1 or (more and not cost.mu2):
+                raise ValueError("a resume that does not follow")
+            charges = self.charges if self.is_gaussian or not more else (*self.charges, cost)
             changes = {"charged": self.charged + more, "charges": charges}
             return replace(self, attempt=attempt, next_step=step + 1, closed=False, **changes)
         if kind == "close":

@@ -10,7 +10,7 @@ from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.budget import Cost, PrivacyBudget, rounded_down, rounded_up
 from vips.privacy.ledger.admitted import Run, text
 from vips.privacy.ledger.chain_file import START, Entry
-from vips.privacy.ledger.pricing import Statement, fields_of, of_plan
+from vips.privacy.ledger.pricing import SAMPLED_SHARE, Statement, fields_of, of_plan
 from vips.privacy.ledger.terms import ANY_UNIT, checked_terms
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.units import is_group, is_same_unit
@@ -55,7 +55,7 @@ class Book:
         )  # new containers, which only this loop changes
         for number, body, digest in entries:
             try:
-                terms = book._enter(body)
+                terms = book._enter(body, number == 0)
             except Exception as error:
                 raise LedgerError(
                     f"Entry {number} of the ledger is not one that vips writes ({type(error).__name__}: {error}): the file was "
@@ -65,10 +65,12 @@ class Book:
             book = replace(book, terms=terms, known=number + 1, head=digest, identity=identity)
         return book
 
-    def _enter(self, body: dict) -> dict:
+    def _enter(self, body: dict, is_first: bool) -> dict:
         """Apply one entry to the containers; returns the terms after it."""
         kind = body["kind"]
         text(body["time"])
+        if (kind == "open") != is_first:
+            raise ValueError("a ledger has one beginning")
         if kind == "open":
             terms = checked_terms(body)
             self.units.add(terms["unit"])
@@ -79,6 +81,8 @@ class Book:
             self.units.add(text(body["name"]))
         elif kind == "charge":
             run = Run.charged_by(body)
+            if run.run in self.runs:
+                raise ValueError("a run is charged once")
             if run.unit is not None:
                 self.protected.add(run.unit)
             self.runs[run.run] = run
@@ -103,10 +107,14 @@ class Book:
         return Cost(*map(rounded_up, self._spent()))
 
     def left(self) -> PrivacyBudget:
-        """What is left of the three limits, rounded down."""
-        unspent = (Fraction(limit) - spent for limit, spent in zip(self.terms["limits"], self._spent(), strict=True))
-        numbers = (rounded_down(max(number, Fraction(0))) for number in unspent)
-        return PrivacyBudget.of_parts(*numbers, self.terms["delta"], self.terms["relation"])
+        """What is left of the three limits, rounded down; a rest of a billionth of a limit counts as nothing."""
+        unspent = (
+            rest if (rest := Fraction(limit) - spent) > Fraction(limit) / 10**9 else Fraction(0)
+            for limit, spent in zip(self.terms["limits"], self._spent(), strict=True)
+        )
+        return PrivacyBudget.of_parts(
+            *map(rounded_down, unspent), self.terms["delta"], self.terms["relation"], sampled_share=SAMPLED_SHARE
+        )
 
     def admit(self, cost: Cost, what: str, instead: str) -> None:
         """Raise PrivacyBudgetError unless the three limits have room for ``cost``."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from vips.exceptions import LedgerError
+from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.release import release_once
@@ -16,6 +16,7 @@ from vips.privacy.plan import PrivacyPlan
 __all__ = ["Charge", "charged", "delta_for_threshold", "ledger_to_charge"]
 
 THRESHOLD_SHARE = 1.0 / 10.0
+_LEAST_DELTA = 1e-100
 
 
 class Charge:
@@ -56,8 +57,20 @@ def ledger_to_charge(ledger: PrivacyLedger | None, *sent: object) -> PrivacyLedg
 
 
 def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
-    """δ of a threshold: what a budget holds for it, but at most a tenth of what is left in the ledger."""
-    return delta_0 if ledger is None else min(delta_0, THRESHOLD_SHARE * ledger.remaining().delta_0)
+    """δ of a threshold: what a budget holds for it, but at most a tenth of what is left in the ledger.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        If nothing is left.
+    """
+    delta = delta_0 if ledger is None else min(delta_0, THRESHOLD_SHARE * ledger.remaining().delta_0)
+    if not delta > _LEAST_DELTA:
+        raise PrivacyBudgetError(
+            "No δ is left for a threshold, so that no category or word could be learnt. Nothing was charged. Declare the "
+            "categories as a list, or the words as a `vocabulary`."
+        )
+    return delta
 
 
 @contextmanager

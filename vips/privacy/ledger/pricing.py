@@ -134,7 +134,7 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
             "shape": event.trials.shape,
             "parts": [fields_of(p) for p in event.parts],
         }
-        return Statement(what | {"selection": kinds}, lambda left: _cost_of_search(event, left))
+        return Statement(what | {"selection": kinds}, lambda left: _beside(_cost_of_search(event, left), delta))
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
         return Statement(

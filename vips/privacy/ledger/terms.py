@@ -26,7 +26,9 @@ def new_terms(epsilon, delta, dataset, unit, relation, pure) -> dict:
     check_choice("relation", relation, ("add_or_remove", "replace_one"))
     epsilon, delta, pure = float(epsilon), float(delta), float(pure)
     terms = {"epsilon": epsilon, "delta": delta, "dataset": dataset, "unit": unit, "relation": relation}
-    return terms | {"limits": list(limits(epsilon, delta, pure))}
+    terms |= {"limits": list(limits(epsilon, delta, pure))}
+    _check_limits(terms)
+    return terms
 
 
 def checked_terms(body: dict) -> dict:
@@ -40,9 +42,19 @@ def checked_terms(body: dict) -> dict:
     mu2, delta_0, pure = (float(limit) for limit in body["limits"])
     names = ("epsilon", "delta", "dataset", "unit", "relation")
     terms = new_terms(*(body[name] for name in names), pure)
-    epsilon, delta = terms["epsilon"], terms["delta"]
-    if not (mu2 > 0.0 and 0.0 < delta_0 <= (1.0 - GAUSSIAN_SHARE) * delta * (1.0 + 1e-9)):
-        raise ValueError("the limits are not those of the budget")
-    if not gaussian_epsilon(math.sqrt(mu2), GAUSSIAN_SHARE * delta) <= (epsilon - pure) * (1.0 + 1e-9) + 1e-12:
-        raise ValueError("the limits are not those of the budget")
-    return terms | {"limits": [mu2, delta_0, pure]}
+    terms |= {"limits": [mu2, delta_0, pure]}
+    _check_limits(terms)
+    return terms
+
+
+def _check_limits(terms: dict) -> None:
+    """Raise ValueError if the limits promise more than (ε, δ), or nothing."""
+    epsilon, delta, (mu2, delta_0, pure) = terms["epsilon"], terms["delta"], terms["limits"]
+    is_within = mu2 > 0.0 and 0.0 < delta_0 <= (1.0 - GAUSSIAN_SHARE) * delta * (1.0 + 1e-9)
+    if (
+        not is_within
+        or gaussian_epsilon(math.sqrt(mu2), GAUSSIAN_SHARE * delta) > (epsilon - pure) * (1.0 + 1e-9) + 1e-12
+    ):
+        raise ValueError(
+            f"ε = {epsilon:g}, of which {pure:g} is pure, at δ = {delta:g} is no budget that a ledger can keep."
+        )
