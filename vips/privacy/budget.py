@@ -52,7 +52,7 @@ class Cost:
 
 
 @dataclass(frozen=True, init=False)
-class PrivacyBudget:
+class PrivacyBudget(open_ledger.KeepsItsScope):
     """A part of what may be spent on one data set: the thing that gets it as ``privacy=`` plans itself.
 
     Parameters
@@ -109,19 +109,6 @@ class PrivacyBudget:
         names = [entry.name for entry in fields(self)]
         for name, value in ({"sampled_share": 1.0, "sent_from": None} | dict(zip(names, values, strict=False))).items():
             object.__setattr__(self, name, value)
-
-    def __getstate__(self) -> dict:
-        """A pickle names the open scope, as that of a :class:`PrivacyPlan` does: its ledger pays wherever it is spent."""
-        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-
-    def __copy__(self) -> PrivacyBudget:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> PrivacyBudget:
-        return self  # a copy stays in this process
 
     @property
     def epsilon(self) -> float:

@@ -33,7 +33,7 @@ _FULL_STEPS = 20  # of a plan without further settings
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivacyPlan:
+class PrivacyPlan(open_ledger.KeepsItsScope):
     """What a private fit may do to the data, and what that costs.
 
     In each of ``n_steps`` steps every record takes part with probability ``sampling_rate``, independently; each
@@ -293,18 +293,6 @@ class PrivacyPlan:
             If that accountant cannot analyse the plan.
         """
         return accounting.event(self, accountant)
-
-    def __copy__(self) -> PrivacyPlan:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> PrivacyPlan:
-        return self  # a copy stays in this process; only pickling sets `sent_from`
-
-    def __getstate__(self) -> dict:
-        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
 
     def randomness(self, random_state: object) -> noise.Randomness:
         """Fresh randomness for one fit: seeded only where nothing private depends on it."""

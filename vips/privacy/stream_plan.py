@@ -50,7 +50,7 @@ class _PlanOfDraws(PrivacyPlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class StreamPlan:
+class StreamPlan(open_ledger.KeepsItsScope):
     """What a model that learns from a stream may do to the records, and what that costs.
 
     After each of at most ``n_batches`` batches (any sizes, also none) the model releases the total of all batches so far, with
@@ -136,19 +136,6 @@ class StreamPlan:
                 f"No noise gives epsilon={self.epsilon!r} at delta={self.delta!r}: write an epsilon between 0.01 and 1e4, or "
                 "epsilon=inf for a stream without noise."
             ) from error
-
-    def __getstate__(self) -> dict:
-        """A pickle names the open scope, as that of a :class:`PrivacyPlan` does."""
-        return self.__dict__ | {"sent_from": open_ledger.sent_from(self.sent_from)}
-
-    def __setstate__(self, state: dict) -> None:
-        self.__dict__.update(state)
-
-    def __copy__(self) -> StreamPlan:
-        return self
-
-    def __deepcopy__(self, memo: dict) -> StreamPlan:
-        return self  # a copy stays in this process
 
     @property
     def is_private(self) -> bool:

@@ -17,11 +17,13 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 from vips.exceptions import LedgerError
 
 __all__ = [
     "OUTSIDE",
+    "KeepsItsScope",
     "Scope",
     "SentFrom",
     "call_inside",
@@ -210,6 +212,26 @@ def sent_from(before: SentFrom = None) -> Scope | str:
     if isinstance(before, Scope):
         return before
     return paying(before) or OUTSIDE
+
+
+class KeepsItsScope:
+    """Base of plans and budgets, values with a field ``sent_from``.
+
+    A pickle names the open scope, whose ledger pays for what is fitted with it, wherever it is unpickled. A copy stays in this
+    process.
+    """
+
+    def __getstate__(self) -> dict:
+        return self.__dict__ | {"sent_from": sent_from(self.sent_from)}
+
+    def __setstate__(self, state: dict) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: dict) -> Self:
+        return self
 
 
 def paying(*sent: SentFrom) -> Scope | None:
