@@ -159,8 +159,9 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     ) -> PrivacyPlan:
         """The plan that uses as much of (ε, δ) as possible and never exceeds it.
 
-        It keeps the whole δ for the statement of one fit. A ledger of the same (ε, δ) has room for 0.3 to 2 % less (samples: 2
-        to 60 %), because what is chosen later must fit in, too; :class:`PrivacyBudget` fits exactly.
+        It keeps the whole δ for the statement of one fit. A ledger of the same (ε, δ) has room for 0.3 to 2 % less (samples:
+        1 to 5 %, and far less where single steps dominate the loss, docs/accounting.md), because what is chosen later must fit
+        in, too; :class:`PrivacyBudget` fits exactly.
 
         With ``n_steps``, it has the least noise; with ``noise_multiplier`` instead, the most steps. Without either, and without
         a sampling rate, it has 20 steps of full batches, which cost no ε. ``epsilon`` and ``delta`` have no defaults. A common
