@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
@@ -138,7 +138,7 @@ class Book:
         self._check_unit(what, unit)
         cost, steps = statement.price(self.left()), statement.steps
         self.admit(cost, repr(what) if steps == 1 else f"{steps} steps of {what}", _instead(statement, cost))
-        paid = {"cost": [cost.mu2, cost.delta_0, cost.pure], "is_gaussian": statement.is_gaussian}
+        paid = {"cost": list(astuple(cost)), "is_gaussian": statement.is_gaussian}
         named = {"what": what, "unit": unit, "statement": statement.what, "steps": steps}
         entry = {"kind": "charge", "run": run, **named, **paid}
         release = {"kind": "release", "run": run, "attempt": 0, "step": 1}
@@ -181,7 +181,7 @@ class Book:
         cost = repeated.price(self.left()) if further else Cost()
         self.admit(cost, f"{further} repeated steps of {run.what}", _instead(repeated, cost))
         entry = {"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}
-        return [entry | {"cost": [cost.mu2, cost.delta_0, cost.pure]}]
+        return [entry | {"cost": list(astuple(cost))}]
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:
         """Record a step of the present attempt, if it is next and paid for."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from vips._validation import check_choice, check_number
 from vips.exceptions import LedgerError
@@ -145,13 +145,9 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
     def price(left: PrivacyBudget) -> Cost:
         costs = [_cost_of_plan(plan, left) for plan in sampled]
         costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta + outright, left)]
-        return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(_numbers, costs), strict=True)))
+        return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
 
     return Statement(what | {"event": str(event)}, price)
-
-
-def _numbers(cost: Cost) -> tuple[float, float, float]:
-    return cost.mu2, cost.delta_0, cost.pure
 
 
 def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
