@@ -2,11 +2,11 @@
 
 Commit protocol of step t::
 
-    sum ─▶ + noise ─▶ ledger: "t released" (durable) ─▶ checkpoint of step t (atomic) ─▶ only now used by step t + 1
+    sum ─▶ ledger: "t released" (durable) ─▶ + noise ─▶ checkpoint of step t (atomic) ─▶ only now used by step t + 1
 
-A kill before the ledger's entry leaves nothing: the step's noise was never seen. A kill between the two leaves the ledger
-ahead: the resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only,
-never a generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
+A kill before the ledger's entry leaves nothing. A kill between the entry and the checkpoint leaves the ledger ahead: the
+resumed fit repeats the step with fresh noise and is charged for both. A checkpoint holds released values only, never a
+generator's state or key: noise generators run backwards, and a noisy total minus its noise is the exact total.
 
 A kill while the checkpoint is written leaves ``.NAME.partial`` beside it, with the noisy total of a step that will be repeated:
 whoever can read the folder can see both totals. There is only one such name. The next start removes the file. Unless a ledger

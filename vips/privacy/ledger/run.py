@@ -33,7 +33,8 @@ class LedgerRun:
 
     Guarantees
     ----------
-    The ledger has a step on record, durably, before its noisy total is returned.
+    The ledger has a step on record, durably, before its noise is drawn. So whatever interrupts a fit, no noisy total is given
+    back that a debugger could show.
     """
 
     def __init__(self, ledger: PrivacyLedger | None, run: str | None = None) -> None:
@@ -57,15 +58,13 @@ class LedgerRun:
 
     def release(self, mechanism: Mechanism, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         """The total of one step of a fit, with the noise of ``mechanism``."""
-        noisy = mechanism.release(total, step)
         self.record(step)
-        return noisy
+        return mechanism.release(total, step)
 
     def release_once(self, plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """``totals`` of another event with fresh noise of ``plan``; it may consist of several such draws."""
-        noisy = with_fresh_noise(plan, totals)
         self.finish()
-        return noisy
+        return with_fresh_noise(plan, totals)
 
     def finish(self) -> None:
         """Record an event that is not a fit. From now on nothing of it is given back."""
