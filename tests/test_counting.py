@@ -15,6 +15,7 @@ from vips import (
     LatentDirichletAllocation,
     LedgerError,
     NoisyCount,
+    PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
@@ -244,7 +245,7 @@ def test_errors_come_from_public_facts(X, settings, says):
 
 
 def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
-    model, budget = LatentDirichletAllocation(vocabulary=5000), {"epsilon": 1.0, "delta": 1e-6}
+    model, budget = LatentDirichletAllocation(vocabulary=5000), {"privacy": PrivacyBudget(1.0, 1e-6)}
     count = NoisyCount(100_000, 1414.0, PRIVACY)
     advice = plan_for(model, n_records=count, **budget)
     same = plan_for(model, n_records=count.at_least(), **budget)
@@ -257,7 +258,7 @@ def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
 
 def test_topics_count_on_fewer_documents_than_the_noisy_count():
     texts = ["ship sea storm", "rye barley field"] * 1500
-    fits = [PrivateTopics(epsilon=8.0, delta=1e-6, n_steps=2, n_documents=n).fit(texts) for n in (None, 3000)]
+    fits = [PrivateTopics(privacy=PrivacyBudget(8.0, 1e-6), n_steps=2, n_documents=n).fit(texts) for n in (None, 3000)]
     words = fits[0].pipeline_[0]
     ratios = [fit.advice_.signal_to_noise for fit in fits]
     cautious = (words.n_records_ - 1.645 * words.n_records_std) / 3000

@@ -14,6 +14,7 @@ from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import Charge, charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
@@ -125,7 +126,8 @@ def count_records(
     >>> count = count_records(X, privacy=PrivacyBudget(0.05, 1e-6), unit="one document")
     >>> abs(count.value - 100_000) < 1000, round(count.std)
     (True, 70)
-    >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=count, epsilon=0.95, delta=1e-6).plan.n_steps
+    >>> topics = LatentDirichletAllocation(vocabulary=5000)
+    >>> plan_for(topics, n_records=count, privacy=PrivacyBudget(0.95, 1e-6)).plan.n_steps
     20
     """
     plan = _checked(privacy)
@@ -159,10 +161,9 @@ def count_records(
 def _checked(plan: PrivacyPlan) -> PrivacyPlan:
     """The plan with its clip norm, if it is one of a private release of all records."""
     right = "write PrivacyBudget(epsilon, delta)."
+    check_privacy(plan, PrivacyBudget, PrivacyPlan)
     if isinstance(plan, PrivacyBudget):
         plan = plan.plan(n_steps=1)
-    if not isinstance(plan, PrivacyPlan):
-        raise TypeError(f"`privacy` must be a PrivacyBudget or a PrivacyPlan, got {type(plan).__name__}: {right}")
     if plan.n_steps > 1 or plan.sampling_rate < 1.0:
         raise ValueError(
             f"A count is one release of all records, not {plan.n_steps} at a sampling rate of {plan.sampling_rate:g}: {right}"

@@ -38,6 +38,7 @@ from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -242,11 +243,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
-        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan | PrivacyBudget | StreamPlan):
-            raise TypeError(
-                f"`privacy` must be a PrivacyBudget, a PrivacyPlan or None, got {type(self.privacy).__name__}: write "
-                "PrivacyBudget(epsilon, delta)."
-            )
+        check_privacy(self.privacy, PrivacyBudget, PrivacyPlan, StreamPlan, None)
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
@@ -493,8 +490,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         if isinstance(source, TextSource):
             raise TypeError(
                 f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
-                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), epsilon=..., delta=...)"
-                ".fit(source)."
+                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), "
+                "privacy=PrivacyBudget(epsilon, delta)).fit(source)."
             )
         if isinstance(source, SequenceSource):
             raise TypeError(

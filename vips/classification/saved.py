@@ -71,9 +71,9 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
 def _check_plans(classifier) -> None:
     """Raise ValueError unless tables and regression spent what the settings say."""
     releases = classifier.privacy_.releases
-    if len(releases) != (1 if classifier.epsilon is None else 2):
+    if len(releases) != (1 if classifier.privacy is None else 2):
         raise ValueError("its statement is not that of its settings")
-    if classifier.epsilon is None:
+    if classifier.privacy is None:
         return
     tables, fit = releases
     kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if tables.threshold_delta else {})
@@ -85,7 +85,7 @@ def _check_plans(classifier) -> None:
     )
     is_same &= tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
     is_same &= math.isclose(tables.plan.noise_std(), classifier.table_std_)
-    is_same &= tables.plan.relation == fit.plan.relation == classifier.relation
+    is_same &= tables.plan.relation == fit.plan.relation == classifier.privacy.relation
     is_same &= tables.threshold_delta <= (budget.threshold_delta or 0.0)  # a ledger may have had less for it
     if not is_same:
         raise ValueError("its settings are not those of its plans")

@@ -23,10 +23,8 @@ class Budget:
     threshold_delta: float | None
 
 
-def split_budget(
-    epsilon: float, delta: float, n_steps: int, share: float, relation: str, learns_categories: bool
-) -> Budget:
-    """Split (ε, δ).
+def split_budget(whole: PrivacyBudget, n_steps: int, share: float, learns_categories: bool) -> Budget:
+    """Split a budget.
 
     Parameters
     ----------
@@ -35,9 +33,8 @@ def split_budget(
     learns_categories : bool
         A public fact. Their threshold takes δ₀; without categories there is none.
     """
-    whole = PrivacyBudget(epsilon, delta, relation=relation)
-    encoder, fit = whole.split(share, 1.0 - share)
-    quoted = {"report_delta": GAUSSIAN_SHARE * delta if learns_categories else delta}
+    encoder, fit = whole.split(float(share), 1.0 - float(share))
+    quoted = {"report_delta": GAUSSIAN_SHARE * whole.delta if learns_categories else whole.delta}
     return Budget(
         encoder.plan(n_steps=1, **quoted),
         fit.plan(n_steps=n_steps, **quoted),

@@ -16,7 +16,7 @@ from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.budget import GAUSSIAN_SHARE
+from vips.privacy.budget import GAUSSIAN_SHARE, check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
@@ -88,13 +88,9 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
 
 def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
     """The plan with its clip norm, after checks; of a budget, the one release that spends it."""
+    check_privacy(plan, PrivacyBudget, PrivacyPlan)
     if isinstance(plan, PrivacyBudget):
         plan = plan.plan(n_steps=1, report_delta=GAUSSIAN_SHARE * plan.delta)
-    if not isinstance(plan, PrivacyPlan):
-        raise TypeError(
-            "`privacy` must be a PrivacyBudget, e.g. PrivacyBudget(epsilon=0.2, delta=1e-7), or a PrivacyPlan, got "
-            f"{type(plan).__name__}."
-        )
     if not plan.has_guarantee:
         raise ValueError("`privacy` must have noise that no seed reproduces: this encoder has no other mode.")
     if plan.sampling_rate != 1.0 or plan.n_steps != 1 or plan.noise != "gaussian" or plan.clip_norm is not None:
