@@ -461,7 +461,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(
-                "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "
+                "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
                 "public data, fit it outside of the ledger."
             )
         if ledger is not None and getattr(self, "on_invalid", "drop") == "raise":

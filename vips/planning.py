@@ -86,7 +86,7 @@ def plan_for(
     >>> plan_for(topics, n_records=3_000, privacy=PrivacyBudget(0.5, 1e-6)).settings
     {'n_components': 1}
     >>> plan_for(topics, n_records=100_000, privacy=PrivacyBudget(1.0, 1e-6)).settings
-    {'n_components': 80}
+    {'n_components': 79}
     """
     if not isinstance(model, ConjugateExponentialModel):
         raise TypeError(f"`model` must be a model of vips, got {type(model).__name__}.")

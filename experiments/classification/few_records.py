@@ -97,8 +97,8 @@ def classifier(name: str, columns: dict, private: bool = True) -> Method:
     """Our classifier with declared columns; every setting at its default."""
 
     def fit(X, y, epsilon, seed):
-        delta = None if epsilon is None else DELTA
-        return PrivateClassifier(columns, privacy=PrivacyBudget(epsilon, delta)).fit(X, y).decision_function
+        budget = None if epsilon is None else PrivacyBudget(epsilon, DELTA)
+        return PrivateClassifier(columns, privacy=budget).fit(X, y).decision_function
 
     return Method(name, fit, private=private)
 

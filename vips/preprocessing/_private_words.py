@@ -49,10 +49,12 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     Parameters
     ----------
-    privacy : PrivacyPlan
-        One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
-    threshold_delta : float
-        Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
+    privacy : PrivacyBudget or PrivacyPlan
+        Of this release. A plan is one step, ``PrivacyPlan(..., sampling="full", n_steps=1)``, with Gaussian noise and without
+        ``clip_norm``.
+    threshold_delta : float or None
+        Beside a plan: probability, at most, that any word is released which a single record holds. It adds to the plan's δ. A
+        budget holds its own.
     max_words : int
         A record with more distinct words contributes a random subset of this size.
     max_features : int or None
@@ -86,11 +88,10 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     Examples
     --------
-    >>> from vips import PrivacyPlan
+    >>> from vips import PrivacyBudget
     >>> from vips.preprocessing import PrivateCountVectorizer
     >>> letters = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 500 + ["Amalie owes me ten crowns"]
-    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-7, sampling="full", n_steps=1)
-    >>> words = PrivateCountVectorizer(privacy=plan, threshold_delta=1e-8, stop_words="english").fit(letters)
+    >>> words = PrivateCountVectorizer(privacy=PrivacyBudget(0.5, 1e-7), stop_words="english").fit(letters)
     >>> words.get_feature_names_out().tolist()
     ['home', 'lost', 'sails', 'sea', 'ship', 'storm']
     >>> words.transform(["ship to ship"]).toarray().tolist()
@@ -105,7 +106,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     def __init__(
         self,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         threshold_delta: float | None = None,
         max_words: int = MOST_WORDS,
         max_features: int | None = None,
