@@ -116,7 +116,7 @@ def mu_of_pure(epsilon: float) -> float:
 def pure_of_mu(mu: float) -> float:
     """The largest ε that ``mu`` dominates, rounded down: the inverse of :func:`mu_of_pure`."""
     if mu < 1.0:
-        return 2.0 * math.atanh(math.erf(mu / math.sqrt(8.0))) * (1.0 - 1e-12)
+        return 2.0 * math.atanh(math.erf(mu / math.sqrt(8.0))) * (1.0 - 1e-11)
     return float(log_ndtr(0.5 * mu) - log_ndtr(-0.5 * mu)) * (1.0 - 1e-9)
 
 
