@@ -167,14 +167,14 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         if budget is not None:
             event = _as_one(budget)
             cost = {"relation": event.relation, "event": event, "delta": budget.threshold_delta or 0.0}
-        with charged(ledger, what, unit, **cost) as charge:
-            self._release(X, labels, stated, budget, persons, groups is not None, charge.release)
+        with charged(ledger, what, unit, **cost) as run:
+            self._release(X, labels, stated, budget, persons, groups is not None, run.release_once)
             self._weigh()
             with prepaid(model.privacy):
                 self.model_ = model.fit(self._features(X), y, groups=groups)
         self.classes_ = self.model_.classes_
         if budget is not None:
-            self.model_.privacy_ = _of_both(stated, budget, self.model_.privacy_, charge.entry)
+            self.model_.privacy_ = _of_both(stated, budget, self.model_.privacy_, run.entry)
         return self
 
     def _check_parameters(self) -> None:

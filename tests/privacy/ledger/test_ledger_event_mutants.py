@@ -21,7 +21,7 @@ def deltas_do_not_add_up(patch):
 
 
 def amounts_are_not_checked(patch):
-    patch.setattr(admitted, "_amount", lambda value: value)
+    patch.setattr(admitted, "amount", lambda value: value)
 
 
 def limits_are_not_checked(patch):

@@ -23,6 +23,7 @@ from scipy.special import log_ndtr, ndtr
 from vips import PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.domination import dominating_mu
 from vips.privacy.ledger.admitted import Run
+from vips.privacy.phases import Phase
 
 NUMERICAL = 1e-3  # relative
 ADD, REPLACE = "add_or_remove", "replace_one"
@@ -30,22 +31,27 @@ ADD, REPLACE = "add_or_remove", "replace_one"
 
 @dataclass(frozen=True)
 class Case:
-    """A ledger of (ε, δ) that one fit uses up: ``n_steps`` of rate ``rate``; or a stream, by the parts of μ² that a record's
-    releases have."""
+    """A ledger of (ε, δ) that one fit uses up: ``n_steps`` of rate ``rate``, or of one step for each of ``weights``; or a
+    stream, by the parts of μ² that a record's releases have."""
 
     epsilon: float
     delta: float
     n_steps: int = 1
     rate: float | None = None
     relation: str = ADD
+    weights: tuple[float, ...] = ()
     stream: tuple[float, ...] = ()
 
     @property
-    def n_releases(self) -> int:
-        return len(self.stream) or self.n_steps
+    def shares(self) -> tuple[float, ...]:
+        """Of μ², of one step of weight 1 or of the stream, for each release."""
+        return self.stream or self.weights or (1.0,) * self.n_steps
 
 
-FULL = [Case(0.5, 1e-3, 2), Case(2.0, 1e-5, 3), Case(5.0, 1e-4, 4, relation=REPLACE), Case(1.0, 1e-2, 5)]
+FULL = [
+    Case(0.5, 1e-3, 2), Case(2.0, 1e-5, 3), Case(5.0, 1e-4, 4, relation=REPLACE), Case(1.0, 1e-2, 5),
+    Case(1.0, 1e-6, 2, weights=(1.5, 0.5)),
+]  # fmt: skip
 SAMPLED = [
     Case(5.0, 1e-6, 4, 0.01), Case(9.0, 1e-6, 6, 0.1), Case(3.0, 1e-6, 4, 0.1, REPLACE), Case(7.0, 1e-6, 3, 0.5),
     Case(10.0, 1e-6, 5, 0.5, REPLACE),
@@ -68,7 +74,8 @@ def new_ledger(folder, case: Case, name: object = "new") -> PrivacyLedger:
 def plan_of(case: Case) -> PrivacyPlan:
     """The plan that uses up a new ledger."""
     with TemporaryDirectory() as folder:
-        return new_ledger(folder, case).remaining().plan(n_steps=case.n_steps, sampling_rate=case.rate)
+        phases = tuple(Phase(1, weight) for weight in case.weights)
+        return new_ledger(folder, case).remaining().plan(n_steps=case.n_steps, sampling_rate=case.rate, phases=phases)
 
 
 def left_after(folder, case: Case, n_released: int) -> tuple[float, float]:
@@ -79,7 +86,7 @@ def left_after(folder, case: Case, n_released: int) -> tuple[float, float]:
         if case.stream:
             ledger.release_batch(run.run, number, f"{number}")
         else:
-            run.release(number)
+            ledger.release(run.run, 0, number)
     ledger.close(run.run)
     left = ledger.remaining()
     if left.mu2 > 0.0:
@@ -120,8 +127,7 @@ def best_delta(case: Case, left: list[tuple[float, float]], with_record: bool) -
     grid = lowest + step * np.arange(math.ceil((2.0 * case.epsilon + 24.0) / step))
     levels = case.epsilon - grid
     value = gain(*left[-1], levels)
-    shares = case.stream or (1.0,) * case.n_steps
-    for share, stop in zip(shares[::-1], left[-2::-1], strict=True):
+    for share, stop in zip(case.shares[::-1], left[-2::-1], strict=True):
         loss, mass = losses(case, share, with_record)
         value = np.maximum(gain(*stop, levels), expected(value, loss / step, mass))
     return float(np.interp(0.0, grid, value))
@@ -140,7 +146,7 @@ def expected(value: np.ndarray, moves: np.ndarray, mass: np.ndarray) -> np.ndarr
 
 def attacked(folder, case: Case) -> float:
     """δ of the best strategy, over that of the ledger."""
-    left = [left_after(folder, case, n_released) for n_released in range(case.n_releases + 1)]
+    left = [left_after(folder, case, n_released) for n_released in range(len(case.shares) + 1)]
     return max(best_delta(case, left, with_record) for with_record in (True, False)) / case.delta
 
 
@@ -161,17 +167,22 @@ def by_steps(case: Case, run: Run) -> float:
 def of_the_other_steps(case: Case, run: Run) -> float:
     """μ² of a fit of the steps that were not released."""
     others = run.steps - run.last_step
-    return dominating_mu(PrivacyPlan(**run.plan | {"n_steps": others}), run.whole.delta_0) ** 2 if others else 0.0
+    return (
+        dominating_mu(PrivacyPlan(**run.plan | {"n_steps": others, "phases": ()}), run.whole.delta_0) ** 2
+        if others
+        else 0.0
+    )
 
 
 def by_batches(case: Case, run: Run) -> float:
     """μ²/T for each batch that was not released."""
-    return run.whole.mu2 * (1.0 - len(run.batches) / case.n_releases)
+    return run.whole.mu2 * (1.0 - len(run.batches) / len(case.stream))
 
 
 @pytest.mark.parametrize(
     ("rule", "case", "at_least"),
     [
+        (by_steps, FULL[4], 3.0),
         (by_steps, SAMPLED[1], 1.5),
         (of_the_other_steps, SAMPLED[0], 1.5),
         (of_the_other_steps, SAMPLED[2], 1.5),
@@ -187,7 +198,7 @@ def test_other_rules_of_giving_back_exceed_delta(tmp_path, monkeypatch, rule, ca
 
     def with_rule(run: Run) -> tuple[Fraction, Fraction, Fraction]:
         mu2, *others = spent(run)
-        return mu2 - Fraction(rule(case, run)) if run.released else mu2, *others
+        return Fraction(run.whole.mu2) - Fraction(rule(case, run)) if run.released else mu2, *others
 
     monkeypatch.setattr(Run, "spent", with_rule)
     assert attacked(tmp_path, case) > at_least
