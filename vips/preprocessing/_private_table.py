@@ -28,7 +28,6 @@ from vips.preprocessing._encoder_settings import (
     checked_plan,
     column_kinds,
     declared_as,
-    ledger_of,
     persons_of,
 )
 from vips.preprocessing._feature_names import distinct, names_of_columns
@@ -36,7 +35,7 @@ from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import OTHER, Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged
+from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateTableEncoder"]
@@ -159,7 +158,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
         plan = checked_plan(self.privacy, len(learnt_kinds))
-        ledger = ledger_of(ledger, plan)
+        ledger = ledger_to_charge(ledger, plan.sent_from)
         delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
         check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns

@@ -24,14 +24,13 @@ from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import (
     checked_plan,
     grouped_texts,
-    ledger_of,
     persons_of,
     unit_of_source,
 )
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged, delta_for_threshold
+from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer"]
@@ -175,7 +174,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """
         self._forget()
         plan, documents = self.checked_settings(), as_documents(X)
-        workers, ledger = executors.resolve(executor), ledger_of(ledger, plan)
+        workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from)
         if executor is not None and not isinstance(documents, TextSource):
             documents = InMemoryTexts(documents)
         if isinstance(documents, TextSource):

@@ -28,7 +28,7 @@ from vips.privacy.plan import PrivacyPlan
 from vips.privacy.rounding import rounded_down
 from vips.privacy.stream_plan import StreamPlan
 
-__all__ = ["Cost", "PrivacyBudget", "check_privacy"]
+__all__ = ["Cost", "PrivacyBudget", "check_privacy", "plan_of_one_release"]
 
 GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
 _LEAST_DELTA = 1e-290
@@ -212,6 +212,24 @@ def check_privacy(privacy: object, *kinds: type | None) -> None:
         raise TypeError(
             f"`privacy` must be {allowed}, got {type(privacy).__name__}: write PrivacyBudget(epsilon, delta)."
         )
+
+
+def plan_of_one_release(privacy: object, what: str, clip_norm: float, **settings: object) -> PrivacyPlan:
+    """The plan by which ``what`` releases a sum over all records of norm ``clip_norm`` once; ``settings`` are for a budget.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``privacy`` is neither a budget nor such a plan.
+    """
+    check_privacy(privacy, PrivacyBudget, PrivacyPlan)
+    plan = privacy.plan(n_steps=1, **settings) if isinstance(privacy, PrivacyBudget) else privacy
+    right = "write PrivacyBudget(epsilon, delta)."
+    if not plan.has_guarantee:
+        raise ValueError(f"{what} without noise, or with noise that somebody knows, has no guarantee: {right}")
+    if plan.n_steps > 1 or plan.sampling_rate < 1.0 or plan.clip_norm not in (None, clip_norm):
+        raise ValueError(f"{what} is one release of all records, whose norm it bounds by itself: {right}")
+    return replace(plan, clip_norm=clip_norm)
 
 
 def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, float]:
