@@ -15,6 +15,7 @@ from vips import (
     LatentDirichletAllocation,
     LedgerError,
     NoisyCount,
+    PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
@@ -223,9 +224,9 @@ def test_a_plan_that_was_sent_from_a_block_pays_there(tmp_path):
             {"privacy": PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=1)},
             "one release of all records",
         ),
-        ([], {"privacy": replace(PLAN, clip_norm=2.0)}, "counts 1"),
+        ([], {"privacy": replace(PLAN, clip_norm=2.0)}, "bounds by itself"),
         ([], {"privacy": replace(PLAN, max_rows_per_group=2)}, "counts 1"),
-        ([], {"privacy": PrivacyPlan.non_private(n_steps=1)}, "counts 1"),
+        ([], {"privacy": PrivacyPlan.non_private(n_steps=1)}, "no guarantee"),
         ([], {"privacy": PrivacyPlan(noise_multiplier=0.0, **SETTINGS)}, "no guarantee"),
         ([], {"privacy": replace(PLAN, reproducible_noise=True)}, "no guarantee"),
         ([], {"unit": ""}, "`unit` must say"),
@@ -244,7 +245,7 @@ def test_errors_come_from_public_facts(X, settings, says):
 
 
 def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
-    model, budget = LatentDirichletAllocation(vocabulary=5000), {"epsilon": 1.0, "delta": 1e-6}
+    model, budget = LatentDirichletAllocation(vocabulary=5000), {"privacy": PrivacyBudget(1.0, 1e-6)}
     count = NoisyCount(100_000, 1414.0, PRIVACY)
     advice = plan_for(model, n_records=count, **budget)
     same = plan_for(model, n_records=count.at_least(), **budget)
@@ -257,7 +258,7 @@ def test_a_plan_counts_on_fewer_records_than_the_noisy_count():
 
 def test_topics_count_on_fewer_documents_than_the_noisy_count():
     texts = ["ship sea storm", "rye barley field"] * 1500
-    fits = [PrivateTopics(epsilon=8.0, delta=1e-6, n_steps=2, n_documents=n).fit(texts) for n in (None, 3000)]
+    fits = [PrivateTopics(privacy=PrivacyBudget(8.0, 1e-6), n_steps=2, n_documents=n).fit(texts) for n in (None, 3000)]
     words = fits[0].pipeline_[0]
     ratios = [fit.advice_.signal_to_noise for fit in fits]
     cautious = (words.n_records_ - 1.645 * words.n_records_std) / 3000

@@ -12,7 +12,7 @@ import threading
 import numpy as np
 import pytest
 
-from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
+from vips import DirichletMultinomial, LatentDirichletAllocation, PrivacyBudget, PrivacyLedger, PrivacyPlan
 from vips.__main__ import main
 from vips._files import check_writable
 from vips.exceptions import CheckpointError
@@ -174,7 +174,7 @@ def test_a_checkpoint_of_a_pipeline_is_proved_writable_before_anything_is_charge
 
     ledger, table = PrivacyLedger.open("v.ledger"), pd.read_csv("visits.csv")
     encoder = PrivateTableEncoder({"age": "number"})
-    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=1.0, delta=1e-6)
+    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6))
     with pytest.raises(CheckpointError, match="too long"):
         pipeline.fit(table[["age"]], table["again"], ledger=ledger, checkpoint=name)
     assert ledger.spent() == 0.0

@@ -3,17 +3,23 @@
 import numpy as np
 import pytest
 
-from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyPlan, plan_for
+from vips import (
+    BayesianLogisticRegression,
+    DirichletMultinomial,
+    LatentDirichletAllocation,
+    PrivacyBudget,
+    PrivacyPlan,
+    plan_for,
+)
 from vips.datasets import make_lda_corpus
 from vips.models.topics.planning import advise_topics, std_of_average
 
-BUDGET = {"epsilon": 1.0, "delta": 1e-6}
+BUDGET = {"privacy": PrivacyBudget(1.0, 1e-6)}
 
 
 def topics(n_records, epsilon=1.0, n_words=5000, **more):
-    return plan_for(
-        LatentDirichletAllocation(vocabulary=n_words), n_records=n_records, **(BUDGET | {"epsilon": epsilon}), **more
-    )
+    model, budget = LatentDirichletAllocation(vocabulary=n_words), PrivacyBudget(epsilon, 1e-6)
+    return plan_for(model, n_records=n_records, privacy=budget, **more)
 
 
 def test_more_topics_for_more_documents_and_a_larger_epsilon():
@@ -64,10 +70,10 @@ def test_a_plan_keeps_the_budget_and_samples_only_to_save_time():
 
 def test_one_topic_has_the_noise_of_a_single_release():
     counts = make_lda_corpus(300, n_topics=2, n_words=30, document_length=20, random_state=0).counts
-    once = PrivacyPlan.from_epsilon(**BUDGET, sampling="full", n_steps=1)
+    once = BUDGET["privacy"].plan(n_steps=1)
     std = [
         LatentDirichletAllocation(1, vocabulary=30, privacy=plan).fit(counts).noisy_totals_.noise_std["topic_word"]
-        for plan in (once, PrivacyPlan.from_epsilon(**BUDGET))
+        for plan in (once, BUDGET["privacy"].plan())
     ]
     assert std[1] == pytest.approx(std[0], rel=1e-6)
 
@@ -79,7 +85,7 @@ def test_one_topic_has_the_noise_of_a_single_release():
         (LatentDirichletAllocation(vocabulary=10), {"n_records": 0}, "n_records"),
         (LatentDirichletAllocation(vocabulary=10), {"n_records": 2.5}, "n_records"),
         (LatentDirichletAllocation(vocabulary=10), {"document_length": -1}, "document_length"),
-        (LatentDirichletAllocation(vocabulary=10), {"epsilon": 0.0}, "epsilon"),
+        (LatentDirichletAllocation(vocabulary=10), {"privacy": None}, "must be a PrivacyBudget"),
         ("lda", {}, "model of vips"),
     ],
 )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import vips
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan
+from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyBudget, PrivacyPlan
 from vips.__main__ import main
 from vips._pages.tables import html_table
 from vips._printable import lines_of_table
@@ -169,7 +169,7 @@ def test_a_file_cannot_say_what_a_pipeline_s_statement_says(tmp_path):
     path, n = tmp_path / "m", 200
     table = pd.DataFrame({"age": np.linspace(20.0, 90.0, n), "ward": ["A", "B"] * (n // 2)})
     encoder = PrivateTableEncoder({"age": "number", "ward": ["A", "B"]})
-    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=2.0, delta=1e-6)
+    pipeline = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-6))
     pipeline.fit(table, np.arange(n) % 2, groups=pd.Series(np.arange(n), name="patient")).save(path)
     saved, said = path.read_bytes(), str(pipeline.privacy_)
     assert str(vips.load(path).privacy_) == said

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import ndtri
@@ -14,6 +14,7 @@ from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
+from vips.privacy.budget import plan_of_one_release
 from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.run import LedgerRun
@@ -126,10 +127,13 @@ def count_records(
     >>> count = count_records(X, privacy=PrivacyBudget(0.05, 1e-6), unit="one document")
     >>> abs(count.value - 100_000) < 1000, round(count.std)
     (True, 70)
-    >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=count, epsilon=0.95, delta=1e-6).plan.n_steps
+    >>> topics = LatentDirichletAllocation(vocabulary=5000)
+    >>> plan_for(topics, n_records=count, privacy=PrivacyBudget(0.95, 1e-6)).plan.n_steps
     20
     """
-    plan = _checked(privacy)
+    plan = plan_of_one_release(privacy, "A count", 1.0)
+    if plan.max_rows_per_group is not None:
+        raise ValueError("A person counts 1: leave `max_rows_per_group` out.")
     if not isinstance(unit, str) or not unit:
         raise ValueError(f"`unit` must say what one record is, got {unit!r}.")
     ledger = ledger_to_charge(ledger, plan.sent_from)
@@ -155,24 +159,6 @@ def count_records(
         noisy, std = _with_noise(n_records, plan, run)
     release = Release(what="count", plan=plan, released=("the number of records",), ledger=run.entry)
     return NoisyCount(round(noisy), std, PrivacyReport((release,), unit))
-
-
-def _checked(plan: PrivacyPlan) -> PrivacyPlan:
-    """The plan with its clip norm, if it is one of a private release of all records."""
-    right = "write PrivacyBudget(epsilon, delta)."
-    if isinstance(plan, PrivacyBudget):
-        plan = plan.plan(n_steps=1)
-    if not isinstance(plan, PrivacyPlan):
-        raise TypeError(f"`privacy` must be a PrivacyBudget or a PrivacyPlan, got {type(plan).__name__}: {right}")
-    if plan.n_steps > 1 or plan.sampling_rate < 1.0:
-        raise ValueError(
-            f"A count is one release of all records, not {plan.n_steps} at a sampling rate of {plan.sampling_rate:g}: {right}"
-        )
-    if plan.clip_norm not in (None, 1.0) or plan.max_rows_per_group is not None:
-        raise ValueError(f"A record counts 1, without `clip_norm` or `max_rows_per_group`: {right}")
-    if not plan.has_guarantee:
-        raise ValueError(f"A count without noise, or with noise that somebody knows, has no guarantee: {right}")
-    return replace(plan, clip_norm=1.0)
 
 
 def _number(X, groups: object) -> int:

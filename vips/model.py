@@ -40,6 +40,7 @@ from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -256,11 +257,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def check_arguments(self) -> None:
         """Raise TypeError or ValueError for constructor arguments that cannot work."""
-        if self.privacy is not None and not isinstance(self.privacy, PrivacyPlan | PrivacyBudget | StreamPlan):
-            raise TypeError(
-                f"`privacy` must be a PrivacyBudget, a PrivacyPlan or None, got {type(self.privacy).__name__}: write "
-                "PrivacyBudget(epsilon, delta)."
-            )
+        check_privacy(self.privacy, PrivacyBudget, PrivacyPlan, StreamPlan, None)
         if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
             raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
         self.check_parameters()
@@ -481,7 +478,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
         if ledger is not None and not self.is_private:
             raise LedgerError(
-                "This fit adds no noise, so that no budget could pay for it. Give the model a PrivacyPlan as `privacy`; for "
+                "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
                 "public data, fit it outside of the ledger."
             )
         if ledger is not None and getattr(self, "on_invalid", "drop") == "raise":
@@ -522,8 +519,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         if isinstance(source, TextSource):
             raise TypeError(
                 f"{type(source).__name__} holds texts, and a model takes numbers. Learn their words first: "
-                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), epsilon=..., delta=...)"
-                ".fit(source)."
+                f"make_private_pipeline(PrivateCountVectorizer(), {type(self).__name__}(...), "
+                "privacy=PrivacyBudget(epsilon, delta)).fit(source)."
             )
         if isinstance(source, SequenceSource):
             raise TypeError(

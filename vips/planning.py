@@ -9,7 +9,8 @@ from sklearn.base import clone
 from vips._validation import check_integer
 from vips.counting import NoisyCount
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.budget import check_privacy
 
 __all__ = ["Recommendation", "plan_for"]
 
@@ -48,8 +49,7 @@ def plan_for(
     model: ConjugateExponentialModel,
     *,
     n_records: int | NoisyCount,
-    epsilon: float,
-    delta: float,
+    privacy: PrivacyBudget,
     document_length: int = 100,
 ) -> Recommendation:
     """Plan a private fit before any budget is spent.
@@ -65,8 +65,8 @@ def plan_for(
         About how many records there are. Declare it, or buy it with :func:`vips.count_records`: an exact count of the records
         is private. From a noisy count the plan takes ``at_least()``, which most probably is not too large.
         ``PrivateTopics`` buys it by itself.
-    epsilon, delta : float
-        Of the fit alone. A count has cost its own ε before.
+    privacy : PrivacyBudget
+        Of the fit alone. A count has cost its own before.
     document_length : int
         Of topics: about how many different words a document has. Public, too.
 
@@ -81,23 +81,23 @@ def plan_for(
 
     Examples
     --------
-    >>> from vips import LatentDirichletAllocation, plan_for
-    >>> advice = plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=3_000, epsilon=0.5, delta=1e-6)
-    >>> advice.settings
+    >>> from vips import LatentDirichletAllocation, PrivacyBudget, plan_for
+    >>> topics = LatentDirichletAllocation(vocabulary=5000)
+    >>> plan_for(topics, n_records=3_000, privacy=PrivacyBudget(0.5, 1e-6)).settings
     {'n_components': 1}
-    >>> plan_for(LatentDirichletAllocation(vocabulary=5000), n_records=100_000, epsilon=1.0, delta=1e-6).settings
-    {'n_components': 80}
+    >>> plan_for(topics, n_records=100_000, privacy=PrivacyBudget(1.0, 1e-6)).settings
+    {'n_components': 79}
     """
     if not isinstance(model, ConjugateExponentialModel):
         raise TypeError(f"`model` must be a model of vips, got {type(model).__name__}.")
+    check_privacy(privacy, PrivacyBudget)
     counted = isinstance(n_records, NoisyCount)
     n_records = n_records.at_least() if counted else n_records
     check_integer("n_records", n_records)
     check_integer("document_length", document_length)
     rate = min(1.0, _MOST_RECORDS / n_records)
     n_steps = model.planned_steps if rate == 1.0 else 40
-    chosen = {"sampling": "full"} if rate == 1.0 else {"sampling_rate": rate}
-    plan = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=delta, n_steps=n_steps, **chosen)
+    plan = privacy.plan(n_steps=n_steps, sampling_rate=None if rate == 1.0 else rate)
     batches = (
         "full batches, which cost no ε" if rate == 1.0 else f"samples of about {_MOST_RECORDS:,} records, to save time"
     )

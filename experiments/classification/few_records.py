@@ -20,7 +20,7 @@ from experiments.regression.adassp import adassp_method
 from experiments.regression.compare import split
 from experiments.regression.methods import Method, auc, dp_sgd_method, non_private, ours
 from experiments.results import write_json, write_text
-from vips import PrivateClassifier
+from vips import PrivacyBudget, PrivateClassifier
 from vips.preprocessing import TableEncoder
 
 DELTA = 1e-5
@@ -97,8 +97,8 @@ def classifier(name: str, columns: dict, private: bool = True) -> Method:
     """Our classifier with declared columns; every setting at its default."""
 
     def fit(X, y, epsilon, seed):
-        delta = None if epsilon is None else DELTA
-        return PrivateClassifier(columns, epsilon=epsilon, delta=delta).fit(X, y).decision_function
+        budget = None if epsilon is None else PrivacyBudget(epsilon, DELTA)
+        return PrivateClassifier(columns, privacy=budget).fit(X, y).decision_function
 
     return Method(name, fit, private=private)
 

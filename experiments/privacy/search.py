@@ -19,7 +19,14 @@ from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
 from experiments.stand_ins import adult
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, PrivateSearch, plan_for
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyBudget,
+    PrivacyPlan,
+    PrivateSearch,
+    plan_for,
+)
 from vips.datasets import make_lda_corpus
 from vips.preprocessing import TableEncoder
 
@@ -100,7 +107,7 @@ def articles(quick: bool) -> Case:
         return counts[order[:n_train]], None, counts[order[n_train : n_train + n_test]], None
 
     def planned(epsilon: float) -> dict:
-        return plan_for(model, n_records=n_train, epsilon=epsilon, delta=DELTA).settings
+        return plan_for(model, n_records=n_train, privacy=PrivacyBudget(epsilon, DELTA)).settings
 
     numbers = (1, 3) if quick else TOPICS
     candidates = [{"n_components": number} for number in numbers]
@@ -124,7 +131,7 @@ def cell(case: Case, epsilon: float, n_seeds: int) -> dict:
 
         default.append(loss(case.default(epsilon)))
         every.append([loss(settings) for settings in case.candidates])
-        search = PrivateSearch(case.estimator, case.candidates, epsilon=epsilon, delta=DELTA).fit(X, y)
+        search = PrivateSearch(case.estimator, case.candidates, privacy=PrivacyBudget(epsilon, DELTA)).fit(X, y)
         found.append(case.loss(search.best_estimator_, X_test, y_test))
         chosen.append(case.candidates.index(search.best_params_))
     every = np.array(every)

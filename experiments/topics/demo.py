@@ -13,7 +13,7 @@ from experiments.datasets import load_docstrings
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json
 from experiments.scoring import unigram_perplexity
-from vips import LatentDirichletAllocation, PrivacyPlan, plan_for
+from vips import LatentDirichletAllocation, PrivacyBudget, PrivacyPlan, plan_for
 from vips.datasets import make_lda_corpus
 
 N_TOPICS, N_TEST = 8, 500
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
         n_records, length = DECLARED_QUICK if options.quick else DECLARED
         return plan_for(
             LatentDirichletAllocation(vocabulary=corpus.vocabulary),
-            n_records=n_records, epsilon=epsilon, delta=DELTA, document_length=length,
+            n_records=n_records, privacy=PrivacyBudget(epsilon, DELTA), document_length=length,
         )  # fmt: skip
 
     advice = {epsilon: planned(epsilon) for epsilon in (EPSILONS[0], *epsilons)}

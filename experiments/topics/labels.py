@@ -13,7 +13,7 @@ from tqdm.auto import tqdm
 from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import LatentDirichletAllocation, plan_for
+from vips import LatentDirichletAllocation, PrivacyBudget, plan_for
 from vips.datasets import make_lda_corpus
 
 DELTA, LEAST_CORRELATION, LABELS = 1e-5, 0.4, ("real", "doubtful", "noise")
@@ -66,7 +66,7 @@ def documents(topics: np.ndarray, lengths: np.ndarray, n: int) -> sp.csr_array:
 def cells(counts, topics, n: int, epsilon: float, n_true: int) -> list[dict]:
     """Labels of the planned number of topics, and of forty."""
     n_words = counts.shape[1]
-    advice = plan_for(LatentDirichletAllocation(vocabulary=n_words), n_records=n, epsilon=epsilon, delta=DELTA)
+    advice = plan_for(LatentDirichletAllocation(vocabulary=n_words), n_records=n, privacy=PrivacyBudget(epsilon, DELTA))
     planned = advice.settings["n_components"]
     rows = []
     for n_components in sorted({planned, min(40, n_words // 5)} - {1}):

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import LatentDirichletAllocation, PrivacyPlan, plan_for
+from vips import LatentDirichletAllocation, PrivacyBudget, PrivacyPlan, plan_for
 from vips.datasets import make_lda_corpus
 
 DELTA, EPSILONS, SIZES, N_SEEDS, N_TEST = (
@@ -54,7 +54,7 @@ def corpus(options) -> tuple:
 def cell(counts, test, n: int, epsilon: float, n_seeds: int) -> dict:
     """Perplexities of planned topics and of frequencies, for ``n_seeds`` sets of articles."""
     words = counts.shape[1]
-    advice = plan_for(LatentDirichletAllocation(vocabulary=words), n_records=n, epsilon=epsilon, delta=DELTA)
+    advice = plan_for(LatentDirichletAllocation(vocabulary=words), n_records=n, privacy=PrivacyBudget(epsilon, DELTA))
     once = PrivacyPlan.from_epsilon(epsilon=epsilon, delta=DELTA, sampling="full", n_steps=1)
     found = []
     for seed in range(n_seeds):

@@ -15,7 +15,7 @@ import numpy as np
 from experiments.datasets import load_wikipedia
 from experiments.options import folder_of, parser_of
 from experiments.results import write_json, write_text
-from vips import LatentDirichletAllocation, PrivateTopics
+from vips import LatentDirichletAllocation, PrivacyBudget, PrivateTopics
 from vips.datasets import make_lda_corpus
 from vips.models.topics.completion import split_words
 
@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     counts, words, n_train = corpus(options.quick)
     texts = as_texts(counts[:n_train], words)
     start = perf_counter()
-    topics = PrivateTopics(epsilon=options.epsilon, delta=DELTA, stop_words=None, random_state=0).fit(texts)
+    topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, DELTA), stop_words=None, random_state=0).fit(texts)
     seconds = perf_counter() - start
     column = {word: i for i, word in enumerate(words)}
     learnt = np.array([column[word] for word in topics.vocabulary_])

@@ -10,7 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import CategoricalNB
 
-from vips import PrivateClassifier
+from vips import PrivacyBudget, PrivateClassifier
 from vips.classification import log_odds as module
 from vips.classification.columns import bounded, listed
 from vips.classification.log_odds import posterior_log_odds, total_log_odds
@@ -174,6 +174,6 @@ def test_a_column_that_tells_the_class_is_learnt(n, slope, epsilon):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(n, 2)), columns=["x", "z"])
     y = (rng.random(n) < expit(slope * X["x"])).astype(int)
-    fitted = PrivateClassifier({"x": (-4, 4), "z": (-4, 4)}, epsilon=epsilon, delta=1e-6).fit(X, y)
+    fitted = PrivateClassifier({"x": (-4, 4), "z": (-4, 4)}, privacy=PrivacyBudget(epsilon, 1e-6)).fit(X, y)
     best = np.mean((X["x"] > 0.0) == y)
     assert fitted.score(X, y) > best - 0.02

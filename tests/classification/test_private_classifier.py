@@ -18,6 +18,7 @@ from tests.preprocessing.test_private_table import distance, hostile
 from vips import (
     BayesianLogisticRegression,
     LedgerError,
+    PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
@@ -26,11 +27,11 @@ from vips import (
 from vips.auditing.bound import lower_bound
 from vips.classification import classifier as module
 from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 from vips.preprocessing._histograms import MOST_CATEGORIES
 from vips.privacy.accounting.gaussian import gaussian_log_delta
 
 COLUMNS = {"age": (0, 100), "income": "number", "town": ["A", "B"], "word": "category"}
-BUDGET = {"epsilon": 4.0, "delta": 1e-6}
 HELD = {
     "class_counts_", "classes_", "feature_names_in_", "log_odds_", "model_", "n_classes_", "n_features_in_", "table_std_",
     "tables_", "_scale",
@@ -50,8 +51,9 @@ def table(n=400, seed=0):
     return X, (np.abs(X["age"] - 50) + 40 * (X["town"] == "A") + rng.normal(0, 10, n) > 45).to_numpy().astype(int)
 
 
-def model(columns=COLUMNS, n_steps=3, **settings):
-    return PrivateClassifier(columns, **(BUDGET | {"n_steps": n_steps} | settings))
+def model(columns=COLUMNS, n_steps=3, epsilon=4.0, delta=1e-6, relation="add_or_remove", **settings):
+    budget = PrivacyBudget(epsilon, delta, relation=relation)
+    return PrivateClassifier(columns, **({"privacy": budget, "n_steps": n_steps} | settings))
 
 
 def without_log_odds(patch):
@@ -406,9 +408,9 @@ def test_a_saved_classifier_comes_back_whole(tmp_path):
 @pytest.mark.parametrize(
     "forge",
     [
-        lambda header, arrays: header["parameters"].update(epsilon=0.1),
+        lambda header, arrays: header["parameters"].update(privacy=encode(PrivacyBudget(0.1, 1e-6))),
         lambda header, arrays: header["parameters"].update(n_steps=7),
-        lambda header, arrays: header["parameters"].update(epsilon=None, delta=None),
+        lambda header, arrays: header["parameters"].update(privacy=None),
         lambda header, arrays: header.update(table_std=1e-3),
         lambda header, arrays: arrays.update({"tables/0": np.zeros((2, 3))}),
         lambda header, arrays: arrays.update({"class_counts": np.zeros(3)}),
@@ -428,8 +430,8 @@ def test_forged_files_raise_value_errors(tmp_path, forge):
 @pytest.mark.parametrize(
     ("settings", "X", "y", "says"),
     [
-        ({"epsilon": None}, None, None, "both `epsilon` and `delta`"),
-        ({"epsilon": -1.0}, None, None, "positive number"),
+        ({"privacy": 1.0}, None, None, r"a PrivacyBudget or None, got float: write PrivacyBudget\(epsilon, delta\)"),
+        ({"privacy": PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")}, None, None, "got PrivacyPlan"),
         ({"table_share": 1.0}, None, None, "between 0 and 1"),
         ({"columns": {"nowhere": (0, 1)}}, None, None, "0 columns of that name"),
         ({"columns": {"age": "integer"}}, None, None, "write \\(low, high\\)"),

@@ -124,8 +124,8 @@ def the_threshold_forgets_that_a_person_has_several_categories(patch):
 def the_fit_takes_the_whole_budget(patch):
     original = _budget.split_budget
 
-    def split_budget(epsilon, delta, n_steps, share, *rest):
-        both, alone = original(epsilon, delta, n_steps, share, *rest), original(epsilon, delta, n_steps, 1e-9, *rest)
+    def split_budget(whole, n_steps, share, learns):
+        both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
         return replace(both, fit=alone.fit)
 
     patch.setattr(classifier, "split_budget", split_budget)

@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from vips import BayesianLogisticRegression, PrivacyPlan, PrivateTopics, compare
+from vips import BayesianLogisticRegression, PrivacyBudget, PrivacyPlan, PrivateTopics, compare
 from vips.preprocessing import PrivateTableEncoder, TableEncoder, make_private_pipeline
 
 PLAN = PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-6, sampling_rate=1.0, n_steps=5)
@@ -24,7 +24,7 @@ def people():
 @pytest.fixture(scope="module")
 def private(people):
     pipeline = make_private_pipeline(
-        PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=1.0, delta=1e-6, n_steps=5
+        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6), n_steps=5
     )
     return pipeline.fit(*people)
 
@@ -74,7 +74,7 @@ def test_arms_of_a_pipeline_are_fitted_to_its_columns(people, private, baseline)
 def test_pipelines_with_other_columns_are_refused_with_a_way_out(people, private, baseline):
     table, y = people
     other = make_private_pipeline(
-        PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=1.0, delta=1e-6, n_steps=5
+        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(1.0, 1e-6), n_steps=5
     )
     with pytest.raises(NotFittedError):
         compare(other, baseline)
@@ -112,5 +112,5 @@ def test_pipelines_whose_steps_may_learn_are_refused():
 
 def test_topics_of_texts_with_the_same_words_are_compared():
     texts = ["the ship sails at sea", "rye and barley"] * 1000
-    fits = [PrivateTopics(2, epsilon=epsilon, delta=1e-6, n_steps=2).fit(texts) for epsilon in (2.0, 4.0)]
+    fits = [PrivateTopics(2, privacy=PrivacyBudget(epsilon, 1e-6), n_steps=2).fit(texts) for epsilon in (2.0, 4.0)]
     assert compare(*fits).privacy[1].epsilon() == pytest.approx(4.0, abs=1e-2)

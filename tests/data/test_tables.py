@@ -16,6 +16,7 @@ from vips import (
     BayesianNegativeBinomialRegression,
     DirichletMultinomial,
     LatentDirichletAllocation,
+    PrivacyBudget,
     PrivacyPlan,
     SigmoidBeliefNetwork,
 )
@@ -209,7 +210,9 @@ def test_declared_columns_are_read_from_nullable_and_arrow_tables(table):
 def test_private_encoders_take_arrow_tables():
     columns = {"age": (0, 100), "smoker": "category"}
     found, expected = (
-        make_private_pipeline(PrivateTableEncoder(columns), MODELS["logistic"](None), epsilon=100.0, delta=1e-3)
+        make_private_pipeline(
+            PrivateTableEncoder(columns), MODELS["logistic"](None), privacy=PrivacyBudget(100.0, 1e-3)
+        )
         .fit(table, pa.array(LABELS))
         .steps_[0][1]
         .transform(table)

@@ -34,7 +34,6 @@ from vips.privacy.mechanism import noise
 
 BUDGET = PrivacyBudget(4.0, 1e-5)
 STEPS = 3
-SPENDS = {"epsilon": 4.0, "delta": 1e-5}
 COINS = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
 TEXTS = ["red green blue", "green blue", "red red blue"] * 10
 COUNTS = np.eye(3, dtype=int)[np.arange(30) % 3]
@@ -79,17 +78,17 @@ ENTRIES = {
     "table encoder": (2, lambda: PrivateTableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
     "words": (2, lambda: PrivateCountVectorizer(privacy=BUDGET).fit(TEXTS)),  # two rounds
     "pipeline": (2 + STEPS, lambda: of_table().fit(TABLE)),
-    "topics": (2 + STEPS, lambda: PrivateTopics(2, n_steps=STEPS, **SPENDS).fit(TEXTS)),
+    "topics": (2 + STEPS, lambda: PrivateTopics(2, n_steps=STEPS, privacy=BUDGET).fit(TEXTS)),
     "classifier": (
         1 + 2 + STEPS,
-        lambda: PrivateClassifier(n_steps=STEPS, **SPENDS).fit(TABLE, np.arange(30) % 2),
+        lambda: PrivateClassifier(n_steps=STEPS, privacy=BUDGET).fit(TABLE, np.arange(30) % 2),
     ),  # classes, columns, steps
     "stream": (2, lambda: [stream.partial_fit(COUNTS) for stream in [of_counts()] for _ in range(2)]),
 }
 
 
 def of_table():
-    return make_private_pipeline(PrivateTableEncoder(), BayesianGaussianMixture(2), n_steps=STEPS, **SPENDS)
+    return make_private_pipeline(PrivateTableEncoder(), BayesianGaussianMixture(2), n_steps=STEPS, privacy=BUDGET)
 
 
 def of_counts():
@@ -108,7 +107,7 @@ def test_a_search_draws_for_the_steps_and_the_score_of_each_trial(draws, ledger,
     """Trials are a secret number; each is one run of the engine. Before them, every candidate is fitted to no rows."""
     runs = []
     monkeypatch.setattr(engine, "run", lambda *args, run=engine.run: runs.append(args[1].n_records > 0) or run(*args))
-    search = PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, epsilon=1.0, delta=1e-5)
+    search = PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, privacy=PrivacyBudget(1.0, 1e-5))
     search.fit(COUNTS, ledger=ledger)
     n_steps = search.best_estimator_.privacy_.plan.n_steps
     assert len(draws) == len(set(draws)) == sum(runs) * (n_steps + 1) + 2 * n_steps

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from tests.mutants import check_notices
-from vips import PrivacyPlan, PrivateClassifier
+from vips import PrivacyBudget, PrivacyPlan, PrivateClassifier
 from vips.classification import tables
 from vips.data import ParquetTexts, regroup
 from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, _learnt_columns
@@ -46,7 +46,7 @@ def words_of_encoder(X, ids, plan):
 
 def words_of_classifier(X, ids, plan, y=None):
     y = np.arange(len(X)) % 2 if y is None else y
-    model = PrivateClassifier({"word": "category"}, epsilon=1.0, delta=1e-6, n_steps=1).fit(X, y, groups=ids)
+    model = PrivateClassifier({"word": "category"}, privacy=PrivacyBudget(1.0, 1e-6), n_steps=1).fit(X, y, groups=ids)
     return model.tables_["word"].cells.categories
 
 

@@ -18,6 +18,7 @@ from vips import (
     CheckpointError,
     DirichletMultinomial,
     LatentDirichletAllocation,
+    PrivacyBudget,
     PrivacyPlan,
     PrivacyReport,
     StreamPlan,
@@ -112,7 +113,7 @@ def refusals(path, use, error, n=300):
 def make_classifier():
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
-    return vips.PrivateClassifier({"age": (20, 90), "ward": ["A", "B"]}, epsilon=8.0, delta=1e-5).fit(
+    return vips.PrivateClassifier({"age": (20, 90), "ward": ["A", "B"]}, privacy=PrivacyBudget(8.0, 1e-5)).fit(
         table, np.arange(200) % 2
     )
 
@@ -123,7 +124,7 @@ def make_pipeline():
 
     table = pd.DataFrame({"age": np.linspace(20, 90, 200), "ward": ["A", "B"] * 100})
     encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
-    pipeline = make_private_pipeline(encoder, vips.BayesianLogisticRegression(), epsilon=8.0, delta=1e-5)
+    pipeline = make_private_pipeline(encoder, vips.BayesianLogisticRegression(), privacy=PrivacyBudget(8.0, 1e-5))
     return pipeline.fit(table, np.arange(200) % 2)
 
 

@@ -6,7 +6,16 @@ import pytest
 
 import vips
 from tests.preprocessing.test_private_words import COMMON
-from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyLedger, compare
+from vips import (
+    BayesianLogisticRegression,
+    LatentDirichletAllocation,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivacyPlan,
+    compare,
+)
+from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.settings import encode
 from vips.preprocessing import PrivateCountVectorizer, make_private_pipeline
 
 LETTERS = COMMON * 10
@@ -15,7 +24,7 @@ LETTERS = COMMON * 10
 def pipeline(words=None, model=None, **settings):
     words = PrivateCountVectorizer(stop_words=["the", "at"]) if words is None else words
     model = LatentDirichletAllocation(2, random_state=0) if model is None else model
-    return make_private_pipeline(words, model, **({"epsilon": 2.0, "delta": 1e-6, "n_steps": 5} | settings))
+    return make_private_pipeline(words, model, **({"privacy": PrivacyBudget(2.0, 1e-6), "n_steps": 5} | settings))
 
 
 @pytest.fixture(scope="module")
@@ -128,29 +137,33 @@ def test_errors_come_before_anything_is_charged(words, documents, says, tmp_path
     ],
 )  # fmt: skip
 def test_forged_files_raise_value_errors(fitted, place, value, tmp_path):
-    from vips.persistence.archive import read_archive, write_archive
-
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
     inner = header["encoder"]
     for name in place[:-1]:
         inner = inner[name]
     inner[place[-1]] = value
-    names = ("names", "epsilon", "delta", "n_steps", "encoder_share", "relation", "encoder", "model")
+    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
     write_archive(tmp_path / "forged.vips", "pipeline", {name: header[name] for name in names}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("epsilon", 0.01), ("delta", 1e-9), ("n_steps", 7), ("relation", "replace_one")]
+    ("name", "value"),
+    [
+        ("privacy", encode(PrivacyBudget(0.01, 1e-6))),
+        ("privacy", encode(PrivacyBudget(2.0, 1e-9))),
+        ("privacy", encode(PrivacyBudget(2.0, 1e-6, relation="replace_one"))),
+        ("privacy", encode(PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=5))),
+        ("privacy", None),
+        ("n_steps", 7),
+    ],
 )
 def test_forged_settings_that_the_plans_did_not_spend_are_refused(fitted, name, value, tmp_path):
-    from vips.persistence.archive import read_archive, write_archive
-
     fitted.save(tmp_path / "topics.vips")
     header, arrays = read_archive(tmp_path / "topics.vips", "pipeline")
-    names = ("names", "epsilon", "delta", "n_steps", "encoder_share", "relation", "encoder", "model")
+    names = ("names", "privacy", "n_steps", "encoder_share", "encoder", "model")
     write_archive(tmp_path / "forged.vips", "pipeline", {each: header[each] for each in names} | {name: value}, arrays)
     with pytest.raises(ValueError, match=r"forged\.vips"):
         vips.load(tmp_path / "forged.vips")

@@ -17,6 +17,7 @@ from vips import (
     BayesianLogisticRegression,
     CheckpointError,
     LedgerError,
+    PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
@@ -36,9 +37,10 @@ def table(n=3000, seed=0):
     return X, (X["age"] + 40 * (X["town"] == "A") + rng.normal(0, 20, n) > 70).to_numpy()
 
 
-def pipeline(*, epsilon=4.0, n_steps=5, model=None, **settings):
+def pipeline(*, epsilon=4.0, relation="add_or_remove", n_steps=5, model=None):
     model = BayesianLogisticRegression() if model is None else model
-    return make_private_pipeline(PrivateTableEncoder(), model, epsilon=epsilon, delta=1e-6, n_steps=n_steps, **settings)
+    budget = PrivacyBudget(epsilon, 1e-6, relation=relation)
+    return make_private_pipeline(PrivateTableEncoder(), model, privacy=budget, n_steps=n_steps)
 
 
 def check_encoder_and_fit_together_are_within_the_budget():
@@ -55,7 +57,7 @@ def check_encoder_and_fit_together_are_within_the_budget():
         assert total <= 1e-6, f"δ is {total} at the stated ε"
         assert total == pytest.approx(1e-6, rel=1e-2)
         assert 3.99 < fitted.privacy_.epsilon() <= 4.0
-    assert split_budget(4.0, 1e-6, 5, 0.15, "add_or_remove", False).threshold_delta is None
+    assert split_budget(PrivacyBudget(4.0, 1e-6), 5, 0.15, False).threshold_delta is None
 
 
 def test_encoder_and_fit_together_are_within_the_budget():
@@ -65,8 +67,8 @@ def test_encoder_and_fit_together_are_within_the_budget():
 def the_fit_takes_the_whole_budget(patch):
     original = _budget.split_budget
 
-    def split_budget(epsilon, delta, n_steps, share, *rest):
-        both, alone = original(epsilon, delta, n_steps, share, *rest), original(epsilon, delta, n_steps, 1e-9, *rest)
+    def split_budget(whole, n_steps, share, learns):
+        both, alone = (original(whole, n_steps, part, learns) for part in (share, 1e-9))
         return _budget.Budget(both.encoder, alone.fit, both.threshold_delta)
 
     patch.setattr(_private_pipeline, "split_budget", split_budget)
@@ -75,9 +77,9 @@ def the_fit_takes_the_whole_budget(patch):
 def the_threshold_costs_nothing(patch):
     original = _budget.split_budget
 
-    def split_budget(epsilon, delta, *rest):
-        split = original(epsilon, delta / 0.9, *rest)
-        return _budget.Budget(split.encoder, split.fit, 0.1 * delta)
+    def split_budget(whole, *others):
+        split = original(PrivacyBudget(whole.epsilon, whole.delta / 0.9, relation=whole.relation), *others)
+        return _budget.Budget(split.encoder, split.fit, whole.delta_0)
 
     patch.setattr(_private_pipeline, "split_budget", split_budget)
 
@@ -99,7 +101,7 @@ def test_a_pipeline_predicts_and_says_what_it_did():
     assert "call .epsilon" not in text
     assert fitted.privacy_.to_dict()["epsilon"] == pytest.approx(4.0, rel=1e-3)
     assert fitted.steps[0][1].privacy is None
-    assert clone(fitted).get_params()["epsilon"] == 4.0
+    assert clone(fitted).get_params()["privacy"] == PrivacyBudget(4.0, 1e-6)
     explicit = pipeline(model=BayesianLogisticRegression(max_norm=0.9)).fit(X, y)
     assert explicit[-1].max_norm == 0.9
 
@@ -218,7 +220,7 @@ def test_declared_numbers_with_missing_values_come_back_too(tmp_path):
     X = X.assign(income=X["income"].where(X.index % 2 > 0))
     bounds = (float(X["income"].min()), float(X["income"].max()))
     encoder = PrivateTableEncoder({"income": bounds} | {name: "category" for name in X.columns if name != "income"})
-    fitted = make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=8.0, delta=1e-4).fit(X, y)
+    fitted = make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=PrivacyBudget(8.0, 1e-4)).fit(X, y)
     assert fitted[0].indicators_ == ("income",)
     fitted.save(tmp_path / "pipeline.vips")
     np.testing.assert_array_equal(vips.load(tmp_path / "pipeline.vips").predict_proba(X), fitted.predict_proba(X))
@@ -306,19 +308,27 @@ def test_a_forged_encoder_is_refused_and_its_statement_is_that_of_its_settings(t
             "leave `privacy`",
         ),
         ([PrivateTableEncoder(), BayesianLogisticRegression()], {"encoder_share": 1.0}, "between 0 and 1"),
+        ([PrivateTableEncoder(), BayesianLogisticRegression()], {"privacy": None}, "PrivacyBudget, got NoneType"),
+        (
+            [PrivateTableEncoder(), BayesianLogisticRegression()],
+            {"privacy": "1"},
+            r"write PrivacyBudget\(epsilon, delta\)",
+        ),
         ([PrivateTableEncoder({"town": ["A"]}), BayesianLogisticRegression()], {}, "Nothing is to be learnt"),
     ],
 )
 def test_errors_come_before_anything_is_read(steps, settings, says):
     X, y = table(5)
     with pytest.raises((TypeError, ValueError), match=says):
-        make_private_pipeline(*steps, epsilon=1.0, delta=1e-6, **settings).fit(X, y)
+        make_private_pipeline(*steps, **({"privacy": PrivacyBudget(1.0, 1e-6)} | settings)).fit(X, y)
 
 
 def test_the_certificate_counts_the_encoder_too(tmp_path):
     frame, y = table()
     for kinds in (None, dict.fromkeys(frame.select_dtypes("number"), "number")):
-        made = make_private_pipeline(PrivateTableEncoder(kinds), BayesianLogisticRegression(), epsilon=1.5, delta=1e-6)
+        made = make_private_pipeline(
+            PrivateTableEncoder(kinds), BayesianLogisticRegression(), privacy=PrivacyBudget(1.5, 1e-6)
+        )
         report = made.fit(frame, y).privacy_
         report.to_html(tmp_path / "certificate.html", dataset="visits", purpose="care")
         page = (tmp_path / "certificate.html").read_text()

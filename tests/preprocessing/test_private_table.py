@@ -337,7 +337,7 @@ def test_a_report_adds_the_threshold_to_delta():
             None,
             "one release of all records",
         ),
-        ({"privacy": PrivacyPlan.non_private(n_steps=1)}, None, "no seed reproduces"),
+        ({"privacy": PrivacyPlan.non_private(n_steps=1)}, None, "no guarantee"),
         ({"threshold_delta": None}, None, "write `threshold_delta`"),
         ({"columns": {"nowhere": "number"}}, None, "0 columns of that name"),
         ({"columns": {"amount": "integer"}}, None, "write \\(low, high\\)"),

@@ -10,10 +10,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import vips
-from vips import PrivacyLedger, PrivacyWarning, PrivateTopics
+from vips import PrivacyBudget, PrivacyLedger, PrivacyWarning, PrivateTopics
 from vips.preprocessing import PrivateCountVectorizer
 
-BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+BUDGET = {"privacy": PrivacyBudget(2.0, 1e-6)}
 SUBJECTS = ["ship sea storm sails harbour", "rye barley field harvest plough", "court judge sentence witness verdict"]
 
 
@@ -83,7 +83,7 @@ def test_the_number_of_topics_depends_on_released_numbers_only():
 
 
 def test_where_noise_wins_there_is_one_topic_and_it_says_so():
-    few = PrivateTopics(epsilon=1.0, delta=1e-6, n_documents=10, document_length=5, n_steps=3)
+    few = PrivateTopics(privacy=PrivacyBudget(1.0, 1e-6), n_documents=10, document_length=5, n_steps=3)
     with pytest.raises(ValueError, match="are too few for ε = 1"):
         few.fit(letters(10))
     with pytest.warns(PrivacyWarning, match="few words will be"):
@@ -96,7 +96,7 @@ def test_where_noise_wins_there_is_one_topic_and_it_says_so():
 
 
 def test_it_is_an_estimator(fitted, tmp_path):
-    assert clone(fitted).get_params()["epsilon"] == 2.0
+    assert clone(fitted).get_params()["privacy"] == BUDGET["privacy"]
     with pytest.raises(NotFittedError):
         clone(fitted).transform(letters(2))
     with pytest.raises(NotFittedError):
@@ -120,8 +120,8 @@ def test_writers_are_protected():
         ({"n_components": 0}, None, "n_components"),
         ({"n_documents": 1.5}, None, "n_documents"),
         ({"document_length": 0}, None, "document_length"),
-        ({"epsilon": -1.0}, None, "epsilon"),
-        ({"delta": 2.0}, None, "delta"),
+        ({"privacy": None}, None, "must be a PrivacyBudget, got NoneType"),
+        ({"privacy": 1.0, "n_documents": 100}, None, r"got float: write PrivacyBudget\(epsilon, delta\)"),
         ({"n_steps": 0}, None, "n_steps"),
         ({"encoder_share": 1.0}, None, "encoder_share"),
         ({"max_features": 0}, None, "max_features"),

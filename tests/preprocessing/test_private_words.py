@@ -350,7 +350,7 @@ def test_noise_alone_gives_an_empty_vocabulary_that_works():
     ("settings", "documents", "says"),
     [
         ({"plan": None}, COMMON, "`privacy` must be a PrivacyBudget"),
-        ({"plan": PrivacyPlan.non_private()}, COMMON, "noise that no seed"),
+        ({"plan": PrivacyPlan.non_private()}, COMMON, "no guarantee"),
         ({"plan": PrivacyPlan(noise_multiplier=2.0, sampling_rate=0.5, n_steps=1)}, COMMON, "one release"),
         ({"threshold_delta": None}, COMMON, "threshold_delta"),
         ({"threshold_delta": 0.5}, COMMON, "threshold_delta"),

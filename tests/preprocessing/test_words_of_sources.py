@@ -25,6 +25,7 @@ from tests.preprocessing.test_private_words import COMMON, EXACT, HOSTILE, PLAN,
 from vips import (
     BayesianLogisticRegression,
     LatentDirichletAllocation,
+    PrivacyBudget,
     PrivacyLedger,
     PrivacyPlan,
     PrivateTopics,
@@ -433,7 +434,7 @@ def test_persons_are_one_record_and_lie_in_one_partition():
 @pytest.mark.parametrize("made", [functions, files, parquet])
 def test_a_source_that_cannot_promise_whole_persons_refuses_them(made, tmp_path):
     source = made(tmp_path, TEXTS)
-    for estimator in (vectorizer(), PrivateTopics(2, epsilon=1.0, delta=1e-6)):
+    for estimator in (vectorizer(), PrivateTopics(2, privacy=PrivacyBudget(1.0, 1e-6))):
         with pytest.raises(TypeError, match=r"vips\.data\.regroup"):
             estimator.fit(source, groups=np.arange(240) // 2)
     with pytest.raises(ValueError, match="pass the persons' ids"):
@@ -470,19 +471,19 @@ def test_a_pipeline_is_fitted_to_a_source(tmp_path):
     source = parquet(tmp_path, TEXTS * 10, y=np.tile(labels, 10))
     ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters")
     pipeline = make_private_pipeline(
-        PrivateCountVectorizer(), BayesianLogisticRegression(max_norm=6.0), epsilon=8.0, delta=1e-6
+        PrivateCountVectorizer(), BayesianLogisticRegression(max_norm=6.0), privacy=PrivacyBudget(8.0, 1e-6)
     ).fit(source, ledger=ledger, executor="threads")
     assert pipeline.score(TEXTS, labels) > 0.8
     assert len(ledger.runs()) == 2
     assert 7.99 < pipeline.privacy_.epsilon() <= 8.0
-    topics = PrivateTopics(epsilon=4.0, delta=1e-6, n_steps=2, stop_words=None).fit(source)
+    topics = PrivateTopics(privacy=PrivacyBudget(4.0, 1e-6), n_steps=2, stop_words=None).fit(source)
     assert len(topics.vocabulary_) > 10
     assert topics.transform(TEXTS[:2]).shape[0] == 2
 
 
 def test_topics_of_a_source_are_computed_a_partition_at_a_time():
     source = InMemoryTexts(COMMON * 4, 500)
-    topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source)
+    topics = PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source)
     with pytest.raises(TypeError, match="Take a partition at a time") as caught:
         topics.transform(source)
     suggestion = str(caught.value).partition("time: ")[2].removesuffix(", say.")
@@ -493,19 +494,22 @@ def test_topics_of_a_source_are_computed_a_partition_at_a_time():
 
 def test_a_pipeline_goes_on_from_its_checkpoint(tmp_path):
     source, checkpoint = InMemoryTexts(COMMON * 4, 500), tmp_path / "fit.vips"
-    fits = [PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, checkpoint=checkpoint) for _ in range(2)]
+    fits = [
+        PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source, checkpoint=checkpoint)
+        for _ in range(2)
+    ]
     np.testing.assert_array_equal(fits[0].components_, fits[1].components_)
 
 
 def test_grouped_pipelines_state_persons():
     source = InMemoryTexts(COMMON * 4, 100)
-    topics = PrivateTopics(2, epsilon=8.0, delta=1e-6, n_steps=2).fit(source, groups=np.arange(1200) % 400)
+    topics = PrivateTopics(2, privacy=PrivacyBudget(8.0, 1e-6), n_steps=2).fit(source, groups=np.arange(1200) % 400)
     assert topics.privacy_.unit == "all rows of one group"
 
 
 def test_what_cannot_work_is_refused_before_a_charge(tmp_path):
     ledger = PrivacyLedger(tmp_path / "budget", 20.0, 1e-4, "letters")
-    source, budget = InMemoryTexts(TEXTS, 50), {"epsilon": 4.0, "delta": 1e-6}
+    source, budget = InMemoryTexts(TEXTS, 50), {"privacy": PrivacyBudget(4.0, 1e-6)}
     topics, regression = LatentDirichletAllocation(2), BayesianLogisticRegression(max_norm=6.0)
     words = PrivateCountVectorizer()
     for steps, data, more, error, says in (

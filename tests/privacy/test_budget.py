@@ -9,21 +9,27 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 
 import vips
 from vips import (
     BayesianLogisticRegression,
     DirichletMultinomial,
     LatentDirichletAllocation,
+    LedgerError,
     PrivacyBudget,
     PrivacyBudgetError,
     PrivacyLedger,
     PrivacyPlan,
     PrivateClassifier,
+    PrivateSearch,
+    PrivateTopics,
     count_records,
 )
 from vips.preprocessing import PrivateCountVectorizer, PrivateTableEncoder, make_private_pipeline
 from vips.privacy.accounting import dominating_mu
+from vips.privacy.accounting.domination import mu_of_pure
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 
 VOTES = np.eye(3)[[0, 1, 2, 0] * 25]
@@ -36,9 +42,21 @@ def path(tmp_path):
     return tmp_path / "a.ledger"
 
 
-def pipeline(epsilon, delta):
+def pipeline(budget):
     encoder = PrivateTableEncoder({"age": "number", "ward": "category"})
-    return make_private_pipeline(encoder, BayesianLogisticRegression(), epsilon=epsilon, delta=delta, n_steps=2)
+    return make_private_pipeline(encoder, BayesianLogisticRegression(), privacy=budget, n_steps=2)
+
+
+def classifier(budget):
+    return PrivateClassifier({"age": (0, 60), "ward": "category"}, privacy=budget, n_steps=2)
+
+
+def search(budget):
+    return PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, privacy=budget)
+
+
+def topics(budget):
+    return PrivateTopics(2, privacy=budget, n_steps=2)
 
 
 USERS = {
@@ -52,10 +70,9 @@ USERS = {
     "stream": lambda ledger, budget: DirichletMultinomial(privacy=budget.stream(n_batches=5)).partial_fit(
         VOTES, ledger=ledger
     ),
-    "pipeline": lambda ledger, budget: pipeline(budget.epsilon, budget.delta).fit(TABLE, LABELS, ledger=ledger),
-    "classifier": lambda ledger, budget: PrivateClassifier(
-        {"age": (0, 60), "ward": "category"}, epsilon=budget.epsilon, delta=budget.delta, n_steps=2
-    ).fit(TABLE, LABELS, ledger=ledger),
+    "pipeline": lambda ledger, budget: pipeline(budget).fit(TABLE, LABELS, ledger=ledger),
+    "classifier": lambda ledger, budget: classifier(budget).fit(TABLE, LABELS, ledger=ledger),
+    "topics": lambda ledger, budget: topics(budget).fit(["a storm at sea"] * 4000, ledger=ledger),
 }
 every_user = pytest.mark.parametrize("spend", USERS.values(), ids=USERS)
 
@@ -90,7 +107,7 @@ def test_parts_of_a_budget_are_all_admitted_whoever_spends_them(path):
 def test_thirty_small_pipelines_one_after_the_other(path):
     ledger = PrivacyLedger(path, 8.0, 1e-5, "people")
     for _ in range(30):
-        pipeline(0.1, 1e-5).fit(TABLE, LABELS, ledger=ledger)
+        pipeline(PrivacyBudget(0.1, 1e-5)).fit(TABLE, LABELS, ledger=ledger)
     assert len(ledger.runs()) == 60
     mu2 = 30 * PrivacyBudget(0.1, 1e-5).mu2
     assert ledger.spent() == pytest.approx(gaussian_epsilon(math.sqrt(mu2), 0.9e-5), rel=1e-6)
@@ -102,6 +119,83 @@ def test_what_is_left_is_always_admitted(path, spend):
     ledger.charge(PrivacyPlan(noise_multiplier=7.3, sampling_rate=0.3, n_steps=11))
     spend(ledger, ledger.remaining())
     assert ledger.spent() <= 2.0
+
+
+@pytest.mark.parametrize("pure", [0.0, 1.0])
+def test_searches_spend_what_is_left_or_parts_of_it(path, pure):
+    ledger = PrivacyLedger(path, 4.0, 1e-5, "people", pure=pure)
+    DirichletMultinomial(privacy=PrivacyBudget(1.0, 1e-5)).fit(VOTES, ledger=ledger)
+    for part in ledger.remaining().split(2, 1, 1)[:2]:
+        search(part).fit(VOTES, ledger=ledger)
+    search(ledger.remaining()).fit(VOTES, ledger=ledger)
+    assert len(ledger.runs()) == 4
+    left = ledger.remaining()
+    assert left.mu2 < 1e-3 or left.pure < 1e-3  # one of the two has paid for the last one
+    DirichletMultinomial(privacy=left).fit(VOTES, ledger=ledger)
+    assert 4.0 - pure - 1e-6 <= ledger.spent() <= 4.0
+    with pytest.raises(PrivacyBudgetError, match="Nothing that could pay for a search is left"):
+        search(PrivacyBudget.of_parts(0.0, left.delta_0, 0.0, 1e-5, left.relation, 0.05)).fit(VOTES, ledger=ledger)
+
+
+def test_a_part_of_a_budget_pays_for_a_search_that_adds_up_with_the_others():
+    """By composition of the search's own statement, as randomised response, with the Gaussian part."""
+    budget = PrivacyBudget(2.0, 1e-6)
+    whole, part = (search(privacy).fit(VOTES).privacy_ for privacy in (budget, budget.split(2)[0]))
+    assert whole.epsilon() == pytest.approx(2.0, rel=1e-4)
+    selection = part.releases[0].selection
+    epsilon, delta = selection.epsilon(part.delta), part.delta
+    assert delta <= 0.5 * budget.delta_0 * (1.0 + 1e-12)
+    assert mu_of_pure(epsilon) ** 2 <= 0.5 * budget.mu2
+    assert mu_of_pure(epsilon) ** 2 == pytest.approx(0.5 * budget.mu2, rel=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [1.0, "1.0", None, PrivacyPlan(noise_multiplier=1.0, n_steps=1, sampling="full")])
+@pytest.mark.parametrize("name", ["pipeline", "topics", "search", "classifier"])
+def test_what_is_no_budget_is_refused_before_anything_is_read(path, name, wrong):
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
+    if name == "classifier" and wrong is None:
+        with pytest.raises(ValueError, match=r"no noise.*privacy=PrivacyBudget\(epsilon, delta\)"):
+            classifier(None).fit(TABLE, LABELS, ledger=ledger)
+        return
+    made = {"pipeline": pipeline, "topics": topics, "search": search, "classifier": classifier}[name](wrong)
+    with pytest.raises(TypeError, match=f"got {type(wrong).__name__}: write PrivacyBudget"):
+        made.fit(None, None, ledger=ledger)
+    assert not ledger.runs()
+
+
+@pytest.mark.parametrize("name", ["pipeline", "classifier", "topics"])
+def test_the_relation_is_the_budget_s(path, name):
+    budget = PrivacyBudget(2.0, 1e-6, relation="replace_one")
+    ledger = PrivacyLedger(path, 2.0, 1e-6, "people")
+    with pytest.raises(LedgerError, match="add_or_remove"):
+        USERS[name](ledger, budget)
+    assert not ledger.runs()
+    replaced = PrivacyLedger(path.with_suffix(".replaced"), 2.0, 1e-6, "people", relation="replace_one")
+    fitted = USERS[name](replaced, budget)
+    assert all(release.plan.relation == "replace_one" for release in fitted.privacy_.releases)
+    assert 1.98 < replaced.spent() <= 2.0
+
+
+@pytest.mark.parametrize("make", [pipeline, classifier, topics])
+def test_estimators_keep_the_budget_that_they_were_given(path, make):
+    budget, other = PrivacyBudget(2.0, 1e-6), PrivacyBudget(1.0, 1e-6)
+    made = make(budget)
+    assert made.get_params()["privacy"] is budget
+    assert clone(made).privacy is budget
+    assert clone(made).set_params(privacy=other).privacy is other
+    assert pickle.loads(pickle.dumps(made)).privacy == budget
+    ledger = PrivacyLedger(path, 3.0, 1e-6, "people")
+    with ledger:
+        sent = pickle.dumps(budget)
+    X, y = (["a storm at sea"] * 4000, None) if make is topics else (TABLE, LABELS)
+    make(pickle.loads(sent)).fit(X, y)  # the budget's block, not the estimator's
+    assert ledger.spent() > 1.9
+
+
+def test_a_grid_search_tries_budgets():
+    budgets = [PrivacyBudget(epsilon, 1e-6) for epsilon in (1.0, 5.0)]
+    found = GridSearchCV(classifier(budgets[0]), {"privacy": budgets}, cv=2).fit(TABLE, LABELS)
+    assert found.best_estimator_.privacy in budgets
 
 
 @pytest.mark.parametrize("shares", [(3,), (1.0, 2.0, 0.1), (0.3, 0.7), (7,)])

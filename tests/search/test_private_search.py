@@ -22,6 +22,7 @@ from vips import (
     CategoricalHMM,
     DirichletMultinomial,
     LatentDirichletAllocation,
+    PrivacyBudget,
     PrivacyPlan,
     PrivateSearch,
     PrivateTopics,
@@ -37,7 +38,8 @@ X = RNG.uniform(-0.5, 0.5, (2000, 3))
 Y = (RNG.random(2000) < 1.0 / (1.0 + np.exp(-X @ [6.0, -6.0, 0.0]))).astype(int)
 WORDS = np.where(Y > 0, "yes", "no").astype(object)
 LOGISTIC = BayesianLogisticRegression(max_norm=1.0)
-BUDGET = {"epsilon": 2.0, "delta": 1e-6}
+BUDGET = {"privacy": PrivacyBudget(2.0, 1e-6)}
+REPLACED = PrivacyBudget(2.0, 1e-6, relation="replace_one")
 
 
 def test_what_is_released():
@@ -216,7 +218,7 @@ def test_statements():
     assert stated["tuning"].startswith("chosen among 3 candidates")
     assert "secret number of trials" in search.privacy_._repr_html_()
     # one trial alone has more noise than a fit at the whole budget
-    alone = PrivacyPlan.from_epsilon(**BUDGET, sampling="full", n_steps=1)
+    alone = BUDGET["privacy"].plan(n_steps=1)
     assert search.best_estimator_.privacy_.plan.noise_multiplier > alone.noise_multiplier
 
 
@@ -244,9 +246,11 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
 @pytest.mark.parametrize(
     ("settings", "error", "says"),
     [
-        ({"epsilon": 0.0}, ValueError, "`epsilon` must be a positive number"),
-        ({"epsilon": 1e6}, ValueError, "too large for a search"),
-        ({"delta": 0.0}, ValueError, "delta"),
+        ({"privacy": PrivacyBudget(1e6, 1e-6)}, ValueError, "too large for a search"),
+        ({"privacy": None}, TypeError, r"must be a PrivacyBudget, got NoneType: write PrivacyBudget\(epsilon, delta\)"),
+        ({"privacy": PLAN}, TypeError, "must be a PrivacyBudget, got PrivacyPlan"),
+        ({"privacy": REPLACED, "estimator": DirichletMultinomial(privacy=PLAN)}, ValueError, "write one `relation`"),
+        ({"estimator": DirichletMultinomial(privacy=PrivacyBudget(1.0, 1e-6))}, TypeError, "what may be spent is written once"),
         ({"held_out": 1.0}, ValueError, "`held_out`"),
         ({"mean_trials": 1.0}, ValueError, "`mean_trials`"),
         ({"shape": -1.0}, ValueError, "`shape`"),
@@ -255,7 +259,7 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
         ({"candidates": {"priors": [1.0]}}, ValueError, "Invalid parameter"),
         ({"candidates": {"prior": [1.0, -1.0]}}, ValueError, "`prior` must be"),
         ({"candidates": {"privacy": [PLAN, PrivacyPlan.non_private()]}}, ValueError, "no guarantee"),
-        ({"candidates": {"privacy": [PLAN, replace(PLAN, relation="replace_one")]}}, ValueError, "one `relation`"),
+        ({"candidates": {"privacy": [PLAN, replace(PLAN, relation="replace_one")]}}, ValueError, "write one `relation`"),
         ({"candidates": {"privacy": [3]}}, TypeError, "PrivacyPlan"),
         ({"candidates": {"on_invalid": ["raise"]}}, ValueError, "error depend on a record"),
         ({"candidates": {"random_state": [GENERATOR]}}, ValueError, "`random_state` is a generator"),
@@ -265,7 +269,7 @@ PLAN = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=2)
         ({"score": lambda model, X, y: 0.0}, ValueError, "`score_range=\\(low, high\\)`"),
         ({"score_range": (1.0, 0.0)}, ValueError, "score_range"),
         ({"score_range": (0.0, np.inf)}, ValueError, "score_range"),
-        ({"estimator": PrivateTopics(epsilon=1.0, delta=1e-6), "candidates": {"n_steps": [1]}}, TypeError, "Encode the"),
+        ({"estimator": PrivateTopics(**BUDGET), "candidates": {"n_steps": [1]}}, TypeError, "Encode the"),
         ({"estimator": DirichletMultinomial}, TypeError, "must be a vips model"),
     ],
 )  # fmt: skip
@@ -326,8 +330,9 @@ def test_rows_of_a_person_are_bounded_with_ids_only():
 
 def test_replace_one():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1, relation="replace_one")
-    search = votes(estimator=DirichletMultinomial(privacy=plan)).fit(VOTES)
-    assert search.privacy_.releases[0].selection.relation == "replace_one"
+    for estimator in (DirichletMultinomial(privacy=plan), DirichletMultinomial()):
+        search = votes(estimator=estimator, privacy=REPLACED).fit(VOTES)
+        assert search.privacy_.releases[0].selection.relation == "replace_one"
     plain = votes(estimator=DirichletMultinomial(privacy=PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=1)))
     ratio = search.best_estimator_.privacy.noise_multiplier / plain.fit(VOTES).best_estimator_.privacy.noise_multiplier
     assert ratio == pytest.approx(2.0, rel=1e-3)

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import beta
 
 from tests.mutants import check_notices
-from vips import DirichletMultinomial, PrivacyPlan, PrivateSearch
+from vips import DirichletMultinomial, PrivacyBudget, PrivacyPlan, PrivateSearch
 from vips._secret_bits import secret_bits
 from vips.privacy.selection import Selection, TrialCount, plans_of_trial
 from vips.search import private_search, trials
@@ -46,7 +46,9 @@ def lower_bound(hits_without: int, hits_with: int, n: int, error: float) -> floa
 
 def check_the_loop_reaches_most_of_the_claim_and_never_exceeds_it():
     n, count = 20_000, TrialCount(MEAN)
-    _, plan = plans_of_trial(count, EPSILON, DELTA, (as_candidates(DirichletMultinomial(), [{}])[0].plan,))
+    _, plan = plans_of_trial(
+        count, EPSILON, DELTA, (as_candidates(DirichletMultinomial(), [{}], "add_or_remove")[0].plan,)
+    )
     claim = Selection(count, (plan,)).epsilon(DELTA)
     rng, shift = np.random.default_rng(secret_bits(128)), 1.0 / plan.noise_multiplier
 
@@ -82,10 +84,10 @@ def test_too_little_noise_exceeds_the_claim(monkeypatch):
 def test_whole_searches_reach_most_of_the_claim_and_never_exceed_it():
     n, rows = 12_000, np.tile([1.0, 0.0, 0.0], (4000, 1))
     search = PrivateSearch(
-        DirichletMultinomial(), [{}], score=lambda model, X, y: 0.0, score_range=(0.0, 1.0), epsilon=EPSILON, delta=DELTA,
-        mean_trials=MEAN, held_out=0.005,
+        DirichletMultinomial(), [{}], score=lambda model, X, y: 0.0, score_range=(0.0, 1.0),
+        privacy=PrivacyBudget(EPSILON, DELTA), mean_trials=MEAN, held_out=0.005,
     )  # fmt: skip
-    count, candidates, score_plan = search._planned()
+    count, candidates, score_plan = search._planned(search._candidates(), None)
     plan = replace(score_plan, clip_norm=0.5)
     noise = candidates[0].plan.noise_multiplier
     claim = Selection(count, (candidates[0].plan, score_plan)).epsilon(DELTA)

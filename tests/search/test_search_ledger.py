@@ -14,7 +14,7 @@ from sklearn.model_selection import GridSearchCV
 
 from tests.mutants import check_notices
 from tests.search.cases import VOTES, votes
-from vips import DirichletMultinomial, LedgerError, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
+from vips import DirichletMultinomial, LedgerError, PrivacyBudget, PrivacyBudgetError, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting.domination import mu_of_pure
 from vips.privacy.budget import Cost
 from vips.privacy.ledger import open_ledger as open_ledger_module
@@ -163,7 +163,8 @@ def test_without_a_pure_part_a_search_is_charged_as_a_gaussian_mechanism(tmp_pat
 
 def test_samples_under_replace_one_are_charged(tmp_path):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=2, relation="replace_one")
-    search = votes(estimator=DirichletMultinomial(privacy=plan))
+    budget = PrivacyBudget(2.0, 1e-6, relation="replace_one")
+    search = votes(estimator=DirichletMultinomial(privacy=plan), privacy=budget)
     ledger = open_ledger(tmp_path, relation="replace_one")
     search.fit(VOTES, ledger=ledger)
     assert [run.cost().delta_0 for run in ledger.runs()] == pytest.approx([1e-7])

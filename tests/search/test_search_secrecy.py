@@ -16,7 +16,7 @@ import pytest
 from tests import ROOT
 from tests.mutants import check_notices
 from tests.search.cases import VOTES, votes
-from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyLedger
+from vips import BayesianLogisticRegression, DirichletMultinomial, PrivacyBudget, PrivacyLedger
 from vips.privacy.selection import TrialCount
 from vips.search import one_trial, private_search, trials
 
@@ -271,7 +271,7 @@ def test_warnings_of_trials_are_not_heard(recwarn):
     X = np.random.default_rng(0).uniform(-1e300, 1e300, (60, 2))
     from vips import PrivateSearch
 
-    PrivateSearch(BayesianLogisticRegression(max_norm=1.0), {"prior": [1.0, 2.0]}, epsilon=1.0, delta=1e-6).fit(
-        X, np.arange(60) % 2
-    )
+    PrivateSearch(
+        BayesianLogisticRegression(max_norm=1.0), {"prior": [1.0, 2.0]}, privacy=PrivacyBudget(1.0, 1e-6)
+    ).fit(X, np.arange(60) % 2)
     assert not recwarn.list

@@ -21,12 +21,10 @@ from vips._commands.needs import checked_needs
 from vips._commands.outputs import check_outputs, write_table
 from vips._extras import imported
 from vips._printable import lines_of_table, printable
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["add_commands"]
-
-_STEPS = 60  # of a model of pathways
 
 
 def add_commands(commands) -> None:
@@ -126,7 +124,7 @@ def _logistic(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     labels = dict(zip(classes, in_order, strict=True))
     columns = as_columns(frame, options.column)
     encoder, model = PrivateTableEncoder(columns), BayesianLogisticRegression(classes=list(labels.values()))
-    pipeline = make_private_pipeline(encoder, model, epsilon=options.epsilon, delta=options.delta)
+    pipeline = make_private_pipeline(encoder, model, privacy=PrivacyBudget(options.epsilon, options.delta))
     arguments = {} if groups is None else {"groups": groups}
     pipeline.fit(frame[list(columns)], as_labels(target, labels), ledger=ledger, **arguments)
     needs = {"model": "logistic", "columns": list(columns), "classes": classes, "declared": options.column}
@@ -137,7 +135,8 @@ def _topics(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tuple:
     from vips.preprocessing import PrivateTopics
 
     texts, groups, _ = read_texts(options.data, options.text, options.unit)
-    topics = PrivateTopics(epsilon=options.epsilon, delta=options.delta).fit(texts, ledger=ledger, groups=groups)
+    topics = PrivateTopics(privacy=PrivacyBudget(options.epsilon, options.delta))
+    topics.fit(texts, ledger=ledger, groups=groups)
     lines = [printable(f"topic {k}: {' '.join(words)}") for k, words in enumerate(topics.top_words(10))]
     return topics, lines, {"model": "topics", "text": options.text, "unit": options.unit}
 
@@ -151,9 +150,9 @@ def _pathways(options: argparse.Namespace, ledger: PrivacyLedger | None) -> tupl
     catalogue = _catalogue(options.catalogue)
     names = options.unit, options.event, options.order
     pathways, _ = _sequences(read_table(options.data, names), *names, catalogue)
-    plan = PrivacyPlan.from_epsilon(epsilon=options.epsilon, delta=options.delta, sampling_rate=1.0, n_steps=_STEPS)
+    budget = PrivacyBudget(options.epsilon, options.delta)
     persons = pd.Series(np.arange(len(pathways)), name=options.unit)  # one pathway each: the report says whose
-    model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=plan)
+    model = CategoricalHMM(options.states, n_symbols=len(catalogue), privacy=budget)
     model.fit(pathways, ledger=ledger, groups=persons)
     needs = {name: getattr(options, name) for name in ("model", "unit", "event", "order")} | {"catalogue": catalogue}
     return model, lines_of_table(model.summary(names=catalogue)), needs

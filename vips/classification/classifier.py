@@ -13,7 +13,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from vips._printable import listed
-from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips._validation import check_integer, check_number
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import centred_log_odds, shares
 from vips.classification.saved import restored_classifier, save_classifier
@@ -25,7 +25,8 @@ from vips.preprocessing._budget import Budget, split_budget
 from vips.preprocessing._encoder_report import counted_cells
 from vips.preprocessing._encoder_settings import unit_of_persons
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
-from vips.privacy import PrivacyPlan, PrivacyReport, Release
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.open_ledger import prepaid
@@ -50,15 +51,14 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         By column name, or one entry for each column. A tuple declares bounds, a list declares categories; a word says what to
         learn from the same release: where numbers or dates lie, or which categories are frequent. Columns that a mapping
         does not name are left out. None learns all columns, each by its dtype.
-    epsilon, delta : float or None
-        The budget of everything together. Both None: a fit without noise.
+    privacy : PrivacyBudget or None
+        Of everything together. None: a fit without noise.
     classes : sequence or None
         As in :class:`BayesianLogisticRegression`: None is 0 and 1 in a private fit.
     n_steps : int
         Steps of the regression, of all records each.
     table_share : float
         Of the budget (the inverse noise variance), for the tables; between 0 and 1, without these.
-    relation : {"add_or_remove", "replace_one"}
 
     Attributes
     ----------
@@ -94,11 +94,12 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     Examples
     --------
     >>> import numpy as np, pandas as pd
-    >>> from vips import PrivateClassifier
+    >>> from vips import PrivacyBudget, PrivateClassifier
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"age": rng.integers(18, 90, 5_000), "town": rng.choice(["A", "B"], 5_000)})
     >>> y = (np.abs(table["age"] - 50) + 30 * (table["town"] == "A") > 40).to_numpy()
-    >>> model = PrivateClassifier({"age": (18, 90), "town": ["A", "B"]}, epsilon=1.0, delta=1e-6).fit(table, y)
+    >>> columns = {"age": (18, 90), "town": ["A", "B"]}
+    >>> model = PrivateClassifier(columns, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, y)
     >>> model.score(table, y) > 0.8
     True
     >>> 0.99 < model.privacy_.epsilon() <= 1.0
@@ -111,20 +112,16 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         self,
         columns: Mapping | Sequence | None = None,
         *,
-        epsilon: float | None = None,
-        delta: float | None = None,
+        privacy: PrivacyBudget | None = None,
         classes: Sequence | None = None,
         n_steps: int = 10,
         table_share: float = 0.8,
-        relation: str = "add_or_remove",
     ) -> None:
         self.columns = columns
-        self.epsilon = epsilon
-        self.delta = delta
+        self.privacy = privacy
         self.classes = classes
         self.n_steps = n_steps
         self.table_share = table_share
-        self.relation = relation
 
     # -- fit ------------------------------------------------------------------------------------------------------
 
@@ -166,8 +163,11 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         labels, persons = self._checked(model, X, y, groups)
         unit = self.unit if groups is None else unit_of_persons(groups)
         what = f"{type(self).__name__}: tables of {len(stated)} columns, and a regression on them"
-        cost = {} if budget is None else {"event": _as_one(budget), "delta": budget.threshold_delta or 0.0}
-        with charged(ledger, what, unit, self.relation, **cost) as run:
+        cost = {}
+        if budget is not None:
+            event = _as_one(budget)
+            cost = {"relation": event.relation, "event": event, "delta": budget.threshold_delta or 0.0}
+        with charged(ledger, what, unit, **cost) as run:
             self._release(X, labels, stated, budget, persons, groups is not None, run.release_once)
             self._weigh()
             with prepaid(model.privacy):
@@ -180,28 +180,20 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     def _check_parameters(self) -> None:
         check_integer("n_steps", self.n_steps)
         check_number("table_share", self.table_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-        check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
-        if (self.epsilon is None) != (self.delta is None):
-            raise ValueError("Write both `epsilon` and `delta`, or neither for a fit without noise.")
-        if self.epsilon is not None:
-            check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
-            check_delta(self.delta)
+        check_privacy(self.privacy, PrivacyBudget, None)
 
     def _budget(self, stated: Mapping) -> Budget | None:
-        if self.epsilon is None:
+        if self.privacy is None:
             return None
-        budget = split_budget(
-            float(self.epsilon), float(self.delta), int(self.n_steps), float(self.table_share), self.relation,
-            "category" in stated.values(),
-        )  # fmt: skip
+        budget = split_budget(self.privacy, self.n_steps, self.table_share, "category" in stated.values())
         return replace(budget, encoder=replace(budget.encoder, clip_norm=math.sqrt(len(stated) + 1)))
 
     def _ledger(self, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
-        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"))
-        if ledger is not None and self.epsilon is None:
+        ledger = ledger_to_charge(ledger, self.__dict__.get("_sent_from"), getattr(self.privacy, "sent_from", None))
+        if ledger is not None and self.privacy is None:
             raise ValueError(
-                "This fit adds no noise, so that no budget could pay for it. Write `epsilon` and `delta`; for public data, fit "
-                "outside of the ledger."
+                "This fit adds no noise, so that no budget could pay for it. Write privacy=PrivacyBudget(epsilon, delta); for "
+                "public data, fit outside of the ledger."
             )
         return ledger
 
@@ -316,7 +308,7 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.string = True
-        tags.non_deterministic = self.epsilon is not None
+        tags.non_deterministic = self.privacy is not None
         return tags
 
 

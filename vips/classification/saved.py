@@ -71,21 +71,13 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
 def _check_plans(classifier) -> None:
     """Raise ValueError unless tables and regression spent what the settings say."""
     releases = classifier.privacy_.releases
-    if len(releases) != (1 if classifier.epsilon is None else 2):
+    if len(releases) != (1 if classifier.privacy is None else 2):
         raise ValueError("its statement is not that of its settings")
-    if classifier.epsilon is None:
+    if classifier.privacy is None:
         return
     tables, fit = releases
     kinds = dict.fromkeys(classifier.tables_) | ({None: "category"} if tables.threshold_delta else {})
-    budget = classifier._budget(kinds)
-    is_same = all(
-        math.isclose(ours.noise_multiplier, theirs.plan.noise_multiplier, rel_tol=1e-4)
-        and ours.n_steps == theirs.plan.n_steps
-        for ours, theirs in zip((budget.encoder, budget.fit), releases, strict=True)
-    )
-    is_same &= tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
-    is_same &= math.isclose(tables.plan.noise_std(), classifier.table_std_)
-    is_same &= tables.plan.relation == fit.plan.relation == classifier.relation
-    is_same &= tables.threshold_delta <= (budget.threshold_delta or 0.0)  # a ledger may have had less for it
-    if not is_same:
-        raise ValueError("its settings are not those of its plans")
+    classifier._budget(kinds).check_spent(tables, fit)
+    has_this_norm = tables.plan.clip_norm == math.sqrt(len(classifier.tables_) + 1)
+    if not (has_this_norm and math.isclose(tables.plan.noise_std(), classifier.table_std_)):
+        raise ValueError("its noise is not that of its tables")

@@ -6,9 +6,10 @@ composition, although the fit's features depend on what the encoder released: th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyPlan, Release
 from vips.privacy.budget import GAUSSIAN_SHARE, PrivacyBudget
 
 __all__ = ["Budget", "split_budget"]
@@ -22,11 +23,19 @@ class Budget:
     fit: PrivacyPlan
     threshold_delta: float | None
 
+    def check_spent(self, encoder: Release, fit: Release) -> None:
+        """Raise ValueError unless these releases spent it: a file may be forged. A ledger may have had less for a threshold."""
+        is_same = all(
+            (ours.relation, ours.n_steps) == (theirs.relation, theirs.n_steps)
+            and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
+            for ours, theirs in ((self.encoder, encoder.plan), (self.fit, fit.plan))
+        )
+        if not is_same or encoder.threshold_delta > (self.threshold_delta or 0.0) * (1.0 + 1e-9):
+            raise ValueError("its settings are not those of its plans")
 
-def split_budget(
-    epsilon: float, delta: float, n_steps: int, share: float, relation: str, learns_categories: bool
-) -> Budget:
-    """Split (ε, δ).
+
+def split_budget(whole: PrivacyBudget, n_steps: int, share: float, learns_categories: bool) -> Budget:
+    """Split a budget.
 
     Parameters
     ----------
@@ -35,9 +44,8 @@ def split_budget(
     learns_categories : bool
         A public fact. Their threshold takes δ₀; without categories there is none.
     """
-    whole = PrivacyBudget(epsilon, delta, relation=relation)
-    encoder, fit = whole.split(share, 1.0 - share)
-    quoted = {"report_delta": GAUSSIAN_SHARE * delta if learns_categories else delta}
+    encoder, fit = whole.split(float(share), 1.0 - float(share))
+    quoted = {"report_delta": GAUSSIAN_SHARE * whole.delta if learns_categories else whole.delta}
     return Budget(
         encoder.plan(n_steps=1, **quoted),
         fit.plan(n_steps=n_steps, **quoted),

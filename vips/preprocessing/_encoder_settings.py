@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -16,8 +15,8 @@ from vips.data._columns import column, columns_of, is_frame
 from vips.data._groups import check_groups_of_source, group_numbers, name_of
 from vips.preprocessing._table import TableEncoder
 from vips.privacy import PrivacyBudget, PrivacyPlan
-from vips.privacy.budget import GAUSSIAN_SHARE
-from vips.privacy.ledger.charge import delta_for_threshold, ledger_to_charge
+from vips.privacy.budget import GAUSSIAN_SHARE, plan_of_one_release
+from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.units import unit_of_group
 
@@ -29,7 +28,6 @@ __all__ = [
     "column_kinds",
     "declared_as",
     "grouped_texts",
-    "ledger_of",
     "persons_of",
     "unit_of_persons",
     "unit_of_source",
@@ -86,23 +84,13 @@ def column_kinds(columns: Mapping | None, X) -> dict[object, str]:
     return kinds
 
 
-def checked_plan(plan: object, n_learnt: int) -> PrivacyPlan:
+def checked_plan(privacy: object, n_learnt: int) -> PrivacyPlan:
     """The plan with its clip norm, after checks; of a budget, the one release that spends it."""
-    if isinstance(plan, PrivacyBudget):
-        plan = plan.plan(n_steps=1, report_delta=GAUSSIAN_SHARE * plan.delta)
-    if not isinstance(plan, PrivacyPlan):
-        raise TypeError(
-            "`privacy` must be a PrivacyBudget, e.g. PrivacyBudget(epsilon=0.2, delta=1e-7), or a PrivacyPlan, got "
-            f"{type(plan).__name__}."
-        )
-    if not plan.has_guarantee:
-        raise ValueError("`privacy` must have noise that no seed reproduces: this encoder has no other mode.")
-    if plan.sampling_rate != 1.0 or plan.n_steps != 1 or plan.noise != "gaussian" or plan.clip_norm is not None:
-        raise ValueError(
-            'The encoder makes one release of all records: write PrivacyPlan(..., sampling="full", n_steps=1) with '
-            "Gaussian noise and without `clip_norm`, which the encoder knows."
-        )
-    return replace(plan, clip_norm=math.sqrt(n_learnt))
+    quoted = {"report_delta": GAUSSIAN_SHARE * privacy.delta} if isinstance(privacy, PrivacyBudget) else {}
+    plan = plan_of_one_release(privacy, "An encoder", math.sqrt(n_learnt), **quoted)
+    if plan.noise != "gaussian":
+        raise ValueError('An encoder has Gaussian noise in double precision: leave noise="discrete" out.')
+    return plan
 
 
 def check_quantiles(quantiles: tuple[float, float]) -> None:
@@ -127,11 +115,6 @@ def checked_delta(
             "plan, or declare the categories as a list."
         )
     return float(threshold_delta) if names else 0.0
-
-
-def ledger_of(ledger: PrivacyLedger | None, plan: PrivacyPlan) -> PrivacyLedger | None:
-    """The ledger to charge, if any."""
-    return ledger_to_charge(ledger, plan.sent_from)
 
 
 def persons_of(groups: object, n_rows: int, plan: PrivacyPlan, unit: str) -> tuple[np.ndarray | None, str]:

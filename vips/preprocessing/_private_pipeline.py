@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from inspect import signature
@@ -15,7 +14,7 @@ from sklearn.utils import Bunch
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips._validation import check_integer, check_number
 from vips.data import TextSource
 from vips.data._tables import from_arrow
 from vips.exceptions import CheckpointError, PrivacyBudgetError
@@ -31,8 +30,8 @@ from vips.preprocessing._saved import (
     restored_parts,
     save_pipeline,
 )
-from vips.privacy import PrivacyReport
-from vips.privacy.budget import Cost
+from vips.privacy import PrivacyBudget, PrivacyReport
+from vips.privacy.budget import Cost, check_privacy
 from vips.privacy.ledger.charge import delta_for_threshold
 from vips.privacy.ledger.ledger import PrivacyLedger
 
@@ -52,7 +51,7 @@ def _if_model_has(method: str):
 
 
 class PrivatePipeline(Pipeline):
-    """A private encoder and a model, fitted together within (ε, δ).
+    """A private encoder and a model, fitted together within one budget.
 
     The budget is split by a public rule before the first release: the encoder gets ``encoder_share`` of the inverse noise
     variance, and the threshold of categories, if any are learnt, a tenth of δ. The model takes all records in each
@@ -63,13 +62,12 @@ class PrivatePipeline(Pipeline):
     steps : list of (str, step)
         A :class:`PrivateTableEncoder` or :class:`PrivateCountVectorizer`, and a vips model, both without a plan. ``fit``
         changes neither the list nor the steps: it fits copies.
-    epsilon, delta : float
-        The budget of both together.
+    privacy : PrivacyBudget
+        Of both together.
     n_steps : int
         Steps of the model's fit.
     encoder_share : float
         Between 0 and 1, without these. docs/preprocessing.md says how the default was chosen.
-    relation : {"add_or_remove", "replace_one"}
 
     Attributes
     ----------
@@ -88,13 +86,13 @@ class PrivatePipeline(Pipeline):
     Examples
     --------
     >>> import numpy as np, pandas as pd
-    >>> from vips import BayesianLogisticRegression
+    >>> from vips import BayesianLogisticRegression, PrivacyBudget
     >>> from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"age": rng.integers(18, 90, 20_000), "town": rng.choice(["A", "B"], 20_000)})
     >>> y = (table["age"] + 30 * (table["town"] == "A") + rng.normal(0, 20, 20_000) > 70).to_numpy()
-    >>> model = BayesianLogisticRegression()
-    >>> pipeline = make_private_pipeline(PrivateTableEncoder(), model, epsilon=1.0, delta=1e-6).fit(table, y)
+    >>> steps = PrivateTableEncoder(), BayesianLogisticRegression()
+    >>> pipeline = make_private_pipeline(*steps, privacy=PrivacyBudget(1.0, 1e-6)).fit(table, y)
     >>> pipeline.score(table, y) > 0.7
     True
     >>> round(pipeline.privacy_.epsilon(), 3)
@@ -108,18 +106,14 @@ class PrivatePipeline(Pipeline):
         self,
         steps: list,
         *,
-        epsilon: float,
-        delta: float,
+        privacy: PrivacyBudget,
         n_steps: int = 20,
         encoder_share: float = 0.15,
-        relation: str = "add_or_remove",
     ) -> None:
         self.steps = steps
-        self.epsilon = epsilon
-        self.delta = delta
+        self.privacy = privacy
         self.n_steps = n_steps
         self.encoder_share = encoder_share
-        self.relation = relation
 
     def fit(
         self,
@@ -172,7 +166,7 @@ class PrivatePipeline(Pipeline):
         if isinstance(X, TextSource):
             executors.resolve(executor)
             X, groups = _checked_source(X, y, encoder, groups), None
-        budget = self._budget(encoder, X)
+        budget = self._budget(encoder.has_threshold(X))
         encoder.set_params(privacy=budget.encoder, threshold_delta=budget.threshold_delta)
         encoder.unit = model.unit
         model.set_params(privacy=budget.fit)
@@ -221,7 +215,8 @@ class PrivatePipeline(Pipeline):
         fitted, steps, settings = restored_parts(header, arrays, known)
         pipeline = cls(steps, **settings)
         pipeline._check_steps()
-        pipeline._check_plans(fitted[0][1], fitted[-1][1])
+        learnt, fit = fitted[0][1].privacy_.releases[0], fitted[-1][1].privacy_.releases[-1]
+        pipeline._budget(learnt.threshold_delta > 0.0).check_spent(learnt, fit)
         pipeline._keep(fitted)
         return pipeline
 
@@ -364,11 +359,9 @@ class PrivatePipeline(Pipeline):
     # -- in the fit -----------------------------------------------------------------------------------------------
 
     def _check_steps(self) -> None:
-        check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
-        check_delta(self.delta)
+        check_privacy(self.privacy, PrivacyBudget)
         check_integer("n_steps", self.n_steps)
         check_number("encoder_share", self.encoder_share, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-        check_choice("relation", self.relation, ("add_or_remove", "replace_one"))
         steps = [step for _, step in self.steps]
         if (
             len(steps) != 2
@@ -383,41 +376,17 @@ class PrivatePipeline(Pipeline):
             )
         if steps[0].privacy is not None or steps[0].threshold_delta is not None or steps[-1].privacy is not None:
             raise ValueError(
-                "A PrivatePipeline makes the plans of its encoder and its model from `epsilon` and `delta`: leave `privacy` "
-                "and `threshold_delta` out."
+                "A PrivatePipeline makes the plans of its encoder and its model from its own budget: leave `privacy` and "
+                "`threshold_delta` out of these."
             )
         self._validate_steps()
-
-    def _check_plans(self, encoder, model) -> None:
-        """Raise ValueError unless fitted steps spent what the settings say: a file may be forged."""
-        has_threshold = encoder.privacy_.releases[0].threshold_delta > 0.0
-        budget = split_budget(
-            float(self.epsilon),
-            float(self.delta),
-            int(self.n_steps),
-            float(self.encoder_share),
-            self.relation,
-            has_threshold,
-        )
-        pairs = ((budget.encoder, encoder.privacy_.plan), (budget.fit, model.privacy_.plan))
-        same = all(
-            ours.relation == theirs.relation
-            and ours.n_steps == theirs.n_steps
-            and math.isclose(ours.noise_multiplier, theirs.noise_multiplier, rel_tol=1e-4)
-            for ours, theirs in pairs
-        )
-        if not same or encoder.privacy_.releases[0].threshold_delta > (budget.threshold_delta or 0.0) * (1.0 + 1e-9):
-            raise ValueError("its settings are not those of its plans")
 
     def _chosen(self, encoder, model) -> dict[str, object]:
         """Further settings of the model, from released numbers."""
         return {}
 
-    def _budget(self, encoder, X) -> Budget:
-        return split_budget(
-            float(self.epsilon), float(self.delta), int(self.n_steps), float(self.encoder_share), self.relation,
-            encoder.has_threshold(X),
-        )  # fmt: skip
+    def _budget(self, has_threshold: bool) -> Budget:
+        return split_budget(self.privacy, self.n_steps, self.encoder_share, has_threshold)
 
     def _checked_with_model(self, model, X, y, ledger: PrivacyLedger | None) -> PrivacyLedger | None:
         """What would stop the model is raised before the encoder's release; returns the ledger to charge."""
@@ -483,6 +452,6 @@ def _check_room(ledger: PrivacyLedger, budget: Budget) -> None:
         )
 
 
-def make_private_pipeline(*steps, epsilon: float, delta: float, **settings) -> PrivatePipeline:
+def make_private_pipeline(*steps, privacy: PrivacyBudget, **settings) -> PrivatePipeline:
     """A :class:`PrivatePipeline` that names its steps by their classes, as ``sklearn.pipeline.make_pipeline`` does."""
-    return PrivatePipeline(make_pipeline(*steps).steps, epsilon=epsilon, delta=delta, **settings)
+    return PrivatePipeline(make_pipeline(*steps).steps, privacy=privacy, **settings)

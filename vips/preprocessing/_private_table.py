@@ -28,15 +28,14 @@ from vips.preprocessing._encoder_settings import (
     checked_plan,
     column_kinds,
     declared_as,
-    ledger_of,
     persons_of,
 )
 from vips.preprocessing._feature_names import distinct, names_of_columns
 from vips.preprocessing._histograms import MOST_CATEGORIES, Persons, threshold
 from vips.preprocessing._learnt_columns import OTHER, Learnt, learn_column, prepared
 from vips.preprocessing._table import TableEncoder, unit_scale
-from vips.privacy import PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged
+from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
+from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateTableEncoder"]
@@ -51,11 +50,12 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         A tuple or a list declares a column, as in :class:`TableEncoder`. A word says what to learn: bounds of a number, bounds
         of a date (in days since 1970), or categories. Columns that are not named are left out. None takes all columns, each
         by its dtype; the categories of a boolean column are public.
-    privacy : PrivacyPlan
-        One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
+    privacy : PrivacyBudget or PrivacyPlan
+        Of this release. A plan is one step, ``PrivacyPlan(..., sampling="full", n_steps=1)``, with Gaussian noise and without
+        ``clip_norm``.
     threshold_delta : float or None
-        Needed where categories are learnt: probability, at most, that any category is released which a single record has. It
-        adds to the plan's δ.
+        Beside a plan, where categories are learnt: probability, at most, that any category is released which a single record
+        has. It adds to the plan's δ. A budget holds its own.
     quantiles : (float, float)
         Shares of the records at which bounds cut off.
     unit_norm : bool
@@ -94,12 +94,11 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
     Examples
     --------
     >>> import numpy as np, pandas as pd
-    >>> from vips import PrivacyPlan
+    >>> from vips import PrivacyBudget
     >>> from vips.preprocessing import PrivateTableEncoder
     >>> rng = np.random.default_rng(0)
     >>> table = pd.DataFrame({"income": rng.lognormal(8.0, 0.3, 20_000), "town": rng.choice(["A", "B"], 20_000)})
-    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.2, delta=1e-7, sampling="full", n_steps=1)
-    >>> encoder = PrivateTableEncoder(privacy=plan, threshold_delta=1e-8).fit(table)
+    >>> encoder = PrivateTableEncoder(privacy=PrivacyBudget(0.2, 1e-7)).fit(table)
     >>> encoder.columns_["town"]
     ['A', 'B', '(other)']
     >>> low, high = encoder.columns_["income"]
@@ -116,7 +115,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         self,
         columns: Mapping | None = None,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         threshold_delta: float | None = None,
         quantiles: tuple[float, float] = (0.005, 0.995),
         unit_norm: bool = True,
@@ -159,7 +158,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         kinds = column_kinds(self.columns, X)
         learnt_kinds = {name: kind for name, kind in kinds.items() if kind in LEARNT_KINDS}
         plan = checked_plan(self.privacy, len(learnt_kinds))
-        ledger = ledger_of(ledger, plan)
+        ledger = ledger_to_charge(ledger, plan.sent_from)
         delta = checked_delta(self.threshold_delta, learnt_kinds, self.privacy, ledger)
         check_quantiles(self.quantiles)
         validate_data(self, X, skip_check_array=True)  # number and names of columns

@@ -19,7 +19,7 @@ from vips.models import LatentDirichletAllocation
 from vips.preprocessing._private_pipeline import PrivatePipeline
 from vips.preprocessing._private_words import PrivateCountVectorizer
 from vips.preprocessing._set_union import MOST_WORDS, plans_of_rounds, thresholds
-from vips.privacy import PrivacyReport
+from vips.privacy import PrivacyBudget, PrivacyReport
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 
@@ -46,8 +46,8 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
     ----------
     n_components : int or None
         Number of topics. None: as many as the noise allows.
-    epsilon, delta : float
-        The budget of everything together.
+    privacy : PrivacyBudget
+        Of everything together.
     n_documents : int or None
         About how many documents there are, a public number. None: their number is bought with a small part of the budget.
     document_length : int
@@ -79,9 +79,9 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
 
     Examples
     --------
-    >>> from vips import PrivateTopics
+    >>> from vips import PrivacyBudget, PrivateTopics
     >>> letters = ["the ship sails home", "a storm at sea", "rye and barley", "a field of barley"] * 2000
-    >>> topics = PrivateTopics(2, epsilon=2.0, delta=1e-6, random_state=0).fit(letters)
+    >>> topics = PrivateTopics(2, privacy=PrivacyBudget(2.0, 1e-6), random_state=0).fit(letters)
     >>> sorted(topics.vocabulary_)
     ['barley', 'field', 'home', 'rye', 'sails', 'sea', 'ship', 'storm']
     >>> topics.transform(["a ship in a storm"]).shape
@@ -96,8 +96,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         self,
         n_components: int | None = None,
         *,
-        epsilon: float,
-        delta: float,
+        privacy: PrivacyBudget,
         n_documents: int | None = None,
         document_length: int = 100,
         n_steps: int = 20,
@@ -108,8 +107,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         random_state: object = None,
     ) -> None:
         self.n_components = n_components
-        self.epsilon = epsilon
-        self.delta = delta
+        self.privacy = privacy
         self.n_documents = n_documents
         self.document_length = document_length
         self.n_steps = n_steps
@@ -220,13 +218,13 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
             return
         pipeline = PrivatePipeline(self._steps(), **self._budget())
         pipeline._check_steps()
-        budget = pipeline._budget(pipeline.steps[0][1], [])
+        budget = pipeline._budget(pipeline.steps[0][1].has_threshold([]))
         plans = plans_of_rounds(replace(budget.encoder, clip_norm=1.0))
         cut = min(thresholds(budget.threshold_delta, [plan.noise_std() for plan in plans], MOST_WORDS))
         needed = cut * math.sqrt(min(self.document_length, MOST_WORDS))
         if needed > self.n_documents:
             raise ValueError(
-                f"{self.n_documents:,} documents are too few for ε = {self.epsilon:g}: a word is released if about "
+                f"{self.n_documents:,} documents are too few for ε = {self.privacy.epsilon:.4g}: a word is released if about "
                 f"{needed:,.0f} documents of {self.document_length} different words hold it. Nothing was charged. Take a "
                 "larger ε, or declare the words: LatentDirichletAllocation(vocabulary=words)."
             )
@@ -248,7 +246,7 @@ class PrivateTopics(TransformerMixin, RemembersItsLedger):
         return list(zip(_STEPS, (words, topics), strict=True))
 
     def _budget(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("epsilon", "delta", "n_steps", "encoder_share")}
+        return {name: getattr(self, name) for name in ("privacy", "n_steps", "encoder_share")}
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

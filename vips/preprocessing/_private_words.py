@@ -24,14 +24,13 @@ from vips.preprocessing._encoder_report import report_of_encoder, saved_facts
 from vips.preprocessing._encoder_settings import (
     checked_plan,
     grouped_texts,
-    ledger_of,
     persons_of,
     unit_of_source,
 )
 from vips.preprocessing._set_union import MOST_WORDS, noisy_union, plans_of_rounds, std_of_count, thresholds
 from vips.preprocessing._word_sums import union_of_source
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport
-from vips.privacy.ledger.charge import charged, delta_for_threshold
+from vips.privacy.ledger.charge import charged, delta_for_threshold, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 __all__ = ["PrivateCountVectorizer"]
@@ -49,10 +48,12 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     Parameters
     ----------
-    privacy : PrivacyPlan
-        One step: ``PrivacyPlan(..., sampling="full", n_steps=1)`` with Gaussian noise and without ``clip_norm``.
-    threshold_delta : float
-        Probability, at most, that any word is released which a single record holds. It adds to the plan's δ.
+    privacy : PrivacyBudget or PrivacyPlan
+        Of this release. A plan is one step, ``PrivacyPlan(..., sampling="full", n_steps=1)``, with Gaussian noise and without
+        ``clip_norm``.
+    threshold_delta : float or None
+        Beside a plan: probability, at most, that any word is released which a single record holds. It adds to the plan's δ. A
+        budget holds its own.
     max_words : int
         A record with more distinct words contributes a random subset of this size.
     max_features : int or None
@@ -86,11 +87,10 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
 
     Examples
     --------
-    >>> from vips import PrivacyPlan
+    >>> from vips import PrivacyBudget
     >>> from vips.preprocessing import PrivateCountVectorizer
     >>> letters = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 500 + ["Amalie owes me ten crowns"]
-    >>> plan = PrivacyPlan.from_epsilon(epsilon=0.5, delta=1e-7, sampling="full", n_steps=1)
-    >>> words = PrivateCountVectorizer(privacy=plan, threshold_delta=1e-8, stop_words="english").fit(letters)
+    >>> words = PrivateCountVectorizer(privacy=PrivacyBudget(0.5, 1e-7), stop_words="english").fit(letters)
     >>> words.get_feature_names_out().tolist()
     ['home', 'lost', 'sails', 'sea', 'ship', 'storm']
     >>> words.transform(["ship to ship"]).toarray().tolist()
@@ -105,7 +105,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
     def __init__(
         self,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         threshold_delta: float | None = None,
         max_words: int = MOST_WORDS,
         max_features: int | None = None,
@@ -174,7 +174,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """
         self._forget()
         plan, documents = self.checked_settings(), as_documents(X)
-        workers, ledger = executors.resolve(executor), ledger_of(ledger, plan)
+        workers, ledger = executors.resolve(executor), ledger_to_charge(ledger, plan.sent_from)
         if executor is not None and not isinstance(documents, TextSource):
             documents = InMemoryTexts(documents)
         if isinstance(documents, TextSource):

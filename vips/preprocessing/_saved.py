@@ -21,7 +21,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 __all__ = ["checkpointed", "restored_encoder", "restored_parts", "save_pipeline"]
 
 _ENCODERS = {cls.__name__: cls for cls in (TableEncoder, PrivateTableEncoder, PrivateCountVectorizer)}
-_SETTINGS = ("epsilon", "delta", "n_steps", "encoder_share", "relation")
+_SETTINGS = ("privacy", "n_steps", "encoder_share")
 
 
 def save_pipeline(pipeline, path: str | os.PathLike, **besides: object) -> None:

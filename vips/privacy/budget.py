@@ -21,14 +21,14 @@ from fractions import Fraction
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.exceptions import PrivacyBudgetError
 from vips.privacy.accounting.calibration import noise_for_mu
-from vips.privacy.accounting.domination import gaussian_mu
+from vips.privacy.accounting.domination import gaussian_mu, pure_of_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.ledger import open_ledger
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.rounding import rounded_down
 from vips.privacy.stream_plan import StreamPlan
 
-__all__ = ["Cost", "PrivacyBudget"]
+__all__ = ["Cost", "PrivacyBudget", "check_privacy", "plan_of_one_release"]
 
 GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
 _LEAST_DELTA = 1e-290
@@ -116,6 +116,16 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         """ε of what it holds: ε₀, and the ε of μ at 0.9 δ."""
         return Cost(self.mu2, self.delta_0, self.pure).epsilon(self.delta)
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of (ε, δ): neither a part of a budget nor what a ledger has left."""
+        return self.sampled_share == 1.0 and self.delta_0 == _outright(self.delta)
+
+    @property
+    def pure_epsilon(self) -> float:
+        """ε of a mechanism of which no more is known than a pure ε, and which spends ε₀ or μ²."""
+        return max(self.pure, pure_of_mu(math.sqrt(self.mu2)))
+
     def __repr__(self) -> str:
         aside = f", of which {self.pure:.4g} is pure" if self.pure else ""
         return f"PrivacyBudget(epsilon={self.epsilon:.4g}, delta={self.delta:g}{aside})"
@@ -195,10 +205,42 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         )
 
 
+def check_privacy(privacy: object, *kinds: type | None) -> None:
+    """Raise TypeError unless ``privacy`` is of one of these kinds, or None where that is one of them."""
+    if not any(privacy is None if kind is None else isinstance(privacy, kind) for kind in kinds):
+        allowed = " or ".join("None" if kind is None else f"a {kind.__name__}" for kind in kinds)
+        raise TypeError(
+            f"`privacy` must be {allowed}, got {type(privacy).__name__}: write PrivacyBudget(epsilon, delta)."
+        )
+
+
+def plan_of_one_release(privacy: object, what: str, clip_norm: float, **settings: object) -> PrivacyPlan:
+    """The plan by which ``what`` releases a sum over all records of norm ``clip_norm`` once; ``settings`` are for a budget.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If ``privacy`` is neither a budget nor such a plan.
+    """
+    check_privacy(privacy, PrivacyBudget, PrivacyPlan)
+    plan = privacy.plan(n_steps=1, **settings) if isinstance(privacy, PrivacyBudget) else privacy
+    right = "write PrivacyBudget(epsilon, delta)."
+    if not plan.has_guarantee:
+        raise ValueError(f"{what} without noise, or with noise that somebody knows, has no guarantee: {right}")
+    if plan.n_steps > 1 or plan.sampling_rate < 1.0 or plan.clip_norm not in (None, clip_norm):
+        raise ValueError(f"{what} is one release of all records, whose norm it bounds by itself: {right}")
+    return replace(plan, clip_norm=clip_norm)
+
+
 def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, float]:
     """μ², δ₀ and ε₀ of (ε, δ) with ``pure`` set aside, rounded down."""
     gaussian_delta = GAUSSIAN_SHARE * delta
     if not gaussian_delta > _LEAST_DELTA:
         raise ValueError(f"δ = {delta:g} is no budget that a ledger can keep: write one above 1e-290.")
     mu = gaussian_mu(epsilon - pure, gaussian_delta)
-    return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure
+    return mu * mu * (1.0 - 1e-12), _outright(delta), pure
+
+
+def _outright(delta: float) -> float:
+    """δ₀ of a whole budget."""
+    return rounded_down(Fraction(delta) - Fraction(GAUSSIAN_SHARE * delta))

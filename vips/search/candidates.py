@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 
 from vips.model import ConjugateExponentialModel
-from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy import PrivacyPlan
 
 __all__ = ["Candidate", "as_candidates", "calibrated"]
 
@@ -38,8 +38,8 @@ class Candidate:
         return Candidate(self.settings, clone(self.model).set_params(privacy=plan))
 
 
-def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
-    """One candidate for each dict of settings; a dict of lists stands for all combinations.
+def as_candidates(estimator: object, candidates: object, relation: str) -> list[Candidate]:
+    """One candidate for each dict of settings; a dict of lists stands for all combinations. ``relation`` is the budget's.
 
     Raises
     ------
@@ -48,14 +48,12 @@ def as_candidates(estimator: object, candidates: object) -> list[Candidate]:
     """
     _check_estimator(estimator)
     checked = [
-        _with_default_plan(Candidate(dict(settings), clone(estimator).set_params(**settings)))
+        _with_default_plan(Candidate(dict(settings), clone(estimator).set_params(**settings)), relation)
         for settings in _settings(candidates)
     ]
     for candidate in checked:
-        _check_plan(candidate.plan)
+        _check_plan(candidate.plan, relation)
         _check_settings(candidate.model)
-    if len({candidate.plan.relation for candidate in checked}) != 1:
-        raise ValueError("All candidates need plans of one `relation`: a search has one statement.")
     if len({candidate.model.unit for candidate in checked}) != 1:
         raise ValueError("All candidates must protect one unit: a search has one statement.")
     return checked
@@ -90,16 +88,24 @@ def _check_estimator(estimator: object) -> None:
         )
 
 
-def _with_default_plan(candidate: Candidate) -> Candidate:
-    model = candidate.model
-    if model.privacy is not None and not isinstance(model.privacy, PrivacyPlan | PrivacyBudget):
-        raise TypeError(f"`privacy` must be a PrivacyPlan or None, got {type(model.privacy).__name__}.")
-    if isinstance(model.privacy, PrivacyPlan):
+def _with_default_plan(candidate: Candidate, relation: str) -> Candidate:
+    privacy, n_steps = candidate.model.privacy, candidate.model.planned_steps
+    if isinstance(privacy, PrivacyPlan):
         return candidate
-    return candidate.with_plan(PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=model.planned_steps))
+    if privacy is not None:
+        raise TypeError(
+            f"`privacy` of a candidate must be a PrivacyPlan or None, got {type(privacy).__name__}: what may be spent is "
+            "written once, in PrivateSearch(..., privacy=PrivacyBudget(epsilon, delta))."
+        )
+    return candidate.with_plan(PrivacyPlan(noise_multiplier=1.0, sampling="full", n_steps=n_steps, relation=relation))
 
 
-def _check_plan(plan: PrivacyPlan) -> None:
+def _check_plan(plan: PrivacyPlan, relation: str) -> None:
+    if plan.relation != relation:
+        raise ValueError(
+            f"The search's budget counts under {relation!r}, a candidate's plan under {plan.relation!r}: write one `relation` "
+            f"in both, as in PrivacyBudget(epsilon, delta, relation={plan.relation!r})."
+        )
     if not plan.has_guarantee:
         raise ValueError(
             "A candidate's plan has no guarantee: leave `reproducible_noise` out, and write noise_multiplier=1.0; the search "

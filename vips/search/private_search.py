@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
@@ -14,15 +15,18 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from vips._validation import check_delta, check_number
+from vips._validation import check_number
 from vips.data import as_source
 from vips.data._checks import checked_csr
 from vips.data._groups import check_ids, name_of
 from vips.data._tables import from_arrow
-from vips.privacy import PrivacyPlan
+from vips.exceptions import PrivacyBudgetError
+from vips.privacy import PrivacyBudget, PrivacyPlan
+from vips.privacy.budget import check_privacy
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
+from vips.privacy.ledger.pricing import SEARCH_SHARE
 from vips.privacy.selection import Selection, TrialCount, plans_of_trial
 from vips.privacy.units import unit_of_group
 from vips.search.candidates import Candidate, as_candidates, calibrated
@@ -57,8 +61,9 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         ``score(model, X, y)``, which gets the rows of one person at a time (``y`` is None without labels) and returns a number.
     score_range : (float, float), optional
         A person's score is clipped to it. Public. None is the model's range; a score of your own needs one.
-    epsilon, delta : float
-        The budget of the whole search.
+    privacy : PrivacyBudget
+        Of the whole search, which is (ε, δ)-private. Of a part of a budget, and of what a ledger has left, a search spends its
+        pure part or its μ², and δ₀: much less than (ε, δ), because a search is no Gaussian mechanism (docs/private_search.md).
     mean_trials : float, optional
         E[K] > 1. None is the number of candidates, at least 2: a candidate is then tried with a probability of about a half.
     shape : float
@@ -88,12 +93,12 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
     Examples
     --------
     >>> import numpy as np
-    >>> from vips import BayesianLogisticRegression, PrivateSearch
+    >>> from vips import BayesianLogisticRegression, PrivacyBudget, PrivateSearch
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-0.5, 0.5, (20_000, 4))
     >>> y = rng.random(20_000) < 1.0 / (1.0 + np.exp(-X @ [4.0, -4.0, 2.0, 0.0]))
     >>> model = BayesianLogisticRegression(max_norm=1.0)
-    >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, epsilon=2.0, delta=1e-6).fit(X, y)
+    >>> search = PrivateSearch(model, {"prior": [1.0, 1e4]}, privacy=PrivacyBudget(2.0, 1e-6)).fit(X, y)
     >>> search.predict_proba(X[:3]).shape
     (3, 2)
     >>> 1.99 < search.privacy_.epsilon() <= 2.0
@@ -107,8 +112,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         *,
         score: str | Callable = "log_likelihood",
         score_range: tuple[float, float] | None = None,
-        epsilon: float,
-        delta: float,
+        privacy: PrivacyBudget,
         mean_trials: float | None = None,
         shape: float = 1.0,
         held_out: float = 0.2,
@@ -117,8 +121,7 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         self.candidates = candidates
         self.score = score
         self.score_range = score_range
-        self.epsilon = epsilon
-        self.delta = delta
+        self.privacy = privacy
         self.mean_trials = mean_trials
         self.shape = shape
         self.held_out = held_out
@@ -150,11 +153,12 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
-        trials, candidates, score_plan = self._planned()
+        candidates = self._candidates()
+        ledger = self._ledger(ledger, candidates)
+        trials, candidates, score_plan = self._planned(candidates, ledger)
         X, y = _readable(X, y, groups)
         model = candidates[0].model
         unit = model.unit if groups is None else unit_of_group(name_of(groups) or "group")
-        ledger = self._ledger(ledger, candidates)
         fitted = _fitted_without_rows(candidates, X, y, groups)
         score_range = self._range(fitted)
         if not callable(self.score):
@@ -179,21 +183,25 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
             best.privacy_ = self.privacy_
         return self
 
-    def _planned(self) -> tuple[TrialCount, list[Candidate], PrivacyPlan]:
-        """What all trials share, from the arguments alone."""
-        check_number("epsilon", self.epsilon, 0.0, np.inf, "a positive number", open_low=True, open_high=True)
-        check_delta(self.delta)
+    def _candidates(self) -> list[Candidate]:
+        check_privacy(self.privacy, PrivacyBudget)
         check_number("held_out", self.held_out, 0.0, 1.0, "between 0 and 1", open_low=True, open_high=True)
-        candidates = as_candidates(self.estimator, self.candidates)
+        return as_candidates(self.estimator, self.candidates, self.privacy.relation)
+
+    def _planned(
+        self, candidates: list[Candidate], ledger: PrivacyLedger | None
+    ) -> tuple[TrialCount, list[Candidate], PrivacyPlan]:
+        """What all trials share, from arguments and ledger."""
         trials = TrialCount(max(2.0, len(candidates)) if self.mean_trials is None else self.mean_trials, self.shape)
         plans = tuple(candidate.plan for candidate in candidates)
-        fits, score_plan = plans_of_trial(trials, self.epsilon, self.delta, plans)
+        fits, score_plan = plans_of_trial(trials, *_statement(self.privacy, ledger), plans)
         return trials, calibrated(candidates, fits), score_plan
 
     def _ledger(self, ledger: PrivacyLedger | None, candidates: list[Candidate]) -> PrivacyLedger | None:
         """The ledger to charge, if any."""
         origins = [owner.__dict__.get("_sent_from") for owner in (self, self.estimator)]
-        return ledger_to_charge(ledger, *origins, *(candidate.plan.sent_from for candidate in candidates))
+        plans = (candidate.plan for candidate in candidates)
+        return ledger_to_charge(ledger, *origins, *(sent.sent_from for sent in (self.privacy, *plans)))
 
     def _range(self, fitted: list) -> tuple[float, float]:
         """The range of the score, from the arguments or from what the models know."""
@@ -278,6 +286,17 @@ class PrivateSearch(MetaEstimatorMixin, RemembersItsLedger):
                 "Every trial of this search failed, so that it has no best estimator. Its charge stays."
             )
         return self.best_estimator_
+
+
+def _statement(budget: PrivacyBudget, ledger: PrivacyLedger | None) -> tuple[float, float]:
+    """(ε, δ) of a search that spends the budget; in a ledger, the charge is at a share of what is left of δ₀ there."""
+    if budget.is_whole:
+        return budget.epsilon, budget.delta
+    share = math.inf if ledger is None else SEARCH_SHARE * ledger.remaining().delta_0
+    epsilon, delta = budget.pure_epsilon, min(budget.delta_0, share)
+    if not (epsilon > 0.0 and delta > 0.0):
+        raise PrivacyBudgetError("Nothing that could pay for a search is left of this budget. Nothing was charged.")
+    return epsilon, delta
 
 
 def _search(trials: TrialCount, prepare: Callable[[], OneTrial]) -> tuple[float, tuple]:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 import vips
-from vips import BayesianGaussianMixture, CategoricalHMM, PrivacyPlan, privacy_utility_curve
+from vips import BayesianGaussianMixture, CategoricalHMM, PrivacyBudget, PrivacyPlan, privacy_utility_curve
 from vips.data import Sequences, write_sequences
 
 RNG = np.random.default_rng(0)
@@ -45,7 +45,7 @@ def test_certificates_and_files(fits, tmp_path):
     assert loaded.score_samples(TEST).sum() == fitted.score_samples(TEST).sum()
     fitted.privacy_.to_html(tmp_path / "certificate.html")
     assert "one sequence" in (tmp_path / "certificate.html").read_text()
-    assert "60 steps" in str(vips.plan_for(MODEL, epsilon=1.0, delta=1e-6, n_records=5_000))
+    assert "60 steps" in str(vips.plan_for(MODEL, privacy=PrivacyBudget(1.0, 1e-6), n_records=5_000))
 
 
 def test_sources_are_for_fits_and_sequences_for_models_of_them(fits, tmp_path):

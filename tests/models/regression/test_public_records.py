@@ -12,7 +12,14 @@ from sklearn.metrics import log_loss
 
 import vips
 from tests.mutants import check_notices
-from vips import BayesianBinomialRegression, BayesianLogisticRegression, PrivacyLedger, PrivacyPlan, engine
+from vips import (
+    BayesianBinomialRegression,
+    BayesianLogisticRegression,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivacyPlan,
+    engine,
+)
 from vips.exceptions import CheckpointError
 from vips.expfam import DiagonalGaussian, Gaussian, polya_gamma_mean
 from vips.models.regression import informed, known_steps
@@ -308,7 +315,7 @@ def test_pipelines_encode_public_records():
     y = (frame["age"] + rng.normal(0.0, 10.0, 3000) > 55).to_numpy()
     arguments = {"public_X": frame[:500], "public_y": y[:500]}
     learnt = make_private_pipeline(
-        PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=2.0, delta=1e-6, n_steps=5
+        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(2.0, 1e-6), n_steps=5
     )
     learnt.fit(frame[500:], y[500:], **arguments)
     assert learnt[-1].public_records_[0] == 500

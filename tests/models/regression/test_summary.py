@@ -12,6 +12,7 @@ from scipy.stats import norm
 from vips import (
     BayesianLogisticRegression,
     BayesianNegativeBinomialRegression,
+    PrivacyBudget,
     PrivacyPlan,
     PrivacyWarning,
 )
@@ -84,9 +85,9 @@ def test_deviations_of_differences_use_the_covariance():
 
 def test_a_private_encoder_has_names_and_units_too():
     frame, y = patients(30_000)
-    pipeline = make_private_pipeline(PrivateTableEncoder(), BayesianLogisticRegression(), epsilon=20.0, delta=1e-6).fit(
-        frame, y
-    )
+    pipeline = make_private_pipeline(
+        PrivateTableEncoder(), BayesianLogisticRegression(), privacy=PrivacyBudget(20.0, 1e-6)
+    ).fit(frame, y)
     mean = pipeline.summary()["mean"]
     assert mean["age"] == pytest.approx(0.04, abs=0.008)
     assert mean["ward: B against A"] == pytest.approx(0.9, abs=0.3)

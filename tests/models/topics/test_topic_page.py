@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from tests.comparison import report_cases as cases
 from tests.models.topics.topic_pages import WORDS, fitted
 from tests.plans import with_release
-from vips import LatentDirichletAllocation
+from vips import LatentDirichletAllocation, PrivacyBudget
 from vips._alignment import align
 from vips._printable import printable
 from vips.models.topics.page.values import RADII
@@ -145,7 +145,9 @@ def test_a_statement_of_ones_own(tmp_path):
 def test_a_private_pipeline_states_what_its_words_cost(tmp_path):
     letters = ["the ship sails home", "a storm at sea", "the ship was lost at sea"] * 100
     model = LatentDirichletAllocation(2, random_state=0)
-    pipeline = make_private_pipeline(PrivateCountVectorizer(), model, epsilon=2.0, delta=1e-6, n_steps=5).fit(letters)
+    pipeline = make_private_pipeline(PrivateCountVectorizer(), model, privacy=PrivacyBudget(2.0, 1e-6), n_steps=5).fit(
+        letters
+    )
     page = page_of(pipeline, tmp_path, baseline=pipeline)
     assert len(re.findall('<strong class="whole">ε = 2</strong> at δ = 1e-06', page)) == 2
     assert pipeline.top_words(2) == pipeline[-1].top_words(2)

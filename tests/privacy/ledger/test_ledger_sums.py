@@ -14,7 +14,7 @@ from dp_accounting.pld import common
 from dp_accounting.pld import privacy_loss_distribution as losses_of
 
 from vips import PrivacyBudgetError, PrivacyLedger, PrivacyPlan
-from vips.privacy.accounting.gaussian import gaussian_epsilon, gaussian_log_delta
+from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger import LedgerError, chain_file
 
@@ -190,36 +190,6 @@ def test_a_kill_after_the_charge_leaves_it_charged(path, ledger):
     assert ledger.close(run.run) == 1  # somebody knows that nothing was released
     assert ledger.remaining().delta_0 == pytest.approx(1e-5)
     assert ledger.spent() == 0.0
-
-
-def test_stopping_a_sampled_fit_to_spend_the_rest_would_exceed_delta():
-    """Why sampled steps are not given back: a record that is not drawn in the first step leaves its share to the second fit.
-
-    Of a plan of two sampled steps an analyst looks at the first total. Where it speaks for the record, the budget that the
-    second step gives back is spent on a full release. δ of that choice, by quadrature over the first total, is above the one
-    that the whole plan and the rest of the budget were admitted with.
-    """
-    rate, sigma, epsilon = 0.05, 0.6, 1.5
-    plan = PrivacyPlan(noise_multiplier=sigma, sampling_rate=rate, n_steps=2)
-    delta = plan.delta(epsilon)
-    half = replace(plan, n_steps=1)
-    z = np.linspace(-9.0, 10.0, 20_001)
-    normal = np.exp(-(z**2) / (2.0 * sigma**2)) / (sigma * math.sqrt(2.0 * math.pi))
-    absent, present = normal, normal * (1.0 - rate + rate * np.exp((2.0 * z - 1.0) / (2.0 * sigma**2)))
-    loss = np.log(present / absent)
-    levels = np.maximum(epsilon - loss, -20.0)
-
-    def best(mu):  # of the second release: none, the sampled step, or a full one with the mu that is given back
-        full = np.where(levels >= 0.0, np.exp(gaussian_log_delta(mu, np.abs(levels))), 0.0)
-        mirrored = 1.0 - np.exp(levels) + np.exp(levels + gaussian_log_delta(mu, np.abs(levels)))
-        full = np.where(levels >= 0.0, full, mirrored)
-        return np.maximum(np.maximum(1.0 - np.exp(levels), 0.0), full)
-
-    from scipy.optimize import brentq
-
-    # μ with which one such step is worth δ of a Gaussian at this ε: what a naive rule would give back
-    mu = brentq(lambda m: math.exp(gaussian_log_delta(m, epsilon)) - half.delta(epsilon), 1e-3, 10.0)
-    assert float(np.sum(present * best(mu)) * (z[1] - z[0])) > 1.02 * delta
 
 
 def append(path, **body):

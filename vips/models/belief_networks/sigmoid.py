@@ -31,7 +31,7 @@ from vips.expfam.gaussian import posterior_probabilities
 from vips.models.belief_networks.contract import BeliefNetwork
 from vips.models.belief_networks.inference import HiddenUnits, dense_rows, infer
 from vips.parts import Score, average
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["SigmoidBeliefNetwork"]
 
@@ -47,7 +47,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
     ----------
     n_components : int
         K, the number of hidden units.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit. The first step moves biases only, so a plan needs at least two steps.
     covariance : {"diagonal", "full"}
         Of the posterior of a visible unit's weights. "full", as in the paper, sums J K (K + 1)/2 numbers on top of 2 J K.
@@ -111,7 +111,7 @@ class SigmoidBeliefNetwork(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Be
         self,
         n_components: int = 30,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         covariance: str = "diagonal",
         penalty: str = "tpbn",
         max_iter: int = 3,

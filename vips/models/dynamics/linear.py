@@ -19,7 +19,7 @@ from vips.models.dynamics.reading import SystemReading, forecasts, samples
 from vips.models.dynamics.smoothing import filtered, smoothed, smoothed_whole
 from vips.models.dynamics.variational import spread_of
 from vips.parts import Part, indexed
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["LinearDynamicalSystem"]
 
@@ -53,7 +53,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. The clip norm of a plan without one is that of a sequence of so many steps; longer ones weigh less.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit: 100 steps with all records. A private plan should have one step: others would release
         the same moments again.
     schedule : RobbinsMonro, callable or None
@@ -113,7 +113,7 @@ class LinearDynamicalSystem(SystemReading, DynamicsModel):
         max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
     ) -> None:

@@ -28,7 +28,7 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
 )
 from vips.parts import Part
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -58,7 +58,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         Rounds of mean field for a sequence.
     n_lags, n_features, max_norm, max_length, typical_length
         See :class:`LinearDynamicalSystem`.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is 100 steps of EM with all records. The first sixth of a private plan's steps releases moments: write about 30.
     schedule : RobbinsMonro, callable or None
         Step sizes of EM, as a function of 2, 3, …. None: see :meth:`step_size`.
@@ -108,7 +108,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
     ) -> None:

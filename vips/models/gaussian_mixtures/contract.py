@@ -21,7 +21,7 @@ from vips.models._gaussians.splitting import n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -60,7 +60,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         inference: str = "vb",
         dof: object = None,
         max_norm: float | None = None,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: object = None,
         on_invalid: str = "drop",
         random_state: object = None,

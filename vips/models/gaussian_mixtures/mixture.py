@@ -51,7 +51,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     max_norm : float or None
         Public bound on the L2 norm of a row; longer rows are scaled down to it. Required by a private fit. The origin should be
         near the middle of the records.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit: 100 + K steps with all records.
     schedule : RobbinsMonro, callable or None
         Step sizes after the components were found; see :meth:`step_size`.

@@ -27,7 +27,7 @@ from vips.models.markov.statistics import (
     of_pairs,
 )
 from vips.parts import Part, indexed, last_of
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
 __all__ = ["CategoricalHMM"]
@@ -63,7 +63,7 @@ class CategoricalHMM(HiddenMarkovModel):
         Public. The clip norm of a plan without one is the root of it: that of so many different symbols.
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit: 100 steps with all records. The first steps count neighbouring symbols, from which
         states begin: write at least 30.
     schedule : RobbinsMonro, callable or None
@@ -114,7 +114,7 @@ class CategoricalHMM(HiddenMarkovModel):
         max_length: int = 1000,
         typical_length: int = 25,
         dtype: type = np.float64,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
     ) -> None:

@@ -18,7 +18,7 @@ from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.models.markov.factorial_inference import Inferred, inferred_chains
 from vips.models.markov.factorial_posterior import FactorialPosterior
 from vips.parts import Part, indexed, last_of
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["FactorialHMM"]
 
@@ -58,7 +58,7 @@ class FactorialHMM(FactorialChainModel):
         Public. A fit reads the first ``max_length`` steps of a sequence.
     typical_length : int
         Public. Length of a sequence that counts whole; longer ones weigh less.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit: 100 steps with all records after the one that finds coordinates.
     schedule : RobbinsMonro, callable or None
         Step sizes of the steps after those, as a function of 2, 3, …. None: see :meth:`step_size`.
@@ -117,7 +117,7 @@ class FactorialHMM(FactorialChainModel):
         max_norm: float | None = None,
         max_length: int = 1000,
         typical_length: int = 25,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
     ) -> None:

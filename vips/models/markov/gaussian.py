@@ -52,7 +52,7 @@ class GaussianHMM(GaussianChainModel):
         Public. Length of a sequence that counts whole; longer ones weigh less.
     dtype : {np.float64, np.float32}
         Precision of the forward-backward algorithm. Sums are in double precision with either.
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit: 100 steps with all records.
     schedule : RobbinsMonro, callable or None
         Step sizes of the steps after the start, as a function of 1, 2, …. None: see :meth:`step_size`.

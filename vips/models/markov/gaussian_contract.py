@@ -24,7 +24,7 @@ from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_st
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.posterior import FORBIDDEN, private_chain
 from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -62,7 +62,7 @@ class GaussianChainModel(HiddenMarkovModel):
         max_length: int = 1000,
         typical_length: int = 25,
         dtype: type = np.float64,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         random_state: object = None,
     ) -> None:

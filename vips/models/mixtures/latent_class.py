@@ -46,7 +46,7 @@ from vips.models.mixtures.table import (
     is_range,
 )
 from vips.parts import Part
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -77,7 +77,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     inference : {"vb", "em"}
         Variational Bayes, or maximum likelihood by EM, which ignores both priors. E-steps of private fits take posterior means
         with either.
-    privacy : PrivacyPlan, StreamPlan or None
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit: 100 steps with all records. The first step counts the answers in each column, and classes
         begin around them, so a plan needs several steps. A StreamPlan is for :meth:`partial_fit`.
     schedule : RobbinsMonro, callable or None
@@ -141,7 +141,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         class_prior: float | None = None,
         answer_prior: float = 1.0,
         inference: str = "vb",
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         schedule: Callable[[int], float] | None = None,
         clip_share: float = _CLIP,
         on_invalid: str = "drop",

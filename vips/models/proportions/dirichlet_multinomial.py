@@ -17,7 +17,7 @@ from vips.model import ConjugateExponentialModel
 from vips.models._likelihood import log_likelihoods
 from vips.models.proportions.noisy_counts import draw_rates
 from vips.parts import Score, divided
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block, DenseStatistics
 
 __all__ = ["DirichletMultinomial"]
@@ -35,7 +35,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
     max_total : float
         Public bound on the L2 norm of a row: 1 where each record is in one category. Longer rows are scaled down to it by the
         clip of a private fit.
-    privacy : PrivacyPlan, StreamPlan or None
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
     on_invalid : {"drop", "raise"}
         What a private fit does with a row with negative or infinite entries: ignore it, or stop. The latter is
@@ -80,7 +80,7 @@ class DirichletMultinomial(ConjugateExponentialModel):
         *,
         prior: float = 1.0,
         max_total: float = 1.0,
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         on_invalid: str = "drop",
         random_state: object = None,
     ) -> None:

@@ -48,7 +48,7 @@ from vips.models.regression.statistics import (
     design_rows,
 )
 from vips.parts import Part
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging
 
@@ -87,7 +87,7 @@ class AugmentedRegression(InformedRegression):
     def __init__(
         self,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,

@@ -22,7 +22,7 @@ from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import count_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["BayesianBinomialRegression", "BayesianNegativeBinomialRegression"]
 
@@ -109,7 +109,7 @@ class BayesianBinomialRegression(_CountRegression):
         self,
         *,
         n_trials: int = 1,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,
@@ -192,7 +192,7 @@ class BayesianNegativeBinomialRegression(_CountRegression):
         *,
         dispersion: float = 1.0,
         max_count: int | None = None,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,

@@ -33,7 +33,7 @@ from vips.expfam.gaussian import posterior_probabilities
 from vips.models._coefficients import classification_scores
 from vips.models.regression.estimator import PolyaGammaRegression
 from vips.parts import Score
-from vips.privacy import PrivacyPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan
 
 __all__ = ["BayesianLogisticRegression"]
 
@@ -43,7 +43,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
 
     Parameters
     ----------
-    privacy : PrivacyPlan or None
+    privacy : PrivacyBudget, PrivacyPlan or None
         None is a non-private fit, full batch.
     max_norm : float or None
         Public bound F on the L2 norm of a row; longer rows are scaled down to it, in fits and predictions. Required by a
@@ -117,7 +117,7 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
     def __init__(
         self,
         *,
-        privacy: PrivacyPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | None = None,
         max_norm: float | None = None,
         fit_intercept: bool = True,
         prior: float | Gamma | Gaussian | DiagonalGaussian | None = None,

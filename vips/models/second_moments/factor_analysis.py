@@ -17,7 +17,7 @@ from vips.models.second_moments.estimates import (
     rotated,
 )
 from vips.models.second_moments.factors import FactorModel
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 __all__ = ["FactorAnalysis"]
 
@@ -81,7 +81,7 @@ class FactorAnalysis(FactorModel):
         n_components: int | None = None,
         *,
         rotation: str | None = None,
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         max_norm: float | None = None,
         tol: float = 1e-2,
         max_iter: int = 1000,

@@ -24,7 +24,7 @@ from vips.models.second_moments.moments import SecondMoments, positive_mean
 from vips.models.second_moments.noise_aware import noise_aware_coefficients
 from vips.models.second_moments.posterior import LinearPosterior
 from vips.parts import Part, Score
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
     ----------
     penalty : {"ridge", "ard"}
         One prior precision λ for all coefficients, or one for each. Both are learnt.
-    privacy : PrivacyPlan, StreamPlan or None
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
     max_norm : float or None
         Public bound on the L2 norm of a row. A longer row, with its target and constant, is multiplied by
@@ -113,7 +113,7 @@ class BayesianLinearRegression(RegressorMixin, SecondMomentModel):
         self,
         *,
         penalty: str = "ridge",
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         max_norm: float | None = None,
         target_range: tuple[float, float] | None = None,
         fit_intercept: bool = True,

@@ -6,7 +6,7 @@ import numpy as np
 
 from vips.models.second_moments.estimates import Estimate, NoisyCovariance, principal_components
 from vips.models.second_moments.factors import FactorModel
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 
 __all__ = ["ProbabilisticPCA"]
 
@@ -21,7 +21,7 @@ class ProbabilisticPCA(FactorModel):
     ----------
     n_components : int or None
         None is the number of columns.
-    privacy : PrivacyPlan, StreamPlan or None
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit. One full-batch step is enough; further steps are averaged.
     max_norm : float or None
         Public bound on the L2 norm of a row. Longer rows weigh less: max_norm² / norm². Required by a private fit.
@@ -65,7 +65,7 @@ class ProbabilisticPCA(FactorModel):
         self,
         n_components: int | None = None,
         *,
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         max_norm: float | None = None,
         on_invalid: str = "drop",
         random_state: object = None,

@@ -53,7 +53,7 @@ from vips.models.topics.statistics import (
 )
 from vips.models.topics.sums import resample_counts
 from vips.parts import NO_DIVERGENCE, Part, Score, divided
-from vips.privacy import PrivacyPlan, StreamPlan
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
@@ -80,7 +80,7 @@ class LatentDirichletAllocation(
         latent semantic analysis (pLSA). The same totals are released.
     vocabulary : sequence of str, int or None
         The words, or their number. Required by a private fit: a vocabulary read from documents reveals rare words.
-    privacy : PrivacyPlan, StreamPlan or None
+    privacy : PrivacyBudget, PrivacyPlan, StreamPlan or None
         None is a non-private fit: full batch for at most 4,096 documents, else about four stochastic passes.
     schedule : RobbinsMonro, callable or None
         Step sizes: ρ_t as a function of t = 1, 2, …. None: see :meth:`step_size`.
@@ -148,7 +148,7 @@ class LatentDirichletAllocation(
         topic_word_prior: float | None = None,
         inference: str = "vb",
         vocabulary: Sequence[str] | int | None = None,
-        privacy: PrivacyPlan | StreamPlan | None = None,
+        privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None = None,
         public_documents: object = None,
         schedule: Callable[[int], float] | None = None,
         document_length: int | None = None,
