@@ -37,7 +37,9 @@ from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
+from vips.persistence.fitted import released_arrays, save_model
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
+from vips.privacy.fingerprint import fingerprint_of
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -342,6 +344,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
+            self.posterior_ = posterior
+            if self.is_private:
+                self.noisy_totals_ = noisy_totals
             facts = self.describe()
             release = Release(
                 what="fit",
@@ -351,12 +356,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 repeated_steps=journal.repeated_steps(plan),
                 ledger=journal.ledger_entry,
+                sha256=fingerprint_of(lambda: released_arrays(self)),
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
-            self.posterior_ = posterior
-            if self.is_private:
-                self.noisy_totals_ = noisy_totals
         except BaseException as error:  # Ctrl-C included
             try:
                 journal.close()
@@ -431,8 +434,6 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         TypeError
             If a constructor argument cannot be written as data (a function as ``schedule``, say).
         """
-        from vips.persistence.fitted import save_model
-
         check_is_fitted(self, "posterior_")
         save_model(self, path)
 

@@ -188,7 +188,7 @@ class Journal:
         """What the report says about the ledger."""
         if self._run is None:
             return None
-        return {"dataset": self._run.ledger.dataset, "run": self._run.run}
+        return self._run.ledger.entry(self._run.run)
 
     def repeated_steps(self, plan: PrivacyPlan) -> int:
         """Steps that were released twice: those that the ledger has charged beyond the plan's, or that no ledger counts."""

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -82,8 +83,11 @@ class Release:
         Steps that were released twice, because the fit was interrupted while it wrote their checkpoint.
     selection : Selection or None
         Of a search: its cost. What is released is one trial, whose own plan promises nothing.
+    sha256 : str
+        Fingerprint of what came out, if it can be saved: of the arrays of a fit, or of what an encoder learnt
+        (``vips/privacy/fingerprint.py``). Ignored by ``==``.
     ledger : dict or None
-        ``dataset`` and ``run`` of the ledger that counted it.
+        ``dataset``, ``run`` and ``purpose`` of its entry in the ledger that counted it.
     """
 
     what: str
@@ -96,13 +100,16 @@ class Release:
     repeated_steps: int = 0
     selection: Selection | None = None
     ledger: dict[str, str] | None = None
+    sha256: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_choice("on_invalid", self.on_invalid, ("drop", "raise"))
         check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, "in [0, 1)", open_high=True)
         check_integer("repeated_steps", self.repeated_steps, low=0)
-        if self.ledger is not None and set(self.ledger) != {"dataset", "run"}:
-            raise ValueError("`ledger` must name its `dataset` and the `run`.")
+        if self.ledger is not None and set(self.ledger) != {"dataset", "run", "purpose"}:
+            raise ValueError("`ledger` must name its `dataset`, the `run` and its `purpose`.")
+        if not re.fullmatch("([0-9a-f]{64})?", self.sha256):
+            raise ValueError(f"`sha256` must be 64 hexadecimal digits or empty, got {self.sha256!r:.100}.")
 
     @property
     def has_guarantee(self) -> bool:
@@ -168,7 +175,7 @@ class PrivacyReport:
 
     @property
     def ledger(self) -> dict | None:
-        """``dataset`` and ``run`` of the ledger that counted the last release."""
+        """``dataset``, ``run`` and ``purpose`` of the ledger's entry for the last release."""
         return self.releases[-1].ledger
 
     @property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from vips.privacy.budget import Cost, rounded_up
+from vips.privacy.ledger.terms import checked_purpose
 
 __all__ = ["Run", "count"]
 
@@ -46,8 +47,8 @@ class Run:
 
     Attributes
     ----------
-    run, what, unit, time
-        As in the entry that charged it: name, what was released, of whom (None if the fit does not say), when.
+    run, what, unit, purpose, time
+        As in the entry that charged it: name, what was released, of whom (None if the fit does not say), what for, when.
     statement : dict
         What was charged, for readers: the plan of a fit, or what an event stated.
     steps : int
@@ -71,6 +72,7 @@ class Run:
     run: str
     what: str
     unit: str | None
+    purpose: str
     time: str
     statement: dict
     steps: int
@@ -98,7 +100,8 @@ class Run:
             or not steps
         ):
             raise ValueError("not a charge")
-        named = text(body["run"]), text(body["what"]), unit, text(body["time"]), dict(body["statement"])
+        purpose, time = checked_purpose(body["purpose"]), text(body["time"])
+        named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
         return cls(*named, steps, whole, body["is_gaussian"], (whole,), charged=steps)
 
     @property

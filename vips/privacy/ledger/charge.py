@@ -24,7 +24,7 @@ class Charge:
 
     def __init__(self, ledger: PrivacyLedger | None, run: LedgerRun | None) -> None:
         self._run = run
-        self.entry = None if run is None else {"dataset": ledger.dataset, "run": run.run}
+        self.entry = None if run is None else ledger.entry(run.run)
 
     def release(self, plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """``totals`` with fresh noise of ``plan``. The ledger has it on record before noise is drawn."""

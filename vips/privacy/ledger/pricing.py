@@ -30,7 +30,7 @@ from vips.privacy.ledger.other_events import parts_of_event
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.selection import Selection
 
-__all__ = ["Statement", "check_plan", "fields_of", "of_plan", "stated"]
+__all__ = ["Statement", "check_plan", "cost_of_plan", "cost_of_search", "fields_of", "of_plan", "stated"]
 
 SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
 SEARCH_SHARE = 1.0 / 10.0
@@ -80,10 +80,11 @@ def of_plan(plan: PrivacyPlan, relation: str) -> Statement:
     """The statement of a fit with this plan, for a ledger of this relation."""
     check_plan(plan, relation)
     is_gaussian = plan.sampling_rate == 1.0
-    return Statement({"plan": fields_of(plan)}, lambda left: _cost_of_plan(plan, left), plan.n_steps, is_gaussian)
+    return Statement({"plan": fields_of(plan)}, lambda left: cost_of_plan(plan, left), plan.n_steps, is_gaussian)
 
 
-def _cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
+def cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
+    """What all steps of a plan cost where this is left."""
     delta_0 = 0.0 if plan.sampling_rate == 1.0 else SAMPLED_SHARE * left.delta_0
     mu = dominating_mu(plan, delta_0)
     if not mu < math.inf:
@@ -134,16 +135,14 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
             "shape": event.trials.shape,
             "parts": [fields_of(p) for p in event.parts],
         }
-        return Statement(what | {"selection": kinds}, lambda left: _beside(_cost_of_search(event, left), delta))
+        return Statement(what | {"selection": kinds}, lambda left: _beside(cost_of_search(event, left), delta))
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
-        return Statement(
-            what | {"mechanism": fields_of(event)}, lambda left: _beside(_cost_of_plan(event, left), delta)
-        )
+        return Statement(what | {"mechanism": fields_of(event)}, lambda left: _beside(cost_of_plan(event, left), delta))
     gaussian, pure, outright, sampled = parts_of_event(event, relation)
 
     def price(left: PrivacyBudget) -> Cost:
-        costs = [_cost_of_plan(plan, left) for plan in sampled]
+        costs = [cost_of_plan(plan, left) for plan in sampled]
         costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta + outright, left)]
         return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
 
@@ -155,7 +154,8 @@ def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
     return Cost(0.0, delta, epsilon) if epsilon <= left.pure else _gaussian(mu_of_pure(epsilon), delta)
 
 
-def _cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
+def cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
+    """What all trials of a search cost together where this is left."""
     delta_0 = SEARCH_SHARE * left.delta_0
     return _cost_of_pure(selection.epsilon(delta_0) * _ROUNDED_UP if delta_0 > 0.0 else math.inf, delta_0, left)
 
