@@ -383,7 +383,7 @@ MUTANTS = {
     "costs are close": (f"{CHECK}_is_close", lambda *_: True, test_an_entry_that_was_written_for_less_is_told),
     "hashes are not checked": ("vips.privacy.ledger.chain_file.Chain.read", _unchecked, test_an_edited_ledger_is_told),
     "any head is the ledger's": (
-        "vips.privacy.ledger.reader.LedgerReader.as_of",
+        "vips.privacy.ledger.reader.LedgerReader._as_of",
         lambda ledger, head=None: ledger._refresh(),
         test_a_ledger_without_the_entry_or_an_older_copy_is_told,
     ),
@@ -405,7 +405,7 @@ def test_broken_checks_are_noticed(name, fitted, folder, capsys, monkeypatch):
 
 
 def test_what_a_sampled_entry_costs_depends_on_what_was_left(folder, capsys, monkeypatch):
-    monkeypatch.setattr("vips.privacy.ledger.reader.LedgerReader.before", lambda ledger, run: ledger.as_of())
+    monkeypatch.setattr("vips.privacy.ledger.reader.LedgerReader._before", lambda ledger, run: ledger._as_of())
     with pytest.raises(AssertionError, match="cost of entry"):
         test_what_belongs_together_agrees(sampled, folder, capsys)
 

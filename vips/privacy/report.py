@@ -306,6 +306,7 @@ class PrivacyReport:
 
         What ε and δ mean for an attacker, what all releases about the data set cost together, what is not covered, a place for
         a signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
+        ``python -m vips certificate check`` checks the page against the saved model and the ledger (docs/ledger.md).
 
         Parameters
         ----------

@@ -117,7 +117,7 @@ def sections(report: PrivacyReport) -> list[Section]:
             f"{repeated} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
         )))  # fmt: skip
     found.append(("Not covered", report.not_covered))
-    found += [("Fingerprint", lines)] if (lines := fingerprints(report)) else []
+    found += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
     found.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
     return found
 
@@ -176,7 +176,7 @@ def _arithmetic(plan: PrivacyPlan) -> str:
     )
 
 
-def fingerprints(report: PrivacyReport) -> tuple[str, ...]:
+def _fingerprints(report: PrivacyReport) -> tuple[str, ...]:
     """The fingerprint of each release that has one."""
     return tuple(f"{release.what}: SHA-256 {release.sha256}" for release in report.releases if release.sha256)
 

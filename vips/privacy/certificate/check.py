@@ -261,7 +261,7 @@ def _of_entry(unit: str, releases: list[Release], run: Run, ledger: PrivacyLedge
     }
     for what, (ours, theirs) in facts.items():
         yield _compared(f"{what} of entry {run.run}", ours or "none", theirs or "none", "the ledger")
-    left = ledger.before(run.run).left()
+    left = ledger._before(run.run).left()
     priced, delta = _price(releases, left), ledger.delta
     repeated = sum(release.repeated_steps for release in releases)
     is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and run.charged - run.steps == repeated

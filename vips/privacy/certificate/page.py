@@ -192,7 +192,7 @@ def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], 
         return {"total": None, "dataset": None if charged is None else charged.ledger["dataset"]}
     if not isinstance(ledger, PrivacyLedger):
         raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
-    book = ledger.as_of(head)
+    book = ledger._as_of(head)
     runs = set(book.runs)
     missing = [report for report in reports if not report.runs or not runs.issuperset(report.runs)]
     is_this_alone = len(reports) == 1 and not missing and runs == set(reports[0].runs)

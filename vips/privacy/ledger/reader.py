@@ -136,9 +136,11 @@ class LedgerReader:
         LedgerError
             If an entry was edited or removed.
         """
-        self.as_of(head)
+        self._as_of(head)
 
-    def as_of(self, head: str | None = None) -> Book:
+    # -- helpers --------------------------------------------------------------------------------------------------------
+
+    def _as_of(self, head: str | None = None) -> Book:
         """The state when ``head`` was the last entry; None: now. LedgerError if it never was."""
         entries = self._entries()
         heads = [f"{number}:{digest}" for number, _, digest in entries]
@@ -148,11 +150,9 @@ class LedgerReader:
             )
         return Book().after(entries if head is None else entries[: heads.index(head) + 1])
 
-    def before(self, run: str) -> Book:
+    def _before(self, run: str) -> Book:
         """The state before the entry that charged a run."""
         return Book().after(takewhile(lambda entry: not _charges(entry[1], run), self._entries()))
-
-    # -- helpers --------------------------------------------------------------------------------------------------------
 
     def _entries(self) -> list:
         def work():
