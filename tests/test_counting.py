@@ -25,7 +25,7 @@ from vips import (
 )
 from vips.data import CSRShards, InMemoryData, InMemoryTexts, ParquetTexts, TextFiles, TextPartitions, regroup
 from vips.privacy import Release
-from vips.privacy.ledger.charge import Charge
+from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR
 from vips.statistics import Block
 
@@ -92,7 +92,7 @@ def check_a_record_moves_the_lattice_by_its_units():
         return totals
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Charge, "release", release)
+        patch.setattr(LedgerRun, "release_once", release)
         for n in range(4):
             count_records([""] * n, privacy=plan)
     steps = set(np.diff(seen).tolist())

@@ -12,7 +12,7 @@ from tests.mutants import check_notices
 from tests.preprocessing.test_private_table_mutants import fits_are_charged_at_the_end
 from vips import PrivacyPlan, counting
 from vips.data._grouped import GroupedFolder, mapped
-from vips.privacy.ledger.charge import Charge
+from vips.privacy.ledger.run import LedgerRun
 
 
 def rows_are_counted_where_persons_are_protected(patch):
@@ -24,10 +24,10 @@ def rows_on_disk_are_counted_where_persons_are_protected(patch):
 
 
 def noise_is_half_as_large(patch):
-    original = Charge.release
+    original = LedgerRun.release_once
     patch.setattr(
-        Charge,
-        "release",
+        LedgerRun,
+        "release_once",
         lambda charge, plan, totals: original(
             charge, replace(plan, noise_multiplier=0.5 * plan.noise_multiplier), totals
         ),
@@ -35,10 +35,10 @@ def noise_is_half_as_large(patch):
 
 
 def noise_has_one_sign(patch):
-    original = Charge.release
+    original = LedgerRun.release_once
     patch.setattr(
-        Charge,
-        "release",
+        LedgerRun,
+        "release_once",
         lambda charge, plan, totals: {"count": np.maximum(totals["count"], original(charge, plan, totals)["count"])},
     )
 
@@ -65,8 +65,8 @@ def the_sum_is_rounded_in_place_of_each_record(patch):
     patch.setattr(
         counting,
         "_with_noise",
-        lambda n, plan, charge: (
-            charge.release(
+        lambda n, plan, run: (
+            run.release_once(
                 plan, {"count": plan.lattice(counting._BLOCKS).rounded(np.array(float(n)), counting._BLOCKS["count"])}
             )["count"],
             1.0,

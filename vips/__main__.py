@@ -152,7 +152,7 @@ def _verify(options: argparse.Namespace) -> None:
 
 def _close(options: argparse.Namespace) -> None:
     returned = PrivacyLedger.open(options.file).close(options.name)
-    print(f"closed; {returned} steps were given back")
+    print(f"closed; {returned:g} steps were given back")
 
 
 if __name__ == "__main__":

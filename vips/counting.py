@@ -14,8 +14,9 @@ from vips.data import DataSource, as_source
 from vips.data._groups import check_groups_of_source, check_ids, group_numbers, name_of
 from vips.data._tables import from_arrow
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, words
-from vips.privacy.ledger.charge import Charge, charged, ledger_to_charge
+from vips.privacy.ledger.charge import charged, ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
+from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block
 
@@ -149,10 +150,10 @@ def count_records(
         check_ids(groups)
     if groups is not None or (source is not None and source.has_groups):
         unit = unit_of_group((source.group_name if groups is None else name_of(groups)) or "group")
-    with charged(ledger, "number of records", unit, event=plan) as charge:
+    with charged(ledger, "number of records", unit, event=plan) as run:
         n_records = _number(X if source is None else source, groups)
-        noisy, std = _with_noise(n_records, plan, charge)
-    release = Release(what="count", plan=plan, released=("the number of records",), ledger=charge.entry)
+        noisy, std = _with_noise(n_records, plan, run)
+    release = Release(what="count", plan=plan, released=("the number of records",), ledger=run.entry)
     return NoisyCount(round(noisy), std, PrivacyReport((release,), unit))
 
 
@@ -181,11 +182,11 @@ def _number(X, groups: object) -> int:
     return int(n_rows) if groups is None else int(group_numbers(groups, n_rows).max(initial=-1)) + 1  # numbered from 0
 
 
-def _with_noise(n_records: int, plan: PrivacyPlan, charge: Charge) -> tuple[float, float]:
+def _with_noise(n_records: int, plan: PrivacyPlan, run: LedgerRun) -> tuple[float, float]:
     """The number plus noise, and the standard deviation of the noise. On a lattice, a record counts whole units."""
     lattice, share, counted = plan.lattice(_BLOCKS), np.array(1.0), 1.0
     if lattice is not None:
         share = lattice.rounded(share, _BLOCKS["count"])
         counted = float(lattice.values(share, _BLOCKS["count"]))
-    noisy = charge.release(plan, {"count": n_records * share})["count"]
+    noisy = run.release_once(plan, {"count": n_records * share})["count"]
     return float(noisy) / counted, plan.noise_std() / counted

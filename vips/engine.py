@@ -39,7 +39,7 @@ def run(model, data, plan, journal, executor=None):
     plan : PrivacyPlan
         With a clip norm.
     journal : Journal
-        Records each released step in ledger and checkpoint; says where an interrupted fit stopped.
+        Releases each step through its place in a ledger, and writes it to a checkpoint; says where an interrupted fit stopped.
     executor : Executor, optional
         Computes the sums; see ``vips.execution.resolve``. Noise is always drawn in this process.
 
@@ -71,8 +71,7 @@ def run(model, data, plan, journal, executor=None):
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
             step_size = _by_block(model.step_size(t), blocks)
             total = clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers)
-            noisy = mechanism.release(total, t)
-            journal.released(t)
+            noisy = journal.run.release(mechanism, total, t)
             for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             stated = mechanism.std_of_average(step_size)
@@ -98,7 +97,7 @@ def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=Non
       ``on_invalid="raise"`` asks for it.
     - The result is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
-    task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
+    task = Task.of_step(model, blocks, posterior, plan.of_step(t), data.is_checked)
     total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t))
     if plan.rounds_records:  # rounding made them symmetric already
         return total

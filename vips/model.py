@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Self
 
@@ -45,6 +45,7 @@ from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.only_noise import is_only_noise
+from vips.privacy.phases import Phase
 from vips.privacy.units import unit_of_group
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
@@ -127,6 +128,14 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
         """
         return None
+
+    def phases(self, n_steps: int) -> Sequence[Phase]:
+        """How a private fit of ``n_steps`` full batches shares its noise over the steps; by default, equally.
+
+        A function of public settings: say, ``Phase(5, weight=3.0), Phase(n_steps - 5)`` where the first totals matter most. ε
+        does not depend on it. Fits on samples give all steps one weight.
+        """
+        return ()
 
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
@@ -340,7 +349,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             data = self._grouped(self._data(X, y), groups, "X" if y is None else "X, y")
             self.check_features()
             self._fitting_plan = plan = self._complete(self._stated_plan() or self.default_plan(data.n_records))
-            plan.lattice(self.blocks())
+            plan.check_blocks(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
@@ -354,8 +363,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 released=facts["released"],
                 declared=facts.get("declared_public", ()),
                 on_invalid=getattr(self, "on_invalid", "drop"),
-                repeated_steps=journal.repeated_steps(plan),
-                ledger=journal.ledger_entry,
+                repeated_steps=journal.repeated_steps(),
+                ledger=journal.run.entry,
                 sha256=fingerprint_of(lambda: released_arrays(self)),
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
@@ -479,6 +488,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
+        plan = plan.with_phases(self.phases(plan.n_steps))
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _data(self, X, y) -> DataSource:

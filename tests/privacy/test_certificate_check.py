@@ -29,10 +29,12 @@ from vips import (
 from vips.__main__ import main
 from vips.models import BayesianLogisticRegression
 from vips.persistence.archive import read_archive, write_archive
+from vips.persistence.checkpoint import Journal
 from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
 from vips.privacy.certificate import check as check_module
 from vips.privacy.certificate import page as page_module
 from vips.privacy.ledger import chain_file
+from vips.privacy.phases import Phase
 
 X = np.eye(3)[np.arange(60) % 3]
 TABLE = pd.DataFrame({"age": np.arange(60.0), "town": ["A", "B", "C"] * 20})
@@ -74,7 +76,33 @@ def search(ledger):
     return best
 
 
-FITTED = [counts, sampled, encoder, pipeline, classifier, stream, search]
+def in_phases(ledger):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DirichletMultinomial, "phases", lambda model, n_steps: (Phase(1, 1.5), Phase(n_steps - 1, 0.5)))
+        return counts(ledger)
+
+
+def interrupted(ledger):
+    """A fit whose second step was released twice."""
+    commit = Journal.commit
+
+    def stop(journal, step, *arguments):
+        if step == 2:
+            raise KeyboardInterrupt
+        commit(journal, step, *arguments)
+
+    plan = PrivacyPlan(noise_multiplier=20.0, sampling="full", n_steps=3, report_delta=1e-6)
+    model, checkpoint = DirichletMultinomial(privacy=plan), f"fit{len(ledger.runs())}.vips"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "commit", stop)
+        with pytest.raises(KeyboardInterrupt):
+            model.fit(X, ledger=ledger, checkpoint=checkpoint)
+    model.fit(X, ledger=ledger, checkpoint=checkpoint)
+    assert model.privacy_.releases[0].repeated_steps == 1
+    return model
+
+
+FITTED = [counts, sampled, in_phases, interrupted, encoder, pipeline, classifier, stream, search]
 
 
 @pytest.fixture

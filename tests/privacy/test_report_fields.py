@@ -103,6 +103,7 @@ OWN = {
     "releases.0.plan.noise": [],
     "releases.0.plan.report_delta": [None],
     "releases.0.plan.max_rows_per_group": [None, 3],
+    "releases.0.plan.phases": [[]],
 }
 
 
@@ -206,7 +207,7 @@ def test_a_forged_file_of_a_model_is_refused(tmp_path):
                 content = json.dumps(header)
             forged.writestr(name, content)
     assert vips.load(tmp_path / "good.vips", BetaBernoulli).privacy_ == model.privacy_
-    with pytest.raises(ValueError, match=r"`releases\[0\].repeated_steps` of a privacy report must be of type int"):
+    with pytest.raises(ValueError, match=r"`releases\[0\].repeated_steps` of a privacy report must be of type float"):
         vips.load(tmp_path / "forged.vips", BetaBernoulli)
 
 

@@ -343,7 +343,7 @@ def a_charge_counts_as_released_before_its_secret(patch):
     def secret_after(self, *arguments):
         secret = original(self, *arguments)
         if self.begun is not None:
-            self.begun.release(1)
+            self.begun.record(1)
         return secret
 
     patch.setattr(stream_module._Stream, "_secret_after", secret_after)

@@ -235,7 +235,7 @@ class _Audit:
             if self.table.ids is not None:
                 n_rows = min(ROWS_OF_PERSON, plan.max_rows_per_group or ROWS_OF_PERSON)
                 checked = f"persons of {n_rows} rows, {checked}"
-            bound = canary_bound(replace(plan, n_steps=n_steps), n_runs, self.rng, 1.0 - LEVEL, n_rows=n_rows)
+            bound = canary_bound(plan.with_n_steps(n_steps), n_runs, self.rng, 1.0 - LEVEL, n_rows=n_rows)
             advice = (
                 "the engine releases more than the plan claims: noise, clip or sampling is not what is accounted for."
             )

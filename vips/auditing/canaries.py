@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
+from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.plan import PrivacyPlan
 from vips.statistics import RecordStatistics
 
@@ -103,10 +104,8 @@ class _Recorder:
     start = None
 
     def __init__(self) -> None:
+        self.run = LedgerRun(None)
         self.totals: list[Mapping[str, np.ndarray]] = []
-
-    def released(self, step) -> None:
-        pass
 
     def commit(self, step, noisy, average, noise_std, posterior) -> None:
         self.totals.append({name: np.array(value) for name, value in noisy.items()})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class FrozenPlan(PrivacyPlan):
     def add_noise(self, total, blocks, randomness, step):
         self.seen.append((step, {name: np.shape(value) for name, value in total.items()}))
         if self.kind == "exact":
-            return as_numbers(total, blocks, self.lattice(blocks))
+            return as_numbers(total, blocks, self.of_step(step).lattice(blocks))
         rng = np.random.default_rng([step, self.kind == "sparse"])
         return {name: self._drawn(block, rng) for name, block in blocks.items()}
 
@@ -54,8 +54,8 @@ class FrozenPlan(PrivacyPlan):
 
 def frozen(plan: PrivacyPlan, n_steps: int, kind: str = "noisy") -> FrozenPlan:
     """The plan with fixed totals, in fewer steps."""
-    settings = {f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)} | {"n_steps": n_steps, "report_delta": None}
-    return FrozenPlan(**settings, kind=kind)
+    plan = replace(plan.with_n_steps(n_steps), report_delta=None)
+    return FrozenPlan(**{f.name: getattr(plan, f.name) for f in fields(PrivacyPlan)}, kind=kind)
 
 
 def unfitted(model, plan: PrivacyPlan):

@@ -96,15 +96,15 @@ def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
 # -- sharing ----------------------------------------------------------------------------------------------------
 
 
-def _recording(plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
-    """The plan with two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
-    plan = replace(plan, n_steps=2)
+def _recording(model, plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
+    """The model's plan with two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
+    plan = plan.with_n_steps(2).with_phases(model.phases(2))
     add_noise = plan.add_noise
 
     def recording(total, blocks, randomness, step):
-        noisy = add_noise(total, blocks, randomness, step)
-        noise = coordinates(noisy, blocks) - coordinates(as_numbers(total, blocks, plan.lattice(blocks)), blocks)
-        recorded.append(noise[:COORDINATES_HEARD] / plan.noise_std())
+        noisy, of_step = add_noise(total, blocks, randomness, step), plan.of_step(step)
+        noise = coordinates(noisy, blocks) - coordinates(as_numbers(total, blocks, of_step.lattice(blocks)), blocks)
+        recorded.append(noise[:COORDINATES_HEARD] / of_step.noise_std())
         return noisy
 
     object.__setattr__(plan, "add_noise", recording)
@@ -123,8 +123,8 @@ def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict
     """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``."""
     table = table.take(slice(8))
     recorded, recorded_louder = [], []
-    quiet = _recording(plan, recorded)
-    louder = _recording(replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
+    quiet = _recording(model, plan, recorded)
+    louder = _recording(model, replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
     fitted = unfitted(model, quiet)
     with _same_global_seed() as reseed:
         for _ in range(n_fits):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 from scipy import stats
 
@@ -45,7 +43,7 @@ def event_finding(plan: PrivacyPlan) -> Finding:
 def samples_of(plan: PrivacyPlan, n_runs: int = 16) -> tuple[dict[str, float], str]:
     """p-values of the plan's sampling in runs of the engine, and the sizes in words."""
     n_records = int(np.clip(30.0 / plan.sampling_rate, 400, 20_000))
-    plan = replace(plan, n_steps=min(plan.n_steps, 4))
+    plan = plan.with_n_steps(min(plan.n_steps, 4))
     rows = np.column_stack([np.full(n_records, -1.0), np.ones(n_records), np.arange(n_records)])
     taken = np.zeros((n_runs, plan.n_steps, n_records), dtype=int)
     for run in range(n_runs):

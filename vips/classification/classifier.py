@@ -167,14 +167,14 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
         unit = self.unit if groups is None else unit_of_persons(groups)
         what = f"{type(self).__name__}: tables of {len(stated)} columns, and a regression on them"
         cost = {} if budget is None else {"event": _as_one(budget), "delta": budget.threshold_delta or 0.0}
-        with charged(ledger, what, unit, self.relation, **cost) as charge:
-            self._release(X, labels, stated, budget, persons, groups is not None, charge.release)
+        with charged(ledger, what, unit, self.relation, **cost) as run:
+            self._release(X, labels, stated, budget, persons, groups is not None, run.release_once)
             self._weigh()
             with prepaid(model.privacy):
                 self.model_ = model.fit(self._features(X), y, groups=groups)
         self.classes_ = self.model_.classes_
         if budget is not None:
-            facts = stated, budget, self.model_.privacy_, charge.entry, tables_fingerprint(self)
+            facts = stated, budget, self.model_.privacy_, run.entry, tables_fingerprint(self)
             self.model_.privacy_ = _of_both(*facts)
         return self
 

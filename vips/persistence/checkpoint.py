@@ -32,6 +32,7 @@ from vips.privacy import PrivacyPlan, StreamPlan
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.pricing import of_plan
 from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.phases import weight_of_step
 
 __all__ = ["FitState", "Journal", "check_place", "identity", "posterior_arrays", "restore_posterior"]
 
@@ -65,14 +66,16 @@ class Journal:
 
     Attributes
     ----------
+    run : LedgerRun
+        Through which the fit releases its totals.
     start : FitState or None
         Where an interrupted fit stopped.
-    repeated : int
-        Steps that were released twice and that no ledger counts.
+    repeated : float
+        Steps that were released twice and that no ledger counts, by their weights.
     """
 
     def __init__(self) -> None:
-        self._run: LedgerRun | None = None
+        self.run = LedgerRun(None)
         self._path: Path | None = None
         self._header: dict | None = None
         self.start: FitState | None = None
@@ -106,12 +109,12 @@ class Journal:
         check_place(checkpoint)
         saved, arrays = self._saved(model, plan, ledger, header) if self._path.exists() else (None, {})
         if saved is not None and ledger is not None:
-            self._run = LedgerRun(ledger, saved["run"])
-            self._run.resume(saved["step"], plan)
+            self.run = LedgerRun(ledger, saved["run"])
+            self.run.resume(saved["step"], plan)
         else:
             self._charge(model, plan, ledger, unit)
-        self._header = header | {"run": None if self._run is None else self._run.run}
-        self._count_interrupted_step(saved, arrays)
+        self._header = header | {"run": None if ledger is None else self.run.run}
+        self._count_interrupted_step(plan, saved, arrays)
         if saved is None or saved["step"] == 0:
             return
         self.start = FitState(saved["step"], _under(arrays, "average"), saved["noise_std"], _under(arrays, "posterior"))
@@ -139,8 +142,8 @@ class Journal:
 
     def _charge(self, model, plan: PrivacyPlan, ledger: PrivacyLedger | None, unit: str | None) -> None:
         if ledger is not None:
-            self._run = LedgerRun(ledger)
-            self._run.charge(of_plan(plan, ledger.relation), type(model).__name__, unit or model.describe()["unit"])
+            self.run = LedgerRun(ledger)
+            self.run.charge(of_plan(plan, ledger.relation), type(model).__name__, unit or model.describe()["unit"])
 
     def _saved(self, model, plan, ledger, header: dict) -> tuple[dict, dict[str, np.ndarray]]:
         """Header and arrays of the checkpoint, if it is one of this fit."""
@@ -163,15 +166,15 @@ class Journal:
             raise CheckpointError(f"{path} cannot be used: {error}. It was not touched.") from None
         return saved, arrays
 
-    def _count_interrupted_step(self, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
+    def _count_interrupted_step(self, plan: PrivacyPlan, saved: dict | None, arrays: Mapping[str, np.ndarray]) -> None:
         """If a partial file shows that writing a step was interrupted, count that step, then remove the file."""
         self.repeated = 0 if saved is None else saved["repeated"]
         if not os.path.lexists(self._partial):
             return
         if self._partial.is_dir() and not self._partial.is_symlink():
             raise CheckpointError(f"{self._partial} is a folder, where checkpoints are written first. Move it away.")
-        if self._run is None:
-            self.repeated += 1
+        if self.run.ledger is None:
+            self.repeated += weight_of_step(plan.phases, 1 + (0 if saved is None else saved["step"]))
             step = {"step": 0, "noise_std": {}}
             if saved is not None:
                 step = {"step": saved["step"], "noise_std": as_lists(saved["noise_std"])}
@@ -183,23 +186,12 @@ class Journal:
     def _partial(self) -> Path:
         return self._path.with_name(f".{name_in_partial(self._path.name)}.partial")
 
-    @property
-    def ledger_entry(self) -> dict | None:
-        """What the report says about the ledger."""
-        if self._run is None:
-            return None
-        return self._run.ledger.entry(self._run.run)
-
-    def repeated_steps(self, plan: PrivacyPlan) -> int:
-        """Steps that were released twice: those that the ledger has charged beyond the plan's, or that no ledger counts."""
-        if self._run is None:
+    def repeated_steps(self) -> float:
+        """Steps that were released twice, by their weights: charged by the ledger beyond the plan, or counted by none."""
+        if self.run.ledger is None:
             return self.repeated
-        return self._run.ledger.run(self._run.run).charged - plan.n_steps
-
-    def released(self, step: int) -> None:
-        """Record that the noisy total of a step exists. It must not be used before this returns."""
-        if self._run is not None:
-            self._run.release(step)
+        run = self.run.ledger.run(self.run.run)
+        return float(run.charged - run.weight_after(0))
 
     def commit(self, step: int, noisy: Mapping, average: Mapping, noise_std: Mapping, posterior) -> None:
         """Write the state after a step. Its values must not be used, shown or logged before this returns."""
@@ -213,8 +205,7 @@ class Journal:
 
     def close(self) -> None:
         """The fit ends early: give unreleased steps back."""
-        if self._run is not None:
-            self._run.close()
+        self.run.close()
 
 
 def posterior_arrays(posterior) -> dict[str, np.ndarray]:
@@ -274,9 +265,9 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
             "another path, or move it away."
         )
     least = 0 if saved.get("repeated") else 1
-    for name, most in (("step", n_steps), ("repeated", _MOST_REPEATED)):
+    for name, kinds, low, most in (("step", (int,), least, n_steps), ("repeated", (int, float), 0, _MOST_REPEATED)):
         value = saved.get(name)
-        if type(value) is not int or not (least if name == "step" else 0) <= value <= most:
+        if type(value) not in kinds or not low <= value <= most:
             raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
     if not isinstance(saved.get("run", 0), str | None):
         raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")

@@ -10,12 +10,13 @@ import scipy.sparse as sp
 
 from vips.expfam import DiagonalGaussian, Gamma, Gaussian
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
+from vips.privacy.phases import Phase
 from vips.privacy.stream_plan import StreamState
 from vips.step_size import PolynomialAveraging, RobbinsMonro
 
 __all__ = ["decode", "describe", "encode"]
 
-_DATACLASSES = PrivacyBudget, PrivacyPlan, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging
+_DATACLASSES = PrivacyBudget, PrivacyPlan, Phase, StreamPlan, StreamState, RobbinsMonro, PolynomialAveraging
 _CLASSES = {cls.__name__: cls for cls in _DATACLASSES}
 _GAUSSIANS = {cls.__name__: cls for cls in (Gaussian, DiagonalGaussian)}
 _TAG = "__vips__"

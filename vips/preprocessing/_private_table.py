@@ -197,10 +197,10 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
         cut = threshold(delta, std, most * n_categories) if n_categories else math.inf
 
         def with_noise(totals: np.ndarray) -> np.ndarray:
-            return charge.release(plan, {"counts": totals})["counts"]
+            return run.release_once(plan, {"counts": totals})["counts"]
 
         what = f"{type(self).__name__}: bounds and categories of {len(kinds)} columns"
-        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
             released = {
                 name: learn_column(
                     column(X, name), kind, persons, with_noise, std, cut=cut, most=most if of_persons else None,
@@ -209,7 +209,7 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
                 )
                 for name, kind in kinds.items()
             }  # fmt: skip
-        return charge.entry, {name: learnt() for name, learnt in released.items()}
+        return run.entry, {name: learnt() for name, learnt in released.items()}
 
     def has_threshold(self, X) -> bool:
         """Whether categories are to be learnt, a public fact; raises what ``fit`` would raise because of X."""

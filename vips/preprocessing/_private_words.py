@@ -184,20 +184,20 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             numbers, unit = persons_of(groups, len(documents), plan, self.unit)
         what = f"{type(self).__name__}: words of the documents"
         delta, settings = self._delta(ledger), (self.max_words, self.count_records)
-        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as charge:
+        with charged(ledger, what, unit, plan.relation, event=plan, delta=delta) as run:
             if isinstance(documents, TextSource):
-                union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, charge.release)
+                union = union_of_source(documents, self._settings(), plan, delta, *settings, workers, run.release_once)
                 rounds = union.rounds
             else:
                 index: dict[str, int] = {}
                 chunks = without_warnings(  # of functions among the arguments: they could depend on a document
                     lambda: list(self._chunks(documents, numbers, plan.max_rows_per_group, index))
                 )
-                union, names = noisy_union(chunks, plan, delta, *settings, charge.release), list(index)
+                union, names = noisy_union(chunks, plan, delta, *settings, run.release_once), list(index)
                 rounds = [([names[i] for i in numbers], noisy) for numbers, noisy in union.rounds]
         self.vocabulary_, self.round_totals_ = self._chosen(rounds)
         self.n_records_ = union.n_records
-        self.privacy_ = self._statement(plan, delta, unit, charge.entry)
+        self.privacy_ = self._statement(plan, delta, unit, run.entry)
         return self
 
     def _statement(self, plan: PrivacyPlan, delta: float, unit: str, entry: dict | None) -> PrivacyReport:

@@ -28,7 +28,7 @@ from scipy.special import ndtri
 
 from vips._secret_bits import secret_bits
 from vips.privacy import PrivacyPlan
-from vips.privacy.mechanism.release import release_once
+from vips.privacy.mechanism.release import with_fresh_noise
 
 __all__ = [
     "FIRST_SHARE",
@@ -90,7 +90,7 @@ def noisy_union(
     delta: float,
     most: int,
     count_records: bool = False,
-    release: Release = release_once,
+    release: Release = with_fresh_noise,
 ) -> Union:
     """Words above the threshold of each round.
 

@@ -25,6 +25,7 @@ from vips.privacy.accounting.domination import gaussian_mu
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.ledger import open_ledger
 from vips.privacy.plan import PrivacyPlan
+from vips.privacy.rounding import rounded_down
 from vips.privacy.stream_plan import StreamPlan
 
 __all__ = ["Cost", "PrivacyBudget"]
@@ -203,15 +204,3 @@ def limits(epsilon: float, delta: float, pure: float) -> tuple[float, float, flo
         raise ValueError(f"δ = {delta:g} is no budget that a ledger can keep: write one above 1e-290.")
     mu = gaussian_mu(epsilon - pure, gaussian_delta)
     return mu * mu * (1.0 - 1e-12), rounded_down(Fraction(delta) - Fraction(gaussian_delta)), pure
-
-
-def rounded_down(value: Fraction) -> float:
-    """The largest float that is not above ``value`` ≥ 0."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, 0.0)
-
-
-def rounded_up(value: Fraction) -> float:
-    """The smallest float that is not below ``value`` ≥ 0."""
-    near = float(value)
-    return near if Fraction(near) >= value else math.nextafter(near, math.inf)

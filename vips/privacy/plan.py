@@ -22,6 +22,7 @@ from vips.privacy.mechanism.clipping import clip_weights
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.privacy.mechanism.release import IndependentNoise, Mechanism
 from vips.privacy.mechanism.sampling import PoissonCoins
+from vips.privacy.phases import Phase, scaled, weight_of_step
 from vips.privacy.words import loss
 
 __all__ = [
@@ -67,6 +68,10 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         δ at which reports quote ε; ``from_epsilon`` sets it. There is no default.
     max_rows_per_group : int or None
         With ``fit(..., groups=ids)``: rows of a person beyond the first so many are left out. Public.
+    phases : tuple of Phase
+        How steps of full batches share the noise: one of weight w has ``noise_multiplier`` ÷ √w. Weights are scaled to the sum
+        ``n_steps`` over all steps, so that ε is that of equal weights. The model states them, and ``fit`` enters them into the
+        plan of its report; empty means one phase.
     sent_from : Scope, "outside" or None
         Set when a plan is pickled, then never changed; do not pass it. It names the scope that was open there: its
         ledger pays for fits with this plan wherever it is unpickled. Ignored by ``==``, and not saved with a model.
@@ -94,6 +99,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     reproducible_noise: bool = False
     report_delta: float | None = None
     max_rows_per_group: int | None = None
+    phases: tuple[Phase, ...] = ()
     sent_from: open_ledger.SentFrom = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -131,6 +137,9 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
             raise ValueError("Noise needs a finite `clip_norm`: an unclipped sum has no sensitivity to scale it to.")
         if self.report_delta is not None:
             check_delta(self.report_delta)
+        object.__setattr__(self, "phases", scaled(self.phases, self.n_steps, self.sampling_rate))
+        for phase in self.phases:
+            self._with_weight(phase.weight)
         if not (self.sent_from in (None, open_ledger.OUTSIDE) or isinstance(self.sent_from, open_ledger.Scope)):
             raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
@@ -208,6 +217,33 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         return replace(
             settings, noise_multiplier=accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
         )
+
+    def with_phases(self, phases: Sequence[Phase]) -> PrivacyPlan:
+        """The same plan with the phases of a model; samples give all of them weight 1. Itself if it has them already.
+
+        Raises
+        ------
+        ValueError
+            If the phases have another number of steps, or the plan has others.
+        """
+        is_sampled = self.sampling_rate < 1.0
+        changed = scaled([Phase(p.n_steps) for p in phases] if is_sampled else phases, self.n_steps, self.sampling_rate)
+        if self.phases and changed != self.phases:
+            raise ValueError(
+                f"The plan has the phases {self.phases}, and the model states {changed or 'none'}. Leave them to the model: "
+                "write plan.with_n_steps(plan.n_steps)."
+            )
+        return self if changed == self.phases else replace(self, phases=changed)
+
+    def with_n_steps(self, n_steps: int) -> PrivacyPlan:
+        """The same plan with another number of steps, all of weight 1."""
+        return replace(self, n_steps=n_steps, phases=())
+
+    def with_repeated(self, weight: float) -> PrivacyPlan:
+        """A plan that costs as much as this one and repeated steps of this total weight."""
+        if self.phases:
+            return replace(self, noise_multiplier=self.noise_multiplier / math.sqrt(1.0 + weight / self.n_steps))
+        return replace(self, n_steps=self.n_steps + int(weight))
 
     @classmethod
     def non_private(cls, *, sampling_rate: float = 1.0, n_steps: int = 20) -> PrivacyPlan:
@@ -308,8 +344,15 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         """Weight of each record; see :func:`~vips.privacy.mechanism.clipping.clip_weights`."""
         return clip_weights(norms, self.clip_norm)
 
+    def of_step(self, step: int) -> PrivacyPlan:
+        """The plan whose noise, in every step, is that of this ``step``, counted from 1."""
+        return self._with_weight(weight_of_step(self.phases, step)) if self.phases else self
+
+    def _with_weight(self, weight: float) -> PrivacyPlan:
+        return replace(self, noise_multiplier=self.noise_multiplier / math.sqrt(weight), phases=())
+
     def noise_std(self) -> float:
-        """Noise per coordinate of the scaled sum, σ·C."""
+        """Noise per coordinate of the scaled sum, σ·C, in a step of weight 1."""
         return self.noise_multiplier * self.clip_norm if self.is_private else 0.0
 
     def lattice(self, blocks: Mapping[str, object]) -> Lattice | None:
@@ -317,6 +360,11 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         if not self.rounds_records:
             return None
         return Lattice.for_blocks(blocks, self.noise_multiplier, self.clip_norm, self.max_rows_per_group or 1)
+
+    def check_blocks(self, blocks: Mapping[str, object]) -> None:
+        """Raise ValueError if the lattice of a step cannot hold these blocks."""
+        for weight in {phase.weight for phase in self.phases} or (1.0,):
+            self._with_weight(weight).lattice(blocks)
 
     @property
     def rounds_records(self) -> bool:
@@ -333,10 +381,10 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     def add_noise(
         self, total: Mapping[str, np.ndarray], blocks: Mapping[str, object], randomness: noise.Randomness, step: int
     ) -> dict[str, np.ndarray]:
-        """``total`` plus one fresh draw of noise over all blocks; ``total`` itself without noise."""
+        """``total`` plus one fresh draw of a step's noise over all blocks; ``total`` itself without noise."""
         if not self.is_private:
             return dict(total)
-        bits = randomness.noise_bits(step)
+        plan, bits = self.of_step(step), randomness.noise_bits(step)
         if self.rounds_records:
-            return noise.add_discrete_noise(total, blocks, self.lattice(blocks), bits)
-        return noise.add_noise(total, blocks, self.noise_std(), np.random.Generator(bits))
+            return noise.add_discrete_noise(total, blocks, plan.lattice(blocks), bits)
+        return noise.add_noise(total, blocks, plan.noise_std(), np.random.Generator(bits))

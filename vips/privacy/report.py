@@ -21,7 +21,7 @@ from typing import Any
 from vips._extras import imported
 from vips._files import text_or_file
 from vips._pages.tables import html_table
-from vips._validation import check_choice, check_delta, check_integer, check_number
+from vips._validation import check_choice, check_delta, check_number
 from vips.privacy import words
 from vips.privacy.accounting import composed_epsilon
 from vips.privacy.accounting.events import library
@@ -79,8 +79,9 @@ class Release:
         Probability, at most, that a category or word which only one record has is released; it adds to δ.
     on_invalid : str
         ``"drop"`` or ``"raise"``; the latter lets an error depend on a record and is outside the guarantee.
-    repeated_steps : int
-        Steps that were released twice, because the fit was interrupted while it wrote their checkpoint.
+    repeated_steps : float
+        Steps that were released twice, because the fit was interrupted while it wrote their checkpoint; counted by their
+        weights, if the plan has phases.
     selection : Selection or None
         Of a search: its cost. What is released is one trial, whose own plan promises nothing.
     sha256 : str
@@ -97,7 +98,7 @@ class Release:
     mechanism: str = ""
     threshold_delta: float = 0.0
     on_invalid: str = "drop"
-    repeated_steps: int = 0
+    repeated_steps: float = 0
     selection: Selection | None = None
     ledger: dict[str, str] | None = None
     sha256: str = field(default="", compare=False)
@@ -105,7 +106,9 @@ class Release:
     def __post_init__(self) -> None:
         check_choice("on_invalid", self.on_invalid, ("drop", "raise"))
         check_number("threshold_delta", self.threshold_delta, 0.0, 1.0, "in [0, 1)", open_high=True)
-        check_integer("repeated_steps", self.repeated_steps, low=0)
+        check_number("repeated_steps", self.repeated_steps, 0.0, 2.0**53, "a number ≥ 0")
+        if not (self.plan.phases or float(self.repeated_steps).is_integer()):
+            raise ValueError(f"`repeated_steps` must be whole for a plan without phases, got {self.repeated_steps!r}.")
         if self.ledger is not None and set(self.ledger) != {"dataset", "run", "purpose"}:
             raise ValueError("`ledger` must name its `dataset`, the `run` and its `purpose`.")
         if not re.fullmatch("([0-9a-f]{64})?", self.sha256):
@@ -119,7 +122,7 @@ class Release:
     @property
     def charged_plan(self) -> PrivacyPlan:
         """The plan with every step that was released: a resumed fit may have released some twice."""
-        return replace(self.plan, n_steps=self.plan.n_steps + self.repeated_steps)
+        return self.plan.with_repeated(self.repeated_steps)
 
     def __setstate__(self, state: dict) -> None:
         """Raise LedgerError if a ledger's block of this process sent the fit out, and it comes back without a charge."""

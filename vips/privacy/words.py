@@ -114,7 +114,7 @@ def sections(report: PrivacyReport) -> list[Section]:
     repeated = sum(release.repeated_steps for release in releases)
     if repeated:
         found.append(("Interrupted", (
-            f"{repeated} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
+            f"{repeated:g} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
         )))  # fmt: skip
     found.append(("Not covered", report.not_covered))
     found += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
@@ -144,8 +144,15 @@ def steps(plan: PrivacyPlan) -> str:
     return (
         f"{plan.n_steps} steps, {'every record in each' if plan.sampling_rate == 1.0 else sampled}; all statistics of a record "
         f"together clipped to L2 norm {clip}; Gaussian noise of standard deviation {std} per coordinate of the scaled sum "
-        f"(noise multiplier {plan.noise_multiplier:.4g}){rounded}"
+        f"(noise multiplier {plan.noise_multiplier:.4g}){rounded}{_phases(plan)}"
     )
+
+
+def _phases(plan: PrivacyPlan) -> str:
+    if not plan.phases:
+        return ""
+    noises = (f"{phase.n_steps} steps with {phase.weight**-0.5:.4g} times this noise" for phase in plan.phases)
+    return f", in phases: {', then '.join(noises)}"
 
 
 def _assumptions(report: PrivacyReport) -> tuple[str, ...]:
@@ -200,5 +207,5 @@ def _charges(report: PrivacyReport) -> tuple[str, ...]:
 def _steps_charged(releases: Sequence[Release]) -> str:
     if any(release.selection is not None for release in releases):
         return "all trials before the first one"
-    n_steps = sum(release.charged_plan.n_steps for release in releases)
-    return f"{n_steps} step{'s' * (n_steps > 1)}"
+    n_steps = sum(release.plan.n_steps + release.repeated_steps for release in releases)
+    return f"{n_steps:g} step{'s' * (n_steps > 1)}"

@@ -301,7 +301,7 @@ def _fitted_without_rows(candidates: list[Candidate], X, y, groups) -> list:
     """All candidates, fitted to the table without its rows: raises what public facts raise, before any charge."""
     none = np.zeros(0, np.int64)
     persons = None if groups is None else none
-    one_step = (candidate.with_plan(replace(candidate.plan, n_steps=1)) for candidate in candidates)
+    one_step = (candidate.with_plan(candidate.plan.with_n_steps(1)) for candidate in candidates)
     return [fit_prepaid(candidate, rows_of(X, none), rows_of(y, none), persons) for candidate in one_step]
 
 

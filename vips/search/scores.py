@@ -13,7 +13,7 @@ from vips.data import Records
 from vips.data._records import OpenPartition
 from vips.execution.rehearsal import stand_ins_for
 from vips.privacy import PrivacyPlan
-from vips.privacy.mechanism.release import release_once
+from vips.privacy.mechanism.release import with_fresh_noise
 from vips.search.split import Split, rows_of
 
 __all__ = ["half_width", "noisy_score", "rehearse_scores", "sum_over_persons", "values_of_persons"]
@@ -78,7 +78,7 @@ def half_width(score_range: tuple[float, float]) -> float:
 
 def noisy_score(values: np.ndarray, score_range: tuple[float, float], plan: PrivacyPlan) -> float:
     """The sum with fresh noise of ``plan``, whose clip norm is half of the width of the range."""
-    return float(release_once(plan, {"score": np.array(sum_over_persons(values, score_range))})["score"])
+    return float(with_fresh_noise(plan, {"score": np.array(sum_over_persons(values, score_range))})["score"])
 
 
 def _within(values: np.ndarray, score_range: tuple[float, float]) -> np.ndarray:

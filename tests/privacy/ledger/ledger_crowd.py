@@ -95,18 +95,18 @@ def one_round(ledger: PrivacyLedger, note) -> None:
         if unfinished:
             before = random.choice(unfinished)
             run = ledger.resume(before.run, before.last_step, PLAN)
-            run.release(before.last_step + 1)
+            run.record(before.last_step + 1)
             note(did="release", ledger=name, run=run.run, steps=1)
             run.close()
         return
     run = ledger.charge(PLAN)
     note(did="charge", ledger=name, run=run.run)
     for step in (1, 2):
-        run.release(step)
+        run.record(step)
         note(did="release", ledger=name, run=run.run, steps=1)
     if kind == "resume":
         run = ledger.resume(run.run, 1, PLAN)  # step 2 is released again
-        run.release(2)
+        run.record(2)
         note(did="release", ledger=name, run=run.run, steps=1)
     if kind != "charge":
         run.close()

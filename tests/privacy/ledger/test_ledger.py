@@ -349,23 +349,23 @@ def test_an_error_survives_a_ledger_that_cannot_be_reached(path, ledger):
 
 def test_a_killed_run_stays_charged_until_it_is_closed(ledger):
     run = ledger.charge(PLAN)
-    run.release(1)
+    run.record(1)
     assert ledger.spent() == pytest.approx(epsilon_of_steps(5))
     assert ledger.close(run.run) == 4
     assert ledger.spent() == pytest.approx(epsilon_of_steps(1))
     with pytest.raises(LedgerError, match="was closed"):
-        run.release(2)
+        run.record(2)
 
 
 def test_steps_are_released_in_order_and_once(ledger):
     run = ledger.charge(PLAN)
     with pytest.raises(LedgerError, match="no charge for step 2"):
-        run.release(2)
+        run.record(2)
     for step in range(1, 6):
-        run.release(step)
+        run.record(step)
     for step in (5, 6):
         with pytest.raises(LedgerError, match="no charge"):
-            run.release(step)
+            run.record(step)
     assert ledger.runs()[0].state == "complete"
     assert ledger.close(run.run) == 0
 
@@ -373,13 +373,13 @@ def test_steps_are_released_in_order_and_once(ledger):
 def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
     run = ledger.charge(PLAN)
     for step in (1, 2, 3):
-        run.release(step)
+        run.record(step)
     resumed = ledger.resume(run.run, 2, PLAN)  # the checkpoint of step 3 was never written
     assert ledger.run(run.run).charged == 6
     with pytest.raises(LedgerError, match="resumed elsewhere"):
-        run.release(4)
+        run.record(4)
     for step in (3, 4, 5):
-        resumed.release(step)
+        resumed.record(step)
     assert ledger.spent() == pytest.approx(epsilon_of_steps(6))
     # from an even older checkpoint: five more steps are charged
     ledger.resume(run.run, 0, PLAN)
@@ -392,11 +392,11 @@ def test_a_resume_is_charged_for_steps_that_it_repeats(ledger):
 
 def test_two_resumes_of_one_run_do_not_both_go_on(ledger):
     run = ledger.charge(PLAN)
-    run.release(1)
+    run.record(1)
     first, second = ledger.resume(run.run, 1, PLAN), ledger.resume(run.run, 1, PLAN)
-    second.release(2)
+    second.record(2)
     with pytest.raises(LedgerError, match="resumed elsewhere"):
-        first.release(2)
+        first.record(2)
     first.close()  # the run is no longer its own: nothing changes
     assert ledger.run(run.run).closed is False
     assert ledger.run(run.run).charged == 5
@@ -405,7 +405,7 @@ def test_two_resumes_of_one_run_do_not_both_go_on(ledger):
 def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
     """The resume comes in between, as if from another process, just before the close opens its transaction."""
     run, elsewhere = ledger.charge(PLAN), PrivacyLedger.open(path)
-    run.release(1)
+    run.record(1)
     file = ledger._file
 
     class Slow:
@@ -427,18 +427,18 @@ def test_a_close_cannot_hit_a_run_that_is_resumed_at_that_moment(path, ledger):
 
 def test_a_resume_after_a_close_pays_for_the_rest_again(ledger):
     run = ledger.charge(PLAN)
-    run.release(1)
+    run.record(1)
     run.close()
     assert ledger.run(run.run).charged == 1
     resumed = ledger.resume(run.run, 1, PLAN)
     assert ledger.run(run.run).charged == 5
-    resumed.release(2)
+    resumed.record(2)
 
 
 def test_a_checkpoint_ahead_of_the_ledger_shows_a_replaced_ledger(path, ledger):
     run = ledger.charge(PLAN)
     old = path.read_bytes()
-    run.release(1)
+    run.record(1)
     path.write_bytes(old)
     with pytest.raises(LedgerError, match="older than the checkpoint"):
         PrivacyLedger.open(path).resume(run.run, 1, PLAN)
@@ -456,7 +456,7 @@ def test_resumes_beyond_the_budget_are_refused(path):
     ledger = PrivacyLedger(path, 1.0, 1e-5, "letters")
     plan = replace(PLAN, n_steps=ledger.affordable(PLAN))
     run = ledger.charge(plan)
-    run.release(1)
+    run.record(1)
     ledger.resume(run.run, 1, plan)
     with pytest.raises(PrivacyBudgetError, match="no room for 1 repeated steps"):
         ledger.resume(run.run, 0, plan)
@@ -468,7 +468,7 @@ def test_sampled_steps_are_given_back_all_or_none(ledger):
     assert ledger.spent() == 0.0
     resumed = ledger.resume(run.run, 0, SAMPLED)
     again = ledger.spent()
-    resumed.release(1)
+    resumed.record(1)
     assert ledger.close(run.run) == 5
     assert ledger.spent() == again > 0.0
     assert ledger.run(run.run).state == "closed at 1"
@@ -592,7 +592,7 @@ def test_replace_one_ledgers_count_replacements(path):
 def test_ledger_from_the_shell(path, ledger, capsys):
     fit(ledger)
     run = ledger.charge(PLAN)
-    run.release(1)
+    run.record(1)
     assert main(["ledger", "show", str(path)]) == 0
     shown = capsys.readouterr().out
     for text in ("letters", "complete", "open at 1", run.run, "BetaBernoulli", "left: ε = "):

@@ -24,7 +24,7 @@ def ledger(tmp_path):
     ledger.charge_event("sum", unit="one record", relation="add_or_remove", epsilon=0.1, delta=1e-7)
     for _ in range(2):
         run = ledger.charge(PLAN, "a model")
-    run.release(1)
+    run.record(1)
     run.resume(1, PLAN)
     ledger.close(run.run)
     ledger.accept_unit("one letter")

@@ -254,12 +254,12 @@ def test_an_event_of_vips_is_given_back_only_before_its_release(ledger):
     assert ledger.spent() == 0.0
     assert ledger.remaining().delta_0 == pytest.approx(1e-6)
     run = ledger.begin_event("a table's codes", event=GAUSSIAN, delta=1e-7, **ADD_OR_REMOVE)
-    run.release(1)
+    run.record(1)
     run.close()
     assert ledger.spent() > 0.0
     assert ledger.remaining().delta_0 == pytest.approx(9e-7)
     with pytest.raises(LedgerError, match="no charge for step 2"):
-        run.release(2)
+        run.record(2)
 
 
 def test_a_charge_that_was_interrupted_is_given_back_unless_another_tool_may_have_released(ledger, monkeypatch):
@@ -281,7 +281,7 @@ def test_a_charge_that_was_interrupted_is_given_back_unless_another_tool_may_hav
 def test_an_event_is_charged_to_the_ledger_of_the_block(ledger):
     """As a mechanism of vips does it."""
     with ledger:
-        current_ledger().begin_event("a table's codes", event=GAUSSIAN, **ADD_OR_REMOVE).release(1)
+        current_ledger().begin_event("a table's codes", event=GAUSSIAN, **ADD_OR_REMOVE).record(1)
         fit()
     assert [run.what for run in ledger.runs()] == ["a table's codes", "BetaBernoulli"]
     assert [run.state for run in ledger.runs()] == ["complete"] * 2

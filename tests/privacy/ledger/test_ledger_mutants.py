@@ -12,6 +12,7 @@ from vips import PrivacyLedger
 from vips.persistence.checkpoint import Journal
 from vips.privacy.ledger import chain_file
 from vips.privacy.ledger.book import Book, Run
+from vips.privacy.ledger.run import LedgerRun
 
 
 def changed_entry(patch, action, **changes):
@@ -60,9 +61,9 @@ def hashes_are_not_checked(patch):
 
 
 def the_checkpoint_comes_before_the_ledger(patch):
-    released, commit = Journal.released, Journal.commit
-    patch.setattr(Journal, "released", lambda self, step: None)
-    patch.setattr(Journal, "commit", lambda self, step, *rest: (commit(self, step, *rest), released(self, step)))
+    record, commit = LedgerRun.record, Journal.commit
+    patch.setattr(LedgerRun, "record", lambda self, step: None)
+    patch.setattr(Journal, "commit", lambda self, step, *rest: (commit(self, step, *rest), record(self.run, step)))
 
 
 def a_checkpoint_holds_the_noise(patch):

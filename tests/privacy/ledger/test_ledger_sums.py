@@ -56,7 +56,7 @@ def one_of_many(ledger, rng):
             if rng.random() < 0.5:  # a fit that is stopped
                 released = int(rng.integers(0, plan.n_steps + 1))
                 for step in range(1, released + 1):
-                    run.release(step)
+                    run.record(step)
                 run.close()
                 noise = plan.noise_multiplier / math.sqrt(max(released, 1e-9))
                 losses = losses_of.from_gaussian_mechanism(noise, **interval) if released else identity()
@@ -241,7 +241,7 @@ def test_entries_that_undo_a_charge_are_forged(path, ledger, kind):
     run = ledger.charge(
         PrivacyPlan(noise_multiplier=8.0, sampling_rate=0.5, n_steps=3) if kind == "of samples" else FULL
     )
-    run.release(1)
+    run.record(1)
     first, charge = ledger.history()[:2]
     of_run = {"run": run.run, "attempt": 1, "time": ""}
     body = {
@@ -259,9 +259,9 @@ def test_entries_that_undo_a_charge_are_forged(path, ledger, kind):
 def test_a_batch_hides_no_release(ledger):
     plan = replace(FULL, n_steps=1)
     run = ledger.charge(plan)
-    run.release(1)
+    run.record(1)
     resumed = ledger.resume(run.run, 0, plan)
-    resumed.release(1)
+    resumed.record(1)
     spent = ledger.spent()
     ledger.release_batch(run.run, 1, "a hash")
     assert ledger.close(run.run) == 0

@@ -18,7 +18,6 @@ Lengths of documents are not known. They are spread evenly on a logarithmic scal
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -92,7 +91,7 @@ def released_counts(model) -> tuple[np.ndarray, np.ndarray]:
 
 def noise_multiplier(plan: PrivacyPlan, factor: float) -> float:
     """``factor`` times the noise of one step of ``plan``, in units of a total of all records; within what a plan accepts."""
-    return float(np.clip(std_of_average(replace(plan, n_steps=1), lambda t: 1.0) * factor, *_NOISE))
+    return float(np.clip(std_of_average(plan.with_n_steps(1), lambda t: 1.0) * factor, *_NOISE))
 
 
 def drawn_lengths(n: int, rng: np.random.Generator) -> np.ndarray:

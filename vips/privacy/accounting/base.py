@@ -17,6 +17,7 @@ class Accountant(ABC):
 
     name: str
     uses_orders = False
+    composes_equal_steps = False
     smallest_order = 0.0
 
     def can_analyse(self, plan) -> bool:
@@ -37,6 +38,8 @@ class Accountant(ABC):
             raise ValueError(
                 f"The accountant {self.name!r} covers add-or-remove-one, not {plan.relation!r}: use 'pld'."
             )
+        if self.composes_equal_steps and len({phase.weight for phase in plan.phases}) > 1:
+            raise ValueError(f"The accountant {self.name!r} composes equal steps, not phases with weights: use 'pld'.")
 
 
 def is_plain(plan) -> bool:

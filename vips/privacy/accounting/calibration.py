@@ -98,7 +98,7 @@ def largest_n_steps(accountant: Accountant, plan, epsilon: float, delta: float) 
     accountant.check(plan)
 
     def fits(n_steps: int) -> bool:
-        return accountant.epsilon(replace(plan, n_steps=n_steps), delta) <= epsilon
+        return accountant.epsilon(plan.with_n_steps(n_steps), delta) <= epsilon
 
     if not fits(1):
         raise ValueError(

@@ -16,6 +16,8 @@ __all__ = ["BasicAccountant", "StepwiseAccountant", "StrongAccountant"]
 class StepwiseAccountant(Accountant):
     """Composes (ε₁, δ₁) of one step: the exact Gaussian, amplified by sampling, ε = log(1 + q (e^ε₀ - 1)), δ = q δ₀."""
 
+    composes_equal_steps = True
+
     def delta(self, plan, epsilon, orders=None):
         def excess(log_delta):
             return self.epsilon(plan, math.exp(log_delta)) - epsilon

@@ -263,12 +263,12 @@ def _of_entry(unit: str, releases: list[Release], run: Run, ledger: PrivacyLedge
         yield _compared(f"{what} of entry {run.run}", ours or "none", theirs or "none", "the ledger")
     left = ledger._before(run.run).left()
     priced, delta = _price(releases, left), ledger.delta
-    repeated = sum(release.repeated_steps for release in releases)
-    is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and run.charged - run.steps == repeated
+    repeated, charged = sum(release.repeated_steps for release in releases), float(run.charged - run.weight_after(0))
+    is_same = all(map(_is_close, astuple(priced), astuple(run.whole))) and charged == repeated
     costs = [_shown(cost, delta) for cost in (priced, run.whole)]
     said = costs[1] if is_same else f"what the page states costs {costs[0]}, the ledger charged {costs[1]}"
-    if run.charged - run.steps != repeated:
-        said += f"; steps beyond the plan: {repeated} on the page, {run.charged - run.steps} in the ledger"
+    if charged != repeated:
+        said += f"; steps beyond the plan: {repeated:g} on the page, {charged:g} in the ledger"
     yield Finding(is_same, f"cost of entry {run.run}", said)
 
 

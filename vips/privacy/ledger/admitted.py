@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from vips.privacy.budget import Cost, rounded_up
+from vips.privacy.budget import Cost
 from vips.privacy.ledger.terms import checked_purpose
+from vips.privacy.phases import Phase, scaled, weight_after, weight_of_step
+from vips.privacy.rounding import rounded_up
 
 __all__ = ["Run", "count"]
 
@@ -29,8 +31,8 @@ def text(value: object) -> str:
     return value
 
 
-def _amount(value: object) -> float:
-    """A number that could have been charged."""
+def amount(value: object) -> float:
+    """A number in an entry that could have been charged, or ValueError."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0.0 <= value < _LARGEST:
         raise ValueError(f"{value!r} is no amount")
     return float(value)
@@ -38,7 +40,7 @@ def _amount(value: object) -> float:
 
 def _cost(values: object) -> Cost:
     mu2, delta_0, pure = values
-    return Cost(_amount(mu2), _amount(delta_0), _amount(pure))
+    return Cost(amount(mu2), amount(delta_0), amount(pure))
 
 
 @dataclass(frozen=True)
@@ -59,12 +61,16 @@ class Run:
         Whether each step is a Gaussian mechanism of its own, with μ²/T: only such steps are given back one by one.
     charges : tuple of Cost
         What is charged, if not step by step: of the whole, then of repeated steps.
-    charged, released : int
-        Steps paid for, and steps whose noisy total exists (repeated ones counted again).
+    phases : tuple of Phase
+        Weights of the steps; empty: all are 1.
+    charged, used : Fraction
+        Weights of the steps paid for, and of those whose noisy total exists (repeated ones counted again).
+    released : int
+        Number of the latter.
     last_step, next_step, attempt : int
         Largest step ever released; the step that the present attempt releases next; how often the run was resumed.
-    returned : int
-        Steps given back.
+    returned : float
+        Weights of the steps given back.
     batches : tuple of str
         Of a stream: hashes of its releases so far, one for each batch.
     """
@@ -78,13 +84,15 @@ class Run:
     steps: int
     whole: Cost
     is_gaussian: bool
+    phases: tuple[Phase, ...] = ()
     charges: tuple[Cost, ...] = ()
-    charged: int = 0
+    charged: Fraction = Fraction(0)
+    used: Fraction = Fraction(0)
     released: int = 0
     last_step: int = 0
     next_step: int = 1
     attempt: int = 0
-    returned: int = 0
+    returned: float = 0
     closed: bool = False
     batches: tuple[str, ...] = ()
 
@@ -102,12 +110,18 @@ class Run:
             raise ValueError("not a charge")
         purpose, time = checked_purpose(body["purpose"]), text(body["time"])
         named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
-        return cls(*named, steps, whole, body["is_gaussian"], (whole,), charged=steps)
+        phases = tuple(Phase(*phase) for phase in body["statement"].get("plan", {}).get("phases", ()))
+        run = cls(*named, steps, whole, body["is_gaussian"], scaled(phases, steps, 1.0), (whole,))
+        return replace(run, charged=run.weight_after(0))
 
     @property
     def plan(self) -> dict | None:
         """The plan of a fit, as :func:`~vips.privacy.ledger.pricing.fields_of` gives it; None for another event."""
         return self.statement.get("plan")
+
+    def has_paid_for(self, step: int) -> bool:
+        """Whether one more step, of this number, is paid for."""
+        return not self.closed and step <= self.steps and self.used + self.weight_of(step) <= self.charged
 
     @property
     def state(self) -> str:
@@ -116,10 +130,18 @@ class Run:
             return "complete"
         return f"closed at {self.last_step}" if self.closed else f"open at {self.last_step}"
 
+    def weight_of(self, step: int) -> Fraction:
+        """Weight of a step."""
+        return Fraction(weight_of_step(self.phases, step))
+
+    def weight_after(self, step: int) -> Fraction:
+        """Sum of the weights of all later steps."""
+        return weight_after(self.phases or (Phase(self.steps),), step)
+
     def spent(self) -> tuple[Fraction, Fraction, Fraction]:
         """μ², δ₀ and ε₀ that are charged now, exactly."""
         if self.is_gaussian:
-            return Fraction(self.whole.mu2) * self.charged / self.steps, Fraction(0), Fraction(0)
+            return Fraction(self.whole.mu2) * self.charged / self.weight_after(0), Fraction(0), Fraction(0)
         mu2, delta_0, pure = (
             zip(*(charge.exactly() for charge in self.charges), strict=True) if self.charges else [[]] * 3
         )
@@ -135,27 +157,27 @@ class Run:
         if kind == "batch":
             if self.steps != 1 or count(body["batch"]) != len(self.batches) + 1 or not isinstance(body["hash"], str):
                 raise ValueError("a batch that does not follow the one before")
-            return replace(
-                self, released=max(1, self.released), last_step=1, next_step=2, batches=(*self.batches, body["hash"])
-            )
+            changes = {"used": max(Fraction(1), self.used), "released": max(1, self.released)}
+            changes |= {"last_step": 1, "next_step": 2}
+            return replace(self, batches=(*self.batches, body["hash"]), **changes)
         step = count(body["step"])
         if kind == "release":
-            is_paid = not self.closed and self.released < self.charged
-            if (body["attempt"], step) != (self.attempt, self.next_step) or not is_paid:
+            if (body["attempt"], step) != (self.attempt, self.next_step) or not self.has_paid_for(step):
                 raise ValueError("a step that was not paid for")
-            return replace(self, released=self.released + 1, last_step=max(self.last_step, step), next_step=step + 1)
+            changes = {"used": self.used + self.weight_of(step), "last_step": max(self.last_step, step)}
+            return replace(self, released=self.released + 1, next_step=step + 1, **changes)
         if kind == "resume":
-            more, attempt, cost = count(body["further"]), count(body["attempt"]), _cost(body["cost"])
+            more, attempt, cost = amount(body["further"]), count(body["attempt"]), _cost(body["cost"])
             if step > self.last_step or attempt != self.attempt + 1 or (more and not cost.mu2):
                 raise ValueError("a resume that does not follow")
             charges = self.charges if self.is_gaussian or not more else (*self.charges, cost)
-            changes = {"charged": self.charged + more, "charges": charges}
+            changes = {"charged": self.charged + Fraction(more), "charges": charges}
             return replace(self, attempt=attempt, next_step=step + 1, closed=False, **changes)
         if kind == "close":
-            returned = count(body["returned"])
-            if returned > self.charged - self.released or (returned and not self.is_gaussian and self.released):
+            returned = amount(body["returned"])
+            if Fraction(returned) > self.charged - self.used or (returned and not self.is_gaussian and self.released):
                 raise ValueError("steps are given back that were released")
             charges = () if returned and not self.is_gaussian else self.charges
-            changes = {"charged": self.charged - returned, "charges": charges}
+            changes = {"charged": self.charged - Fraction(returned), "charges": charges}
             return replace(self, closed=True, returned=self.returned + returned, **changes)
         raise ValueError(f"unknown kind {kind!r}")

@@ -7,12 +7,13 @@ from dataclasses import astuple, dataclass, field, replace
 from fractions import Fraction
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
-from vips.privacy.budget import Cost, PrivacyBudget, rounded_down, rounded_up
+from vips.privacy.budget import Cost, PrivacyBudget
 from vips.privacy.ledger.admitted import Run, text
 from vips.privacy.ledger.chain_file import START, Entry
 from vips.privacy.ledger.pricing import SAMPLED_SHARE, Statement, fields_of, of_plan
 from vips.privacy.ledger.terms import ANY_UNIT, checked_terms
 from vips.privacy.plan import PrivacyPlan
+from vips.privacy.rounding import rounded_down, rounded_up
 from vips.privacy.units import is_group, is_same_unit
 
 __all__ = ["Book"]
@@ -178,12 +179,18 @@ class Book:
                 f"The checkpoint is at step {step}, but the ledger knows of {run.last_step} released steps of run {name}: the "
                 "ledger is older than the checkpoint, or was replaced."
             )
-        further = max(0, run.steps - step - (run.charged - run.released))
-        repeated = of_plan(replace(plan, n_steps=max(further, 1)), self.terms["relation"])
-        cost = repeated.price(self.left()) if further else Cost()
-        self.admit(cost, f"{further} repeated steps of {run.what}", _instead(repeated, cost))
+        further = rounded_up(max(Fraction(0), run.weight_after(step) - (run.charged - run.used)))
+        cost = self._cost_of_repeated(run, plan, further) if further else Cost()
+        self.admit(
+            cost, f"{further:g} repeated steps of {run.what}", "Use more noise, a smaller sampling rate or fewer steps."
+        )
         entry = {"kind": "resume", "run": name, "attempt": run.attempt + 1, "step": step, "further": further}
         return [entry | {"cost": list(astuple(cost))}]
+
+    def _cost_of_repeated(self, run: Run, plan: PrivacyPlan, weight: float) -> Cost:
+        if run.is_gaussian:
+            return Cost(rounded_up(Fraction(run.whole.mu2) * Fraction(weight) / run.weight_after(0)))
+        return of_plan(plan.with_n_steps(int(weight)), self.terms["relation"]).price(self.left())
 
     def releasing(self, name: str, attempt: int, step: int) -> list[dict]:
         """Record a step of the present attempt, if it is next and paid for."""
@@ -192,7 +199,7 @@ class Book:
             raise LedgerError(f"Run {name} was resumed elsewhere: this process must not go on with it.")
         if run.closed:
             raise LedgerError(f"Run {name} was closed: its steps were given back.")
-        if step != run.next_step or run.released >= run.charged:
+        if step != run.next_step or not run.has_paid_for(step):
             raise LedgerError(f"Run {name} has no charge for step {step}.")
         return [{"kind": "release", "run": name, "attempt": attempt, "step": step}]
 
@@ -221,11 +228,11 @@ class Book:
     def closing(self, name: str, attempt: int | None = None) -> list[dict]:
         """End a run, unless it has ended, or has been resumed since ``attempt``."""
         run = self.run(name)
-        if run.closed or (run.last_step == run.steps and run.released == run.charged):
+        if run.closed or run.next_step > run.steps:
             return []
         if attempt is not None and run.attempt != attempt:
             return []
-        returned = run.charged - run.released if run.is_gaussian or not run.released else 0
+        returned = rounded_down(run.charged - run.used) if run.is_gaussian or not run.released else 0
         return [{"kind": "close", "run": name, "step": run.last_step, "returned": returned}]
 
 

@@ -2,40 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-
-import numpy as np
 
 from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.ledger.ledger import PrivacyLedger, current_ledger
 from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.mechanism.release import release_once
-from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["Charge", "charged", "delta_for_threshold", "ledger_to_charge"]
+__all__ = ["charged", "delta_for_threshold", "ledger_to_charge"]
 
 THRESHOLD_SHARE = 1.0 / 10.0
 _LEAST_DELTA = 1e-100
-
-
-class Charge:
-    """One release that is not a fit, in one draw of noise or several: given back after an error, unless a draw has begun."""
-
-    def __init__(self, ledger: PrivacyLedger | None, run: LedgerRun | None) -> None:
-        self._run = run
-        self.entry = None if run is None else ledger.entry(run.run)
-
-    def release(self, plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """``totals`` with fresh noise of ``plan``. The ledger has it on record before noise is drawn."""
-        self.finish()
-        return release_once(plan, totals)
-
-    def finish(self) -> None:
-        """From now on nothing is given back."""
-        run, self._run = self._run, None
-        if run is not None:
-            run.release(1)
 
 
 def ledger_to_charge(ledger: PrivacyLedger | None, *sent: object) -> PrivacyLedger | None:
@@ -76,8 +53,8 @@ def delta_for_threshold(delta_0: float, ledger: PrivacyLedger | None) -> float:
 @contextmanager
 def charged(
     ledger: PrivacyLedger | None, what: str, unit: str, relation: str = "add_or_remove", **statement
-) -> Iterator[Charge]:
-    """Charge a release before the block, which releases by :meth:`Charge.release`; an error before that gives all back.
+) -> Iterator[LedgerRun]:
+    """Charge a release before the block, which releases by :meth:`LedgerRun.release_once`; an error before that gives all back.
 
     Parameters
     ----------
@@ -86,14 +63,12 @@ def charged(
     what, unit, relation, **statement
         Arguments of :meth:`PrivacyLedger.begin_event`.
     """
-    run = None
+    run = LedgerRun(None)
     try:
         if ledger is not None:
             run = ledger.begin_event(what, unit=unit, relation=relation, **statement)
-        charge = Charge(ledger, run)
-        yield charge
-        charge.finish()
+        yield run
+        run.finish()
     except BaseException:
-        if run is not None:
-            run.close()
+        run.close()
         raise

@@ -249,7 +249,7 @@ class PrivacyLedger(LedgerReader):
         """Charge an event of vips itself, durably, before the data are read; arguments as in :meth:`charge_event`.
 
         A mechanism asks :func:`current_ledger` for the ledger, as models do. The result is a run of one step, and lives as a
-        fit does: ``release(1)`` once the noise is drawn, before the value is used; ``close()`` after an error before that,
+        fit does: ``release_once(plan, totals)`` for each draw of noise; ``close()`` after an error before the first one,
         which gives everything back. A kill leaves it charged; a Ctrl-C during the charge does not.
         """
         return self._charged_event(description, unit, stated(self, event, epsilon, rho, delta, relation), False)
@@ -283,8 +283,8 @@ class PrivacyLedger(LedgerReader):
         resumed.resume(step, plan)
         return resumed
 
-    def close(self, run: str) -> int:
-        """End a run and give back the steps that were charged but not released; returns their number.
+    def close(self, run: str) -> float:
+        """End a run and give back the steps that were charged but not released; returns their number, each by its weight.
 
         A run that was killed stays charged in full until somebody closes it (or resumes it). A fit on samples, a stream or
         another event is given back whole if nothing of it was released, and else not at all. Closing twice gives back nothing

@@ -65,7 +65,7 @@ class Statement:
 def fields_of(plan: PrivacyPlan) -> dict:
     """The fields of a plan that its privacy depends on, ready for JSON."""
     names = ("noise_multiplier", "sampling_rate", "n_steps", "sampling", "relation", "noise")
-    return {name: getattr(plan, name) for name in names}
+    return {name: getattr(plan, name) for name in names} | {"phases": [[p.n_steps, p.weight] for p in plan.phases]}
 
 
 def check_plan(plan: PrivacyPlan, relation: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
@@ -92,7 +91,7 @@ class LedgerReader:
         book = self._refresh()
 
         def is_admitted(n_steps: int) -> bool:
-            statement = of_plan(replace(plan, n_steps=n_steps), self.relation)
+            statement = of_plan(plan.with_n_steps(n_steps), self.relation)
             try:
                 book.admit(statement.price(book.left()), "", "")
             except LedgerError:

@@ -1,12 +1,16 @@
-"""The place of a fit, or of another event, in a ledger."""
+"""The place of a release in a ledger, through which its totals are released."""
 
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.pricing import Statement
+from vips.privacy.mechanism.release import Mechanism, with_fresh_noise
 from vips.privacy.plan import PrivacyPlan
 
 if TYPE_CHECKING:
@@ -16,20 +20,31 @@ __all__ = ["LedgerRun"]
 
 
 class LedgerRun:
-    """One fit's place in a ledger, used by ``fit``; or that of another event, which has one step.
+    """One fit's place in a ledger; or that of another event, which has one step.
 
     Create it before charging it: even if the charge is interrupted, ``close`` can then give back unreleased steps.
 
     Parameters
     ----------
-    ledger : PrivacyLedger
+    ledger : PrivacyLedger or None
+        None: nothing is charged, and nothing is recorded.
     run : str, optional
         Name of a run to be resumed; a new name by default.
+
+    Guarantees
+    ----------
+    The ledger has a step on record, durably, before its noisy total is returned.
     """
 
-    def __init__(self, ledger: PrivacyLedger, run: str | None = None) -> None:
+    def __init__(self, ledger: PrivacyLedger | None, run: str | None = None) -> None:
         self.ledger, self.run = ledger, run or uuid.uuid4().hex
         self._attempt: int | None = None  # until this object has charged or resumed the run
+        self._is_finished = False
+
+    @property
+    def entry(self) -> dict | None:
+        """What a report says about the ledger."""
+        return None if self.ledger is None else self.ledger.entry(self.run)
 
     def charge(self, statement: Statement, what: str, unit: str | None, is_released: bool = False) -> None:
         """See :meth:`PrivacyLedger.charge` and :meth:`PrivacyLedger.charge_event`."""
@@ -41,9 +56,28 @@ class LedgerRun:
         """See :meth:`PrivacyLedger.resume`."""
         self.ledger._append(lambda book: book.resuming(self.run, step, plan), self._admitted)
 
-    def release(self, step: int) -> None:
+    def release(self, mechanism: Mechanism, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+        """The total of one step of a fit, with the noise of ``mechanism``."""
+        noisy = mechanism.release(total, step)
+        self.record(step)
+        return noisy
+
+    def release_once(self, plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """``totals`` of another event with fresh noise of ``plan``; it may consist of several such draws."""
+        noisy = with_fresh_noise(plan, totals)
+        self.finish()
+        return noisy
+
+    def finish(self) -> None:
+        """Record an event that is not a fit. From now on nothing of it is given back."""
+        if not self._is_finished:
+            self.record(1)
+            self._is_finished = True
+
+    def record(self, step: int) -> None:
         """See :meth:`PrivacyLedger.release`."""
-        self.ledger.release(self.run, self._attempt, step)
+        if self.ledger is not None:
+            self.ledger.release(self.run, self._attempt, step)
 
     def close(self) -> None:
         """Give back unreleased steps, unless the run was never charged, or has been resumed elsewhere since."""
@@ -51,7 +85,8 @@ class LedgerRun:
         def closing(book: Book) -> list[dict]:  # in the clerk's thread, after a charge whose caller was interrupted
             return [] if self._attempt is None else book.closing(self.run, self._attempt)
 
-        self.ledger._append(closing)
+        if self.ledger is not None:
+            self.ledger._append(closing)
 
     def _admitted(self, book: Book) -> None:
         self._attempt = book.run(self.run).attempt

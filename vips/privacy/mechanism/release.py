@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from vips.privacy.mechanism.noise import Randomness
     from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["IndependentNoise", "Mechanism", "release_once"]
+__all__ = ["IndependentNoise", "Mechanism", "with_fresh_noise"]
 
 
 class _Numbers(NamedTuple):
@@ -26,7 +26,7 @@ class _Numbers(NamedTuple):
     scale: float = 1.0
 
 
-def release_once(plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def with_fresh_noise(plan: PrivacyPlan, totals: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """``totals`` plus one fresh draw of noise over all of them, from the operating system."""
     blocks = {name: _Numbers(np.shape(total)) for name, total in totals.items()}
     return plan.add_noise(totals, blocks, plan.randomness(None), 1)
@@ -73,13 +73,16 @@ class IndependentNoise(Mechanism):
         self, plan: PrivacyPlan, blocks: Mapping[str, object], randomness: Randomness, std: Mapping[str, float]
     ) -> None:
         self._plan, self._blocks, self._randomness, self._std = plan, blocks, randomness, dict(std)
+        self._step = 0
 
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
+        self._step = step
         return self._plan.add_noise(total, self._blocks, self._randomness, step)
 
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
+        plan = self._plan.of_step(self._step)
         for name, block in self._blocks.items():
-            rho, fresh = step_size[name], self._plan.noise_std() * block.scale / self._plan.sampling_rate
+            rho, fresh = step_size[name], plan.noise_std() * block.scale / plan.sampling_rate
             std = np.hypot((1.0 - rho) * np.asarray(self._std[name]), rho * fresh)
             self._std[name] = std if std.ndim else float(std)
         return dict(self._std)

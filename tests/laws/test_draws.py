@@ -1,0 +1,141 @@
+"""Every draw of private noise belongs to a release that was paid for: draws are counted at the random-number library.
+
+A key of the noise generator is one draw over all blocks of a step; a table of several columns is drawn column by column. The
+ledger's record of released steps is the log beside it; other releases draw as often as their documentation says.
+"""
+
+import numpy as np
+import pandas as pd
+import pytest
+from randomgen import AESCounter
+
+import vips
+from tests.laws.cases import CASES, ONE_OF_EACH_CLASS
+from tests.laws.checks import fit
+from vips import (
+    BayesianGaussianMixture,
+    DirichletMultinomial,
+    PrivacyBudget,
+    PrivacyLedger,
+    PrivacyPlan,
+    PrivateClassifier,
+    PrivateSearch,
+    StreamPlan,
+    engine,
+)
+from vips.preprocessing import (
+    PrivateCountVectorizer,
+    PrivateTableEncoder,
+    PrivateTopics,
+    make_private_pipeline,
+)
+from vips.privacy.ledger.run import LedgerRun
+from vips.privacy.mechanism import noise
+
+BUDGET = PrivacyBudget(4.0, 1e-5)
+STEPS = 3
+SPENDS = {"epsilon": 4.0, "delta": 1e-5}
+COINS = np.random.default_rng(0).integers(0, 2, (30, 2)).astype(float)
+TEXTS = ["red green blue", "green blue", "red red blue"] * 10
+COUNTS = np.eye(3, dtype=int)[np.arange(30) % 3]
+TABLE = pd.DataFrame({"age": np.arange(20.0, 50.0), "ward": ["A", "B", "C"] * 10})
+
+
+@pytest.fixture
+def draws(monkeypatch):
+    """The keys of noise that were made."""
+    keys = []
+
+    def generator(key=None, counter=0):
+        keys.append(key)
+        return AESCounter(key=key, counter=counter)
+
+    monkeypatch.setattr(noise, "AESCounter", generator)
+    return keys
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return PrivacyLedger(tmp_path / "rows.ledger", epsilon=20.0, delta=1e-4, dataset="rows")
+
+
+def steps_on_record(ledger) -> int:
+    return sum(entry["kind"] in ("release", "batch") for entry in ledger.history())
+
+
+@pytest.mark.parametrize("noise_kind", ["gaussian", "discrete"])
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in ONE_OF_EACH_CLASS], ids=lambda case: case.name)
+def test_a_model_draws_once_in_each_step_that_is_on_record(case, noise_kind, draws, ledger):
+    plan = PrivacyPlan(
+        noise_multiplier=5.0, sampling_rate=0.5, n_steps=STEPS, clip_norm=case.clip_norm, noise=noise_kind
+    )
+    with ledger:
+        fit(case.make_model(privacy=plan, random_state=0), case.make_records(10, np.random.default_rng(0)))
+    assert len(draws) == len(set(draws)) == STEPS == steps_on_record(ledger)
+
+
+ENTRIES = {
+    "count_records": (1, lambda: vips.count_records(COINS, privacy=BUDGET)),
+    "table encoder": (2, lambda: PrivateTableEncoder(privacy=BUDGET).fit(TABLE)),  # one for each column
+    "words": (2, lambda: PrivateCountVectorizer(privacy=BUDGET).fit(TEXTS)),  # two rounds
+    "pipeline": (2 + STEPS, lambda: of_table().fit(TABLE)),
+    "topics": (2 + STEPS, lambda: PrivateTopics(2, n_steps=STEPS, **SPENDS).fit(TEXTS)),
+    "classifier": (
+        1 + 2 + STEPS,
+        lambda: PrivateClassifier(n_steps=STEPS, **SPENDS).fit(TABLE, np.arange(30) % 2),
+    ),  # classes, columns, steps
+    "stream": (2, lambda: [stream.partial_fit(COUNTS) for stream in [of_counts()] for _ in range(2)]),
+}
+
+
+def of_table():
+    return make_private_pipeline(PrivateTableEncoder(), BayesianGaussianMixture(2), n_steps=STEPS, **SPENDS)
+
+
+def of_counts():
+    return DirichletMultinomial(privacy=StreamPlan(epsilon=4.0, delta=1e-5, n_batches=4))
+
+
+@pytest.mark.parametrize(("n_draws", "fits"), ENTRIES.values(), ids=ENTRIES)
+def test_every_entry_draws_as_often_as_it_says(n_draws, fits, draws, ledger):
+    with ledger:
+        fits()
+    assert len(draws) == len(set(draws)) == n_draws
+    assert steps_on_record(ledger) >= 1
+
+
+def test_a_search_draws_for_the_steps_and_the_score_of_each_trial(draws, ledger, monkeypatch):
+    """Trials are a secret number; each is one run of the engine. Before them, every candidate is fitted to no rows."""
+    runs = []
+    monkeypatch.setattr(engine, "run", lambda *args, run=engine.run: runs.append(args[1].n_records > 0) or run(*args))
+    search = PrivateSearch(DirichletMultinomial(), {"prior": [1.0, 10.0]}, epsilon=1.0, delta=1e-5)
+    search.fit(COUNTS, ledger=ledger)
+    n_steps = search.best_estimator_.privacy_.plan.n_steps
+    assert len(draws) == len(set(draws)) == sum(runs) * (n_steps + 1) + 2 * n_steps
+    assert len(runs) == sum(runs) + 2
+    assert steps_on_record(ledger) == 1, "a search is charged whole"
+
+
+def test_a_second_draw_is_noticed(draws, ledger, monkeypatch):
+    once = PrivacyPlan.add_noise
+    monkeypatch.setattr(PrivacyPlan, "add_noise", lambda plan, *args: once(plan, *args) and once(plan, *args))
+    with pytest.raises(AssertionError):
+        test_every_entry_draws_as_often_as_it_says(*ENTRIES["count_records"], draws, ledger)
+
+
+def test_no_number_is_returned_before_its_step_is_on_record(ledger, monkeypatch):
+    """A ledger that cannot be written stops the fit before the engine has the noisy total."""
+    seen = []
+
+    class Sees(DirichletMultinomial):
+        def to_posterior(self, average, noise_std, previous):
+            seen.append(self)
+            return super().to_posterior(average, noise_std, previous)
+
+    def fails(run, step):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(LedgerRun, "record", fails)
+    with pytest.raises(OSError, match="disk is full"):
+        Sees(privacy=BUDGET).fit(COINS, ledger=ledger)
+    assert len(seen) == 1, "only the start"
