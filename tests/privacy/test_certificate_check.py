@@ -177,7 +177,7 @@ def test_the_ledger_may_go_on_and_people_may_say_more(fitted, capsys):
     counts(PrivacyLedger.open("a.ledger"))
     status, output = check(capsys, "said.html")
     assert status == 0, output
-    assert "note    stated by people: the page has words of its own about tuning" in output
+    assert "note    tuning, stated by people: the page says on public votes, the model says not stated" in output
     assert "ok      total: " in output
     assert "by 3 entries" in output
 
@@ -213,6 +213,16 @@ def test_what_people_read_cannot_be_altered(place, fitted, folder, capsys):
     assert new.strip("</")[:8] in line or place in ("style", "fingerprint")
 
 
+def test_bytes_that_are_no_text_are_told(folder, capsys):
+    model = counts()
+    model.save("model.vips")
+    model.privacy_.to_html("page.html", reason="a \ufffd in a text")
+    assert check(capsys, ledger=None)[0] == 0
+    page = (folder / "page.html").read_bytes()
+    (folder / "page.html").write_bytes(page.replace("\ufffd".encode(), b"\xff"))
+    refused(capsys, "text: the page says", ledger=None)
+
+
 def facts(page):
     return json.loads(unescape(page.split('data-record="', 1)[1].split('"', 1)[0]))
 
@@ -237,6 +247,7 @@ FORGED = {
     "purpose": (lambda held: held["report"]["releases"][0]["ledger"].update(purpose="art"), ["purpose of entry"]),
     "data set": (lambda held: held["report"]["releases"][0]["ledger"].update(dataset="art"), ["data set of entry"]),
     "fingerprint": (lambda held: held["report"]["releases"][0].update(sha256="0" * 64), ["fingerprint of the fit: the page"]),
+    "no fingerprint": (lambda held: held["report"]["releases"][0].update(sha256=""), ["fit: the page says none"]),
     "total": (lambda held: held["ledger"].update(total=0.1), ["total: total: the page says 0.1"]),
     "entries": (lambda held: held["ledger"].update(n_runs=1), ["total: n_runs: the page says 1"]),
     "head": (lambda held: held["ledger"].update(head=f"1:{'0' * 64}"), ["does not contain the head"]),
@@ -261,6 +272,16 @@ def test_facts_that_do_not_belong_to_the_text_are_told(fitted, folder, capsys):
     assert mixed != page
     (folder / "page.html").write_text(mixed, encoding="utf-8")
     refused(capsys, "text: the page says", "guarantee: ")
+
+
+def test_more_may_be_not_covered_and_not_less(folder, capsys):
+    best = search(None)
+    best.save("model.vips")
+    told = best.privacy_.also_not_covered
+    for items, status in (((*told, "letters to the editor"), 0), (told[1:], 1)):
+        replace(best.privacy_, also_not_covered=items).to_html("page.html")
+        assert check(capsys, ledger=None)[0] == status
+    refused(capsys, f"not covered: the page lacks {told[0]}", ledger=None)
 
 
 def test_a_ledger_without_the_entry_or_an_older_copy_is_told(fitted, capsys):

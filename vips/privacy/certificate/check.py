@@ -150,7 +150,7 @@ def _text(page: _Page) -> Finding:
     if page.text == again:
         return Finding(True, "text", "all of it follows from the facts that the page keeps for this check")
     lines = zip_longest(
-        *(text.decode("utf-8", errors="replace").split("\n") for text in (page.text, again)), fillvalue=""
+        *(text.decode("utf-8", errors="surrogateescape").split("\n") for text in (page.text, again)), fillvalue=""
     )
     read, written = next((read, written) for read, written in lines if read != written)
     installed = metadata.version("vips")
@@ -181,9 +181,15 @@ def _of_model(page: PrivacyReport, model: PrivacyReport) -> Iterator[Finding]:
     differing = [*_differing(page, model)]
     rest = "the same" if not differing else f"page and model differ in {', '.join(differing)}"
     yield Finding(not differing, "rest of the statement", rest)
-    stated = [name for name in _STATED if getattr(page, name) != getattr(model, name)]
-    if stated:
-        yield Finding(None, "stated by people", f"the page has words of its own about {', '.join(stated)}")
+    missing = [item for item in model.also_not_covered if item not in page.also_not_covered]
+    if missing:
+        yield Finding(False, "not covered", f"the page lacks {'; '.join(missing)}")
+    for name in _STATED:
+        ours, theirs = getattr(page, name), getattr(model, name)
+        if ours != theirs:
+            yield Finding(
+                None, f"{name.replace('_', ' ')}, stated by people", f"the page says {ours}, the model says {theirs}"
+            )
 
 
 def _compared(what: str, page: str, other: str, who: str = "the model") -> Finding:
@@ -200,13 +206,13 @@ def _loss(report: PrivacyReport) -> str:
 
 def _fingerprint(release: Release, of_model: str) -> Finding:
     what = f"fingerprint of the {release.what}"
-    if not release.sha256:
-        return Finding(None, what, "the page has none")
+    if not release.sha256 and not of_model:
+        return Finding(None, what, "neither the page nor the file has one")
     if not of_model:
         return Finding(
             False, what, f"the page says {release.sha256}, and the file holds no {release.what}: save the whole"
         )
-    return _compared(what, release.sha256, of_model)
+    return _compared(what, release.sha256 or "none", of_model)
 
 
 def _differing(page: PrivacyReport, model: PrivacyReport) -> Iterator[str]:
