@@ -34,7 +34,7 @@ LAYERS = [
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},
     {"counting", "execution", "persistence"},
-    {"engine"},
+    {"engine", "settling"},
     {"streams"},
     {"model"},
     {"models"},

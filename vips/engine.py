@@ -29,7 +29,7 @@ __all__ = ["run"]
 PROGRESS_DELAY = 3.0
 
 
-def run(model, data, plan, journal, executor=None):
+def run(model, data, plan, journal, executor=None, settling=None):
     """Fit ``model`` to ``data`` as ``plan`` allows.
 
     Parameters
@@ -42,6 +42,8 @@ def run(model, data, plan, journal, executor=None):
         Releases each step through its place in a ledger, and writes it to a checkpoint; says where an interrupted fit stopped.
     executor : Executor, optional
         Computes the sums; see ``vips.execution.resolve``. Noise is always drawn in this process.
+    settling : Settling, optional
+        Stops an ordinary fit that has settled.
 
     Returns
     -------
@@ -80,6 +82,8 @@ def run(model, data, plan, journal, executor=None):
             if noise_std is not stated:
                 mechanism.carry(noise_std)
             journal.commit(t, noisy, average, noise_std, posterior)
+            if settling is not None and settling.has_settled(posterior):
+                break
     return posterior, NoisyTotals(average, noise_std)
 
 

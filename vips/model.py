@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,6 +16,7 @@ from typing import Any, Self
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -47,6 +49,7 @@ from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.only_noise import is_only_noise
 from vips.privacy.phases import Phase
 from vips.privacy.units import unit_of_group
+from vips.settling import Settling
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
 
@@ -105,6 +108,8 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     adds_up = False
     # Steps that `vips.plan_for` gives a private fit of full batches.
     planned_steps = 20
+    # Relative distance from its limit at which an ordinary fit of full batches stops; None where only the number of steps does.
+    tolerance: float | None = None
     _kept_by_clone = ("_chunk_size", "_sent_from")
 
     @abstractmethod
@@ -352,7 +357,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             plan.check_blocks(self.blocks())
             unit = unit_of_group(data.group_name or "group") if data.has_groups else None
             journal.begin(self, plan, ledger, checkpoint, unit)
-            posterior, noisy_totals = engine.run(self, data, plan, journal, executor)
+            settling = self._settling(plan)
+            posterior, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
+            if settling is not None and not settling.distance <= self.tolerance:
+                warnings.warn(self._not_settled(plan.n_steps, settling.distance), ConvergenceWarning, stacklevel=2)
             self.posterior_ = posterior
             if self.is_private:
                 self.noisy_totals_ = noisy_totals
@@ -490,6 +498,17 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
         plan = plan.with_phases(self.phases(plan.n_steps))
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
+
+    def _settling(self, plan: PrivacyPlan) -> Settling | None:
+        """What stops a fit early: of an ordinary one, whose number of steps nobody has stated."""
+        is_ordinary = self.privacy is None and plan.sampling_rate == 1.0
+        return Settling(self.tolerance) if is_ordinary and self.tolerance is not None else None
+
+    def _not_settled(self, n_steps: int, distance: float) -> str:
+        return (
+            f"{type(self).__name__} has not settled in {n_steps:,} steps: its posterior is about {distance:.2g} of its size "
+            "from its limit. For another number of steps, write privacy=PrivacyPlan.non_private(n_steps=...)."
+        )
 
     def _data(self, X, y) -> DataSource:
         self.__dict__.pop("_names_of_columns", None)  # of a fit before

@@ -132,8 +132,10 @@ def test_all_fields_are_found():
     """The walk finds the fields of every class in a comparison."""
     found = {key for _, path in subjects() for kind, key in path if kind == "field"}
     for each in (Comparison, Row, Movement, Part, PrivacyReport, Release, PrivacyPlan, UtilityCurve):
-        arrays = {"distribution", "scores", "baseline"} if each in (Part, UtilityCurve) else set()
-        assert {f.name for f in fields(each)} - arrays <= found, each
+        numbers = (
+            {"distribution", "scores", "baseline", "phases"} if each in (Part, UtilityCurve, PrivacyPlan) else set()
+        )
+        assert {f.name for f in fields(each)} - numbers <= found, each
 
 
 def test_control_characters_are_shown_as_escapes():

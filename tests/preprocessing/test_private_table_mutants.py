@@ -10,7 +10,7 @@ from tests.preprocessing import test_private_table as tests
 from vips.preprocessing import _histograms, _learnt_columns, _private_table
 from vips.preprocessing._histograms import Persons
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.mechanism.release import with_fresh_noise
+from vips.privacy.ledger.run import LedgerRun
 
 
 def rows_of_a_person_are_counted_one_by_one(patch):
@@ -64,17 +64,13 @@ def bounds_look_at_the_values(patch):
 def fits_are_charged_at_the_end(patch):
     original = PrivacyLedger.begin_event
 
-    class Late:
-        def __init__(self, *arguments, **named):
-            self.begin = lambda: original(*arguments, **named)
+    class Late(LedgerRun):
+        def __init__(self, ledger, *arguments, **named):
+            super().__init__(ledger)
+            self.begin = lambda: original(ledger, *arguments, **named)
 
-        def release_once(self, plan, totals):
-            return with_fresh_noise(plan, totals)
-
-        def finish(self):
-            run = self.begin()
-            run.finish()
-            self.entry = run.entry
+        def record(self, step):
+            self.run = self.begin().run
 
         def close(self):
             pass
@@ -83,8 +79,6 @@ def fits_are_charged_at_the_end(patch):
 
 
 def failed_fits_stay_charged(patch):
-    from vips.privacy.ledger.run import LedgerRun
-
     patch.setattr(LedgerRun, "close", lambda self: None)
 
 

@@ -38,7 +38,9 @@ def fit_apart(model, X, y=None):
     model
     """
     model._fitting_plan = plan = model._complete(model._stated_plan() or model.default_plan(X.shape[0]))
-    model.posterior_, model.noisy_totals_ = engine.run(model, InMemoryData(X, y), plan, Journal())
+    model.posterior_, model.noisy_totals_ = engine.run(
+        model, InMemoryData(X, y), plan, Journal(), settling=model._settling(plan)
+    )
     return model
 
 

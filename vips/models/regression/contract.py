@@ -66,6 +66,8 @@ POWER = {"linear": 1, "precision": 2, "cross": 1, "weight": 0, "variance": 2}  #
 _FULL_STEPS = 20
 # Maximum number of steps whose residuals are kept for the noise-aware posterior.
 _MOST_KEPT = 64
+# Of an ordinary fit that does not settle before.
+_MOST_STEPS = {"full": 1000, "diagonal": 4000}
 # Least step size of the residuals: about the last five totals are averaged.
 _LEAST_STEP = 0.2
 
@@ -339,9 +341,20 @@ class AugmentedRegression(InformedRegression):
             squares += omega**2 * ((length / scale["cross"]) ** 2 + scale["weight"] ** -2.0)
         return float(np.sqrt(self._n_outputs * squares.max()) * (1.0 + 1e-4))  # between the points of the grid
 
+    @property
+    def tolerance(self) -> float:
+        """Far below the posterior's width; above the rounding of ``dtype``."""
+        return 1e-6 if np.dtype(self.dtype) == np.float64 else 1e-5
+
     def default_plan(self, n_records: int) -> PrivacyPlan:
-        """Full batch."""
-        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=50 if self.covariance == "full" else 200)
+        """Full batch, until the fit has settled."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=_MOST_STEPS[self.covariance])
+
+    def _not_settled(self, n_steps: int, distance: float) -> str:
+        return (
+            f"{super()._not_settled(n_steps, distance)} Where columns separate the labels, coefficients have hardly a limit: a "
+            "stronger `prior` gives them one."
+        )
 
     def clip_biases(self) -> bool:
         """A weight that ignores the label does not bias coefficients."""
