@@ -7,6 +7,11 @@ from vips import PrivacyPlan
 REPLACED = PrivacyPlan(noise_multiplier=8.0, n_steps=3, clip_norm=1.5, sampling="full", relation="replace_one")
 
 
+def entry_of(text):
+    """What a report says about an entry of a ledger, each of them this text."""
+    return dict.fromkeys(("dataset", "run", "purpose"), text)
+
+
 def with_release(report, **changes):
     """The report with another last release."""
     return replace(report, releases=(*report.releases[:-1], replace(report.releases[-1], **changes)))

@@ -180,7 +180,7 @@ def test_a_ledger_counts_it(tmp_path):
     with pytest.raises(LedgerError, match="counts by 'letter'"):
         count_records([""], privacy=PLAN, ledger=ledger)
     count = count_records(["a"] * 9, privacy=PLAN, unit="letter", ledger=ledger)
-    assert count.privacy.ledger == {"dataset": "letters", "run": ledger.runs()[0].run}
+    assert count.privacy.ledger == ledger.entry(ledger.runs()[0].run)
     assert "Charged to 'letters'" in str(count)
     with ledger:
         names = pd.Series(["x"], name="letter")

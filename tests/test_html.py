@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.plans import with_release
+from tests.plans import entry_of, with_release
 from tests.privacy.test_report import KINDS
 from vips import BayesianLogisticRegression, PrivacyPlan, compare
 from vips._pages.tables import html_table
@@ -40,7 +40,7 @@ def test_privacy_reports(name):
     for text in ("harmless", hostile):
         changed = replace(
             with_release(
-                report, what=text, released=(text,), declared=(text,), mechanism=text, ledger={"dataset": text, "run": text}
+                report, what=text, released=(text,), declared=(text,), mechanism=text, ledger=entry_of(text)
             ),
             unit=text, preprocessing=text, tuning=text, also_not_covered=(text,), versions={text: text}, date=text,
         )  # fmt: skip

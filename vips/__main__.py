@@ -1,4 +1,4 @@
-"""``python -m vips``: private fits, predictions, privacy questions and ledgers from the shell."""
+"""``python -m vips``: private fits, predictions, certificates, privacy questions and ledgers from the shell."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import argparse
 import sys
 import warnings
 
+from vips._commands.certificate import add_certificate
 from vips._commands.fit import add_commands
 from vips._printable import printable
 from vips.privacy import PrivacyPlan
@@ -14,7 +15,7 @@ from vips.privacy.ledger.ledger import PrivacyLedger
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns 0, or 2 after a line on the error stream."""
+    """Run one command; returns 0, 1 if `certificate check` found a difference, or 2 after a line on the error stream."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # what is paid for is shown on a terminal of any encoding
             stream.reconfigure(errors="backslashreplace")
@@ -22,11 +23,11 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = lambda message, *_: print(printable(f"Note: {message}"), file=sys.stderr)
-            options.run(options)
+            status = options.run(options)
     except (ImportError, KeyError, TypeError, ValueError, OSError) as error:
         print(printable(f"{type(error).__name__}: {error}"), file=sys.stderr)
         return 2
-    return 0
+    return status or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -36,6 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     add_commands(commands)
+    add_certificate(commands)
     plan = commands.add_parser(
         "plan",
         help="ε, noise or number of steps from the other two",
@@ -65,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         "--pure", type=float, default=0.0, help="a part of ε for mechanisms without δ, such as Laplace noise"
     )
     create.add_argument("--unit", help="column of ids: only fits that protect its persons are accepted")
+    create.add_argument("--relation", choices=["add_or_remove", "replace_one"], default="add_or_remove")
     create.set_defaults(run=_create)
     for name, run, what in (
         ("show", _show, "history and remaining budget"),
@@ -103,7 +106,8 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _create(options: argparse.Namespace) -> None:
     unit = {} if options.unit is None else {"unit": options.unit}
-    PrivacyLedger(options.file, options.epsilon, options.delta, options.dataset, pure=options.pure, **unit)
+    terms = {"pure": options.pure, "relation": options.relation, **unit}
+    PrivacyLedger(options.file, options.epsilon, options.delta, options.dataset, **terms)
     print(f"a budget of ε = {options.epsilon:g}, δ = {options.delta:g} for {printable(options.dataset)}")
 
 
@@ -113,9 +117,9 @@ def _show(options: argparse.Namespace) -> None:
     budget = f"ε = {ledger.epsilon:g}, δ = {ledger.delta:g}{aside}"
     lines = [f"{ledger.dataset}: {budget}, {ledger.relation}, unit: {ledger.unit}"]
     for run in ledger.runs():
-        lines.append(
-            f"{run.time}  {run.run}  {run.what:30s} {run.state:14s} of {run.steps}: {_cost(run, ledger.delta)}"
-        )
+        aim = f"; {run.purpose}" if run.purpose else ""
+        cost = f"{run.state:14s} of {run.steps}: {_cost(run, ledger.delta)}"
+        lines.append(f"{run.time}  {run.run}  {run.what:30s} {cost}; unit: {run.unit or ledger.unit}{aim}")
     left = ledger.remaining()
     lines.append(
         f"spent: ε = {ledger.spent():.4g}; left: ε = {left.epsilon:.4g}, and δ = {left.delta_0:.2g} for thresholds"

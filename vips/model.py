@@ -39,8 +39,10 @@ from vips.exceptions import LedgerError
 from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
+from vips.persistence.fitted import released_arrays, save_model
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
 from vips.privacy.budget import check_privacy
+from vips.privacy.fingerprint import fingerprint_of
 from vips.privacy.ledger import open_ledger
 from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
@@ -356,6 +358,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
             posterior, noisy_totals = engine.run(self, data, plan, journal, executor, settling)
             if settling is not None and not settling.distance <= self.tolerance:
                 warnings.warn(self._not_settled(plan.n_steps, settling.distance), ConvergenceWarning, stacklevel=2)
+            self.posterior_ = posterior
+            if self.is_private:
+                self.noisy_totals_ = noisy_totals
             facts = self.describe()
             release = Release(
                 what="fit",
@@ -365,12 +370,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
                 on_invalid=getattr(self, "on_invalid", "drop"),
                 repeated_steps=journal.repeated_steps(),
                 ledger=journal.run.entry,
+                sha256=fingerprint_of(lambda: released_arrays(self)),
             )
             only_noise = is_only_noise(self.telling_blocks(), noisy_totals.average, noisy_totals.noise_std)
             self.privacy_ = PrivacyReport((release,), unit or facts["unit"], only_noise)
-            self.posterior_ = posterior
-            if self.is_private:
-                self.noisy_totals_ = noisy_totals
         except BaseException as error:  # Ctrl-C included
             try:
                 journal.close()
@@ -445,8 +448,6 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         TypeError
             If a constructor argument cannot be written as data (a function as ``schedule``, say).
         """
-        from vips.persistence.fitted import save_model
-
         check_is_fitted(self, "posterior_")
         save_model(self, path)
 

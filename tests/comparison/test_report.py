@@ -281,7 +281,7 @@ def test_fits_that_cannot_be_added_up_are_named(pages, tmp_path):
 
 @pytest.mark.usefixtures("empty_figures")
 def test_one_run_of_a_ledger_counts_once(tmp_path):
-    entry = {"dataset": "salaries", "run": "2f"}
+    entry = {"dataset": "salaries", "run": "2f", "purpose": ""}
     comparison = cases.released()
     same = replace(comparison, privacy=tuple(with_release(report, ledger=entry) for report in comparison.privacy))
     assert "shown here" not in Page(written(same, tmp_path)).text

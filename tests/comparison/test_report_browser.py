@@ -11,7 +11,7 @@ import pytest
 
 from tests.browsing import OUT_OF_SIGHT, Visit, chromium, contrast, luminance
 from tests.comparison import report_cases as cases
-from tests.plans import with_release
+from tests.plans import entry_of, with_release
 from vips import BayesianLogisticRegression, LatentDirichletAllocation, PrivacyPlan, compare
 
 pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install 'vips[browser]'")
@@ -113,7 +113,7 @@ def forged(server, path, escaped=True):
     comparison = cases.regression()
     ours, theirs = comparison.privacy
     seeded = replace(ours.plan, reproducible_noise=True, report_delta=None)
-    ours = with_release(ours, plan=seeded, ledger={"dataset": attack, "run": attack}, mechanism=attack)
+    ours = with_release(ours, plan=seeded, ledger=entry_of(attack), mechanism=attack)
     ours = replace(ours, tuning=attack)
     replace(comparison, privacy=(ours, theirs), model=attack, notes=(attack,)).to_html(path)
     if not escaped:

@@ -4,6 +4,7 @@ An HTML parser reads the pages. A walk over the dataclasses finds the fields, so
 """
 
 import ast
+import json
 from dataclasses import fields, replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,6 +24,7 @@ from vips.comparison.movement import Movement
 from vips.comparison.report import charts
 from vips.comparison.report import page as report_page
 from vips.privacy import Release
+from vips.privacy.phases import Phase
 
 PACKAGE = Path(vips.__file__).parent
 HARMLESS = "=harmless="
@@ -39,7 +41,7 @@ class Skeleton(HTMLParser):
 
     def __init__(self, page, *put_in):
         super().__init__()
-        self.parts, self.put_in, self.found = [], put_in, 0
+        self.parts, self.put_in, self.found, self.records = [], put_in, 0, []
         self.feed(page)
         self.close()
 
@@ -50,7 +52,9 @@ class Skeleton(HTMLParser):
         return text
 
     def handle_starttag(self, tag, attributes):
-        self.parts.append((tag, [(name, self.signed(value or "")) for name, value in attributes]))
+        values = [(name, value or "") for name, value in attributes if name != "data-record"]
+        self.parts.append((tag, [(name, self.signed(value)) for name, value in values]))
+        self.records += [json.loads(value) for name, value in attributes if name == "data-record"]
 
     def handle_endtag(self, tag):
         self.parts.append(f"/{tag}")
@@ -78,7 +82,10 @@ def charged():
     """A comparison with every optional part of a report."""
     comparison = cases.regression()
     ours, theirs = comparison.privacy
-    ours = with_release(ours, ledger={"dataset": "salaries", "run": "2f"}, declared=("bounds of 2 columns",))
+    ours = with_release(
+        ours, ledger={"dataset": "salaries", "run": "2f", "purpose": "pay"}, declared=("bounds of 2 columns",)
+    )
+    ours = with_release(ours, plan=replace(ours.plan, phases=(Phase(ours.plan.n_steps),)))
     ours = replace(ours, also_not_covered=("candidates that were chosen",))
     return replace(comparison, privacy=(ours, theirs), notes=("something to note",))
 

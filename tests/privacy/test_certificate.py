@@ -10,7 +10,7 @@ import pytest
 
 from tests.comparison.test_report import Page
 from tests.comparison.test_report_injection import HARMLESS, HOSTILE, Skeleton
-from tests.plans import with_release
+from tests.plans import entry_of, with_release
 from tests.privacy.test_report import CALIBRATED, KINDS
 from vips import BayesianLogisticRegression, DirichletMultinomial, LatentDirichletAllocation, PrivacyLedger, PrivacyPlan
 from vips.privacy.accounting import composed_epsilon
@@ -102,10 +102,11 @@ def test_every_field_is_text(tmp_path):
         skeletons = []
         for put_in in (HARMLESS, everything):
             release = {"what": put_in, "released": (put_in,), "declared": (put_in,), "mechanism": put_in}
-            report = with_release(KINDS[kind], ledger={"dataset": put_in, "run": put_in}, **release)
+            report = with_release(KINDS[kind], ledger=entry_of(put_in), **release)
             report = replace(report, unit=put_in, also_not_covered=(put_in,), tuning=put_in, date=put_in)
             page = source(report, tmp_path, **dict.fromkeys(FIELDS, put_in))
             skeletons.append(Skeleton(page, put_in))
+            assert all(record["report"]["tuning"] == put_in for record in skeletons[-1].records)
         harmless, hostile = skeletons
         assert hostile.parts == harmless.parts
         assert hostile.found == harmless.found >= len(FIELDS)
@@ -116,7 +117,11 @@ def test_names_of_persons_and_of_ledgers_are_text(tmp_path):
     for number, put_in in enumerate((HARMLESS, "".join(HOSTILE).strip())):
         ledger = PrivacyLedger(tmp_path / f"{number}.ledger", 9.0, 1e-5, dataset=put_in, unit=put_in)
         skeletons.append(
-            Skeleton(source(replace(CALIBRATED, unit=f"all rows of one {put_in}"), tmp_path, ledger=ledger), put_in)
+            Skeleton(
+                source(replace(CALIBRATED, unit=f"all rows of one {put_in}"), tmp_path, ledger=ledger),
+                put_in,
+                ledger.head(),
+            )
         )
     assert skeletons[0].parts == skeletons[1].parts
     assert skeletons[0].found == skeletons[1].found > 5

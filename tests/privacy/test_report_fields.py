@@ -17,7 +17,7 @@ from vips.privacy.report_fields import LONGEST_TEXT
 from vips.privacy.selection import Selection, TrialCount
 
 REFRESH = '7</dd><meta http-equiv="refresh" content="0;url=http://localhost:9/"><style>.notice{display:none}</style>'
-LEDGER = {"dataset": "letters", "run": "2f"}
+LEDGER = {"dataset": "letters", "run": "2f", "purpose": "history"}
 # With every optional part: a search, charged to a ledger.
 SEARCH = Selection(TrialCount(3.0), (CALIBRATED.plan, replace(CALIBRATED.plan, n_steps=1)))
 CHARGED = with_release(CALIBRATED, ledger=LEDGER, selection=SEARCH)
@@ -93,6 +93,7 @@ OWN = {
     "releases.0.selection.trials.shape": [3, 2.5],
     "releases.0.selection.parts": [],
     "releases.0.ledger": [None],
+    "releases.0.sha256": [""],
     "releases.0.plan.noise_multiplier": [3, 2.5],
     "releases.0.plan.sampling_rate": [],
     "releases.0.plan.n_steps": [3],
@@ -212,7 +213,9 @@ def test_a_forged_file_of_a_model_is_refused(tmp_path):
 
 def test_a_line_of_prose_cannot_be_forged():
     forged = replace(
-        with_release(CHARGED, ledger={"dataset": "\x1b[8m", "run": "\x9bA"}, mechanism="\x1b[3m"),
+        with_release(
+            CHARGED, ledger={"dataset": "\x1b[8m", "run": "\x9bA", "purpose": "a\nGuarantee: none"}, mechanism="\x1b[3m"
+        ),
         tuning="none.\nNot covered: nothing",
         unit="\x1b[2Jone",
         versions={"vips\r": "\u202e1"},

@@ -59,7 +59,7 @@ def check_the_whole_is_charged_before_the_first_trial(tmp_path):
         assert score.seen, "no trial scored a record"
         for seen in (score.seen[0], score.seen[-1], [(run.state, run.cost()) for run in ledger.runs()]):
             assert seen == [("complete", cost)], f"the ledger holds {seen}, not the whole search, {cost}"
-        assert search.privacy_.ledger == {"dataset": "votes", "run": ledger.runs()[0].run}
+        assert search.privacy_.ledger == ledger.entry(ledger.runs()[0].run)
         assert search.best_estimator_.privacy_.ledger["run"] == ledger.runs()[0].run
 
 

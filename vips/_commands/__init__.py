@@ -1,1 +1,1 @@
-"""``python -m vips fit`` and ``predict``: private fits for people who do not program."""
+"""``python -m vips fit``, ``predict`` and ``certificate``: for people who do not program."""

@@ -61,7 +61,7 @@ def add_commands(commands) -> None:
     fit.add_argument("--ledger", help="file of a budget, which `python -m vips ledger create` makes")
     fit.add_argument("--save", metavar="FILE", help="the fitted model")
     fit.add_argument("--report", metavar="FILE", help="the certificate, as HTML")
-    fit.add_argument("--purpose", default="", help="for the certificate")
+    fit.add_argument("--purpose", default="", help="what the fit is for: in the ledger, and on the certificate")
     fit.set_defaults(run=_fit)
 
     predict = commands.add_parser(
@@ -80,7 +80,7 @@ def _fit(options: argparse.Namespace) -> None:
     check_outputs((options.save, options.report), (options.data, options.ledger, catalogue))
     if options.report is not None:
         imported("jinja2", by="--report")
-    ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger)
+    ledger = None if options.ledger is None else PrivacyLedger.open(options.ledger, purpose=options.purpose)
     model, lines, needs = {"logistic": _logistic, "topics": _topics, "pathways": _pathways}[options.model](
         options, ledger
     )

@@ -7,48 +7,62 @@ import hashlib
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import resources
+from importlib import metadata, resources
 
 from jinja2 import Environment
 
 from vips._files import whole_file
 from vips._pages.engine import own_markup
 
-__all__ = ["write_page"]
+__all__ = ["rendered", "today", "write_page"]
 
 
 def write_page(
     path: str | os.PathLike, templates: Environment, template: str, parts: Sequence[tuple[str, str]], **values: object
 ) -> None:
-    """Render a template that extends ``shell.html`` to a file, whole or not at all.
-
-    Parameters
-    ----------
-    path : str or path
-        An existing file is replaced when the new one is complete.
-    templates : Environment
-        From :func:`vips._pages.engine.environment`.
-    template : str
-    parts : sequence of (str, str)
-        Package and name of style sheets (``.css``) and scripts (``.js``); ``page.css`` comes first by itself.
-    **values
-        For the template.
+    """Write what :func:`rendered` gives today, whole or not at all.
 
     Raises
     ------
     OSError
         If the file cannot be written; an existing file is then unchanged.
     """
+    page = rendered(templates, template, parts, today=today(), **values)
+    with whole_file(path) as file:
+        file.write(page)
+
+
+def today() -> str:
+    """The date of a page that is written now."""
+    return datetime.now(UTC).date().isoformat()
+
+
+def rendered(
+    templates: Environment, template: str, parts: Sequence[tuple[str, str]], *, today: str, **values: object
+) -> bytes:
+    """Render a template that extends ``shell.html``.
+
+    Parameters
+    ----------
+    templates : Environment
+        From :func:`vips._pages.engine.environment`.
+    template : str
+    parts : sequence of (str, str)
+        Package and name of style sheets (``.css``) and scripts (``.js``); ``page.css`` comes first by itself.
+    today : str
+    **values
+        For the template.
+    """
     style, script = (_joined([(__package__, "page.css"), *parts], ending) for ending in (".css", ".js"))
     page = templates.get_template(template).render(
         policy=_policy(script, style),
         style=own_markup(style),
         script=own_markup(script),
-        today=datetime.now(UTC).date().isoformat(),
+        today=today,
+        version=metadata.version("vips"),
         **values,
     )
-    with whole_file(path) as file:
-        file.write(page.encode("utf-8", errors="replace"))  # a name may hold an unpaired surrogate
+    return page.encode("utf-8", errors="replace")  # a name may hold an unpaired surrogate
 
 
 def _joined(parts: Sequence[tuple[str, str]], ending: str) -> str:

@@ -16,7 +16,7 @@ from vips._printable import listed
 from vips._validation import check_integer, check_number
 from vips.classification.columns import ColumnCells, as_frame, columns_stated
 from vips.classification.features import centred_log_odds, shares
-from vips.classification.saved import restored_classifier, save_classifier
+from vips.classification.saved import restored_classifier, save_classifier, tables_fingerprint
 from vips.classification.tables import class_counts, release_table
 from vips.data._columns import column, columns_of
 from vips.data._groups import group_numbers
@@ -174,7 +174,8 @@ class PrivateClassifier(ClassifierMixin, RemembersItsLedger):
                 self.model_ = model.fit(self._features(X), y, groups=groups)
         self.classes_ = self.model_.classes_
         if budget is not None:
-            self.model_.privacy_ = _of_both(stated, budget, self.model_.privacy_, run.entry)
+            facts = stated, budget, self.model_.privacy_, run.entry, tables_fingerprint(self)
+            self.model_.privacy_ = _of_both(*facts)
         return self
 
     def _check_parameters(self) -> None:
@@ -319,7 +320,7 @@ def _as_one(budget: Budget) -> PrivacyPlan:
 
 
 def _of_both(
-    stated: Mapping[object, ColumnCells | str], budget: Budget, report: PrivacyReport, entry: dict | None
+    stated: Mapping[object, ColumnCells | str], budget: Budget, report: PrivacyReport, entry: dict | None, sha256: str
 ) -> PrivacyReport:
     """The report of tables and regression, which one charge has paid for.
 
@@ -331,6 +332,8 @@ def _of_both(
         Of the regression.
     entry : dict or None
         The ledger's.
+    sha256 : str
+        Fingerprint of the tables.
     """
     names, delta = listed([str(name) for name in stated]), budget.threshold_delta or 0.0
     tables = Release(
@@ -347,6 +350,7 @@ def _of_both(
         mechanism=counted_cells(budget.encoder, delta, "all columns by the classes"),
         threshold_delta=delta,
         ledger=entry,
+        sha256=sha256,
     )
     regression = replace(report.releases[-1], what="regression", ledger=entry)
     before = replace(report, releases=(tables,))

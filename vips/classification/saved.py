@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,8 +15,9 @@ from vips.persistence.archive import write_archive
 from vips.persistence.fitted import contents, restored
 from vips.persistence.settings import decode, encode
 from vips.preprocessing._grids import DAYS, NUMBERS
+from vips.privacy.fingerprint import as_bytes, fingerprint_of
 
-__all__ = ["restored_classifier", "save_classifier"]
+__all__ = ["restored_classifier", "save_classifier", "tables_fingerprint"]
 
 _COUNTS = "tables/"
 _MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
@@ -24,17 +26,29 @@ _MOST_CELLS = max(NUMBERS.n_cells, DAYS.n_cells)
 def save_classifier(classifier, path: str | os.PathLike) -> None:
     """Write a fitted classifier."""
     header, arrays = contents(classifier.model_)
-    tables = classifier.tables_
     header = {
         "parameters": {name: encode(value) for name, value in classifier.get_params(deep=False).items()},
-        "tables": [[encode(name), encode([*vars(table.cells).values()])] for name, table in tables.items()],
+        "tables": _cells(classifier),
         "n_features_in": classifier.n_features_in_,
         "names_in": encode(list(getattr(classifier, "feature_names_in_", []))),
         "table_std": encode(classifier.table_std_),
         "model": header,
     }
-    arrays |= {f"{_COUNTS}{i}": table.counts for i, table in enumerate(tables.values())}
-    write_archive(path, "classifier", header, arrays | {"class_counts": classifier.class_counts_})
+    write_archive(path, "classifier", header, arrays | _counts(classifier))
+
+
+def tables_fingerprint(classifier) -> str:
+    """The fingerprint of counts, and of the cells that they are of."""
+    return fingerprint_of(lambda: _counts(classifier) | {"cells": as_bytes(_cells(classifier))})
+
+
+def _counts(classifier) -> dict[str, np.ndarray]:
+    counts = {f"{_COUNTS}{i}": table.counts for i, table in enumerate(classifier.tables_.values())}
+    return counts | {"class_counts": classifier.class_counts_}
+
+
+def _cells(classifier) -> list:
+    return [[encode(name), encode([*vars(table.cells).values()])] for name, table in classifier.tables_.items()]
 
 
 def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
@@ -65,7 +79,15 @@ def restored_classifier(kind: type, header: dict, arrays: dict[str, np.ndarray],
     if width != classifier.model_.n_features_in_:
         raise ValueError("its tables and its regression have different numbers of features")
     _check_plans(classifier)
+    _restate_fingerprint(classifier)
     return classifier
+
+
+def _restate_fingerprint(classifier) -> None:
+    """That of the tables in the file."""
+    *tables, fit = classifier.privacy_.releases
+    tables = (replace(release, sha256=tables_fingerprint(classifier)) for release in tables)
+    classifier.model_.privacy_ = replace(classifier.privacy_, releases=(*tables, fit))
 
 
 def _check_plans(classifier) -> None:

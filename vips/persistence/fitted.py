@@ -14,10 +14,11 @@ from vips.persistence.checkpoint import posterior_arrays, restore_posterior
 from vips.persistence.deviations import TOO_LARGE, as_lists, from_lists
 from vips.persistence.settings import decode, encode
 from vips.privacy import PrivacyReport, StreamPlan
+from vips.privacy.fingerprint import fingerprint
 from vips.privacy.units import is_group
 from vips.statistics import NoisyTotals
 
-__all__ = ["contents", "restored", "save_model"]
+__all__ = ["contents", "released_arrays", "restored", "save_model"]
 
 
 _TOTALS = "noisy_totals/"
@@ -37,8 +38,8 @@ def save_model(model, path: str | os.PathLike, **besides: object) -> None:
 def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
     """Header and arrays of a fitted model's file."""
     learnt = {name: value for name, value in vars(model).items() if name.endswith("_") and not name.startswith("_")}
-    posterior = learnt.pop("posterior_")
-    report, totals = learnt.pop("privacy_", None), learnt.pop("noisy_totals_", None)
+    report, totals = (learnt.pop(name, None) for name in ("privacy_", "noisy_totals_"))
+    del learnt["posterior_"]
     header = {
         "class": type(model).__name__,
         "parameters": {name: encode(value) for name, value in model.get_params(deep=False).items()},
@@ -46,10 +47,14 @@ def contents(model) -> tuple[dict, dict[str, np.ndarray]]:
         "report": None if report is None else report.to_plain(),
         "noise_std": None if totals is None else as_lists(totals.noise_std),
     }
-    arrays = posterior_arrays(posterior)
-    if totals is not None:
-        arrays |= {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
-    return header, arrays
+    return header, released_arrays(model)
+
+
+def released_arrays(model) -> dict[str, np.ndarray]:
+    """What a fit has released, by the names of the file: its posterior, and its noisy totals if they are kept."""
+    totals = getattr(model, "noisy_totals_", None)
+    averages = {} if totals is None else {f"{_TOTALS}{name}": value for name, value in totals.average.items()}
+    return posterior_arrays(model.posterior_) | averages
 
 
 def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, type]):
@@ -80,10 +85,11 @@ def restored(header: dict, arrays: dict[str, np.ndarray], known: Mapping[str, ty
 
 
 def _restated(report: PrivacyReport, model) -> PrivacyReport:
-    """The report, in which the model's words stand in place of the file's, where they follow from its settings.
+    """The report, in which the model's words stand in place of the file's, where they follow from its settings; and the
+    fingerprint of the file's arrays. That of an encoder is known where the encoder is read.
 
-    The file's remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares, what came
-    before the fit, how a search went, and what the user has stated.
+    The file's words remain for what settings do not say: the name of the unit of a fit with groups, what a stream declares,
+    what came before the fit, how a search went, and what the user has stated.
     """
     facts, fit = model.describe(), report.releases[-1]
     declared = facts.get("declared_public", ())
@@ -93,9 +99,11 @@ def _restated(report: PrivacyReport, model) -> PrivacyReport:
         fit = replace(fit, declared=declared)
     what = fit.what if fit.what in _OF_MODELS else "fit"
     mechanism = fit.mechanism if fit.selection is not None else ""
-    fit = replace(fit, what=what, released=facts["released"], mechanism=mechanism)
+    sha256 = fingerprint(released_arrays(model))
+    fit = replace(fit, what=what, released=facts["released"], mechanism=mechanism, sha256=sha256)
+    before = tuple(replace(release, sha256="") for release in report.releases[:-1])
     unit = report.unit if is_group(report.unit) and len(report.unit) <= _LONGEST_UNIT else facts["unit"]
-    return replace(report, releases=(*report.releases[:-1], fit), unit=unit)
+    return replace(report, releases=(*before, fit), unit=unit)
 
 
 def _check_size(model, arrays: dict[str, np.ndarray]) -> None:

@@ -42,9 +42,14 @@ class SavableEncoder:
         encoder.restore_fit(values)
         return encoder
 
-    @abstractmethod
     def fit_to_json(self) -> dict:
         """What ``fit`` has set."""
+        report = getattr(self, "privacy_", None)
+        return self.learnt_to_json() | ({} if report is None else {"report": report.to_plain()})
+
+    @abstractmethod
+    def learnt_to_json(self) -> dict:
+        """The same without the report."""
 
     @abstractmethod
     def restore_fit(self, values: dict) -> None:

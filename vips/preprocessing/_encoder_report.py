@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vips._printable import listed
+from vips.preprocessing._encoder_file import SavableEncoder
 from vips.privacy import PrivacyPlan, PrivacyReport, Release
+from vips.privacy.fingerprint import as_bytes, fingerprint_of
 
 __all__ = ["counted_cells", "released_texts", "report_of_encoder", "saved_facts"]
 
@@ -13,6 +15,7 @@ _LONGEST_UNIT = 10_000  # characters
 
 
 def report_of_encoder(
+    encoder: SavableEncoder,
     plan: PrivacyPlan,
     threshold_delta: float,
     unit: str,
@@ -21,10 +24,10 @@ def report_of_encoder(
     mechanism: str,
     ledger: dict | None,
 ) -> PrivacyReport:
-    """The report of one release by an encoder; for the arguments see :class:`vips.privacy.Release`."""
+    """The report of one release by a fitted encoder; for further arguments see :class:`vips.privacy.Release`."""
     release = Release(
         what="encoder", plan=plan, released=released, declared=declared, mechanism=mechanism, threshold_delta=threshold_delta,
-        ledger=ledger,
+        ledger=ledger, sha256=fingerprint_of(lambda: {"learnt": as_bytes(encoder.learnt_to_json())}),
     )  # fmt: skip
     return PrivacyReport((release,), unit, preprocessing="not stated")
 

@@ -183,7 +183,8 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             if kind in ("declared", "missing")
         }
         public = TableEncoder(declared).declared_public if declared else ()
-        return report_of_encoder(plan, delta, unit, released_texts(learnt), public, counted_cells(plan, delta), entry)
+        facts = released_texts(learnt), public, counted_cells(plan, delta), entry
+        return report_of_encoder(self, plan, delta, unit, *facts)
 
     def _learnt(
         self, X, kinds, plan, delta, ledger, persons, of_persons, unit
@@ -292,13 +293,12 @@ class PrivateTableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
 
     # -- files ----------------------------------------------------------------------------------------------------
 
-    def fit_to_json(self) -> dict:
+    def learnt_to_json(self) -> dict:
         return {
             "columns": encode(self.columns_),
             "indicators": encode(self.indicators_),
             "kinds": encode(self._kinds),
             **names_to_json(self),
-            "report": self.privacy_.to_plain(),
         }
 
     def restore_fit(self, values: dict) -> None:

@@ -204,7 +204,7 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
         """What was released and what was declared follows from the settings."""
         released = ("words", "the number of records") if self.count_records else ("words",)
         mechanism = _two_rounds(plan, delta, self.max_words)
-        return report_of_encoder(plan, delta, unit, released, self._declared(), mechanism, entry)
+        return report_of_encoder(self, plan, delta, unit, released, self._declared(), mechanism, entry)
 
     def _delta(self, ledger: PrivacyLedger | None) -> float:
         """δ of the thresholds of both rounds."""
@@ -317,12 +317,11 @@ class PrivateCountVectorizer(TransformerMixin, SavableEncoder, BaseEstimator):
             left = None if left is None else left - len(kept)
         return {word: column for column, word in enumerate(sorted(words))}, tuple(totals)
 
-    def fit_to_json(self) -> dict:
+    def learnt_to_json(self) -> dict:
         return {
             "words": list(self.vocabulary_),
             "n_records": encode(self.n_records_),
             "totals": encode(self.round_totals_),
-            "report": self.privacy_.to_plain(),
         }
 
     def restore_fit(self, values: dict) -> None:

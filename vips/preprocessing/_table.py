@@ -246,7 +246,7 @@ class TableEncoder(TransformerMixin, SavableEncoder, BaseEstimator):
             table *= unit_scale(len(columns))
         return table
 
-    def fit_to_json(self) -> dict:
+    def learnt_to_json(self) -> dict:
         return names_to_json(self)
 
     def restore_fit(self, values: dict) -> None:

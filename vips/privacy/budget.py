@@ -199,6 +199,8 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
         if one.sampling_rate == 1.0:
             sensitivity = one.noise_multiplier / one.sensitive_noise_multiplier()
             return replace(one, noise_multiplier=sensitivity * math.sqrt(one.n_steps / self.mu2) * (1.0 + 1e-11))
+        if not self.delta_0 > 0.0:
+            raise PrivacyBudgetError('No δ₀ is left of this budget, which samples need: write sampling="full".')
         return replace(
             one,
             noise_multiplier=noise_for_mu(one, math.sqrt(self.mu2) * (1.0 - 1e-11), self.sampled_share * self.delta_0),

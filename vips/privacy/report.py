@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -83,8 +84,11 @@ class Release:
         weights, if the plan has phases.
     selection : Selection or None
         Of a search: its cost. What is released is one trial, whose own plan promises nothing.
+    sha256 : str
+        Fingerprint of what came out, if it can be saved: of the arrays of a fit, or of what an encoder learnt
+        (``vips/privacy/fingerprint.py``). Ignored by ``==``.
     ledger : dict or None
-        ``dataset`` and ``run`` of the ledger that counted it.
+        ``dataset``, ``run`` and ``purpose`` of its entry in the ledger that counted it.
     """
 
     what: str
@@ -97,6 +101,7 @@ class Release:
     repeated_steps: float = 0
     selection: Selection | None = None
     ledger: dict[str, str] | None = None
+    sha256: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         check_choice("on_invalid", self.on_invalid, ("drop", "raise"))
@@ -104,8 +109,10 @@ class Release:
         check_number("repeated_steps", self.repeated_steps, 0.0, 2.0**53, "a number ≥ 0")
         if not (self.plan.phases or float(self.repeated_steps).is_integer()):
             raise ValueError(f"`repeated_steps` must be whole for a plan without phases, got {self.repeated_steps!r}.")
-        if self.ledger is not None and set(self.ledger) != {"dataset", "run"}:
-            raise ValueError("`ledger` must name its `dataset` and the `run`.")
+        if self.ledger is not None and set(self.ledger) != {"dataset", "run", "purpose"}:
+            raise ValueError("`ledger` must name its `dataset`, the `run` and its `purpose`.")
+        if not re.fullmatch("([0-9a-f]{64})?", self.sha256):
+            raise ValueError(f"`sha256` must be 64 hexadecimal digits or empty, got {self.sha256!r:.100}.")
 
     @property
     def has_guarantee(self) -> bool:
@@ -171,7 +178,7 @@ class PrivacyReport:
 
     @property
     def ledger(self) -> dict | None:
-        """``dataset`` and ``run`` of the ledger that counted the last release."""
+        """``dataset``, ``run`` and ``purpose`` of the ledger's entry for the last release."""
         return self.releases[-1].ledger
 
     @property
@@ -302,6 +309,7 @@ class PrivacyReport:
 
         What ε and δ mean for an attacker, what all releases about the data set cost together, what is not covered, a place for
         a signature, and the technical statement. A fit without a guarantee gets a page that says so in its first line.
+        ``python -m vips certificate check`` checks the page against the saved model and the ledger (docs/ledger.md).
 
         Parameters
         ----------

@@ -117,6 +117,7 @@ def sections(report: PrivacyReport) -> list[Section]:
             f"{repeated:g} steps were released twice, because the fit ended while their checkpoint was written; ε counts both",
         )))  # fmt: skip
     found.append(("Not covered", report.not_covered))
+    found += [("Fingerprint", lines)] if (lines := _fingerprints(report)) else []
     found.append(("Versions", tuple(f"{name} {version}" for name, version in report.versions.items())))
     return found
 
@@ -182,6 +183,11 @@ def _arithmetic(plan: PrivacyPlan) -> str:
     )
 
 
+def _fingerprints(report: PrivacyReport) -> tuple[str, ...]:
+    """The fingerprint of each release that has one."""
+    return tuple(f"{release.what}: SHA-256 {release.sha256}" for release in report.releases if release.sha256)
+
+
 def _charges(report: PrivacyReport) -> tuple[str, ...]:
     charges: dict[tuple[str, str], list[Release]] = {}
     for release in report.releases:
@@ -192,7 +198,9 @@ def _charges(report: PrivacyReport) -> tuple[str, ...]:
     lines = []
     for (dataset, run), releases in charges.items():
         who = "" if len(charges) == 1 else f"{' and '.join(release.what for release in releases)} "
-        lines.append(f"{who}charged to '{dataset}' as run {run}, {_steps_charged(releases)}")
+        purpose = releases[0].ledger["purpose"]
+        aim = f", for the purpose: {purpose}" if purpose else ""
+        lines.append(f"{who}charged to '{dataset}' as run {run}, {_steps_charged(releases)}{aim}")
     return *lines, "a ledger counts releases, not scores or choices made from them"
 
 

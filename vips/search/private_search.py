@@ -313,8 +313,7 @@ def _charged(ledger: PrivacyLedger | None, selection: Selection, what: str, unit
     """Charge a search, as (ε, δ) at the ledger's δ₀; the entry for reports."""
     if ledger is None:
         return None
-    run = ledger.charge_event(what, unit=unit, relation=selection.relation, event=selection)
-    return {"dataset": ledger.dataset, "run": run}
+    return ledger.entry(ledger.charge_event(what, unit=unit, relation=selection.relation, event=selection))
 
 
 def _fitted_without_rows(candidates: list[Candidate], X, y, groups) -> list:

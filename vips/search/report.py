@@ -36,7 +36,7 @@ def report_of_search(
         Of the chosen fit, which is one trial; None if all failed.
     unit : str
     ledger : dict or None
-        ``dataset`` and ``run`` of the charge.
+        The ledger's entry of the charge.
     n_candidates : int
     score : (str, (float, float), float)
         Name of the score, the range to which that of each person is clipped, and the probability that a person is held out.
@@ -51,7 +51,7 @@ def report_of_search(
     found = {"released": ("that no trial succeeded",), "plan": plan}
     if fit is not None:
         of_fit = fit.releases[-1]
-        found = {name: getattr(of_fit, name) for name in ("plan", "released", "declared", "on_invalid")}
+        found = {name: getattr(of_fit, name) for name in ("plan", "released", "declared", "on_invalid", "sha256")}
         mechanism += f". The fit of the best trial: {words.steps(of_fit.plan)}"
     release = Release(what="search", mechanism=mechanism, selection=selection, ledger=ledger, **found)
     return PrivacyReport(

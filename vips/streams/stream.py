@@ -29,7 +29,9 @@ from vips.execution import resolve as executors
 from vips.execution.local import Serial
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
+from vips.persistence.fitted import released_arrays
 from vips.privacy import PrivacyReport, Release, StreamPlan
+from vips.privacy.fingerprint import fingerprint_of
 from vips.privacy.ledger.pricing import fields_of, of_plan
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.mechanism.noise import Randomness
@@ -307,8 +309,9 @@ class _Stream:
         mechanism = self._mechanism(secret, blocks)
         totals = NoisyTotals(mechanism.values(), mechanism.std_of_average())
         unit, has_register = secret.header["unit"], secret.header["register"]
+        model.posterior_, model.noisy_totals_ = self.posterior, totals
         facts = model.describe()
-        ledger = None if self.run is None else {"dataset": self.ledger.dataset, "run": self.run}
+        ledger = None if self.run is None else self.ledger.entry(self.run)
         kept = "kept by a register of persons" if has_register else "a promise of the caller, which nothing checks"
         public = (
             f"{plan.n_batches} batches at most, of any size, {secret.t} of them released; after each the total so far, "
@@ -324,10 +327,9 @@ class _Stream:
             declared=(*facts.get("declared_public", ()), *public),
             on_invalid=getattr(model, "on_invalid", "drop"),
             ledger=ledger,
+            sha256=fingerprint_of(lambda: released_arrays(model)),
         )
         only_noise = is_only_noise(model.telling_blocks(), totals.average, totals.noise_std)
         model.privacy_ = PrivacyReport((release,), unit, only_noise)
-        model.posterior_ = self.posterior
-        model.noisy_totals_ = totals
         model.n_batches_seen_ = secret.t
         model.stream_ = StreamState(self.name, secret.t, self.run)

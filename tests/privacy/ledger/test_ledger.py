@@ -556,7 +556,7 @@ def test_plans_chosen_after_the_first_result_cannot_beat_the_ledger(tmp_path):
 
 def test_the_report_names_the_ledger(ledger):
     report = fit(ledger).privacy_
-    assert report.to_dict()["releases"][0]["ledger"] == {"dataset": "letters", "run": ledger.runs()[0].run}
+    assert report.to_dict()["releases"][0]["ledger"] == ledger.entry(ledger.runs()[0].run)
     assert f"charged to 'letters' as run {ledger.runs()[0].run}, 5 steps" in str(report)
     assert "counts releases, not scores" in str(report)
 

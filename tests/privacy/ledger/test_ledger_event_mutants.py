@@ -66,7 +66,7 @@ def charges_are_free(patch):
 
 def sampled_plans_need_no_delta(patch):
     patch.setattr(
-        pricing, "_cost_of_plan", lambda plan, left: budget.Cost(domination.dominating_mu(plan, 1e-6) ** 2, 0.0)
+        pricing, "cost_of_plan", lambda plan, left: budget.Cost(domination.dominating_mu(plan, 1e-6) ** 2, 0.0)
     )
 
 

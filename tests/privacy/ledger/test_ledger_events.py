@@ -10,6 +10,7 @@ import pytest
 
 from tests.plans import REPLACED
 from tests.privacy.ledger.test_ledger import PLAN, fit, kinds
+from tests.search.cases import VOTES, votes
 from vips import PrivacyBudgetError, PrivacyLedger
 from vips.__main__ import main
 from vips.privacy.accounting.domination import mu_of_pure, mu_of_zcdp
@@ -118,6 +119,27 @@ def test_statements_that_say_nothing_are_refused_and_charge_nothing(ledger, stat
     with pytest.raises(LedgerError, match="`description`"):
         ledger.charge_event("", epsilon=0.1, **ADD_OR_REMOVE)
     assert kinds(ledger) == ["open"]
+
+
+def test_what_needs_the_tenth_of_delta_says_when_it_is_used_up(ledger):
+    ledger.charge_event("a query", epsilon=0.0, delta=ledger.remaining().delta_0, **ADD_OR_REMOVE)
+    sampled = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(50.0))
+    before = ledger.head()
+    with pytest.raises(PrivacyBudgetError, match="A search needs a part of the ledger's δ/10, and all of it was spent"):
+        votes().fit(VOTES, ledger=ledger)
+    for event in (
+        sampled,
+        dp_accounting.ComposedDpEvent([sampled] * 3),
+        replace(PLAN, sampling_rate=0.1, sampling="poisson"),
+    ):
+        with pytest.raises(
+            PrivacyBudgetError, match="Samples need a part of the ledger's δ/10, and all of it was spent"
+        ):
+            ledger.charge_event("a query", event=event, **ADD_OR_REMOVE)
+    with pytest.raises(PrivacyBudgetError, match=r"which samples need: write sampling=\"full\""):
+        ledger.remaining().plan(sampling_rate=0.1)
+    assert ledger.head() == before
+    ledger.charge_event("a query", event=ledger.remaining().plan(), **ADD_OR_REMOVE)
 
 
 def test_numbers_of_numpy_are_stored_as_numbers(ledger):
@@ -300,7 +322,7 @@ def test_the_shell_shows_events(path, ledger, capsys):
     shown = capsys.readouterr().out.splitlines()
     assert "ε = 6, δ = 1e-05 (ε = 1 of it pure)" in shown[0]
     assert "a query\\x1b[2J" in shown[1]
-    assert shown[1].endswith("ε = 0.6, δ = 1e-07")
+    assert shown[1].endswith("ε = 0.6, δ = 1e-07; unit: one letter")
     assert "charged as Gaussian: too little was set aside as `pure`" in shown[2]
     assert shown[-2].startswith(f"spent: ε = {ledger.spent():.4g}; left: ε = {ledger.remaining().epsilon:.4g}, ")
     assert shown[-1] == "Whatever is chosen, the total stays within ε = 6, δ = 1e-05."

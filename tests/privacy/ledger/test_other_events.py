@@ -7,6 +7,7 @@ import dp_accounting
 import pytest
 from dp_accounting import dp_event, pld
 
+from vips import PrivacyBudgetError
 from vips.privacy.accounting.domination import mu_of_zcdp
 from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger.other_events import parts_of_event
@@ -125,3 +126,20 @@ def test_noise_relative_to_a_norm_is_refused_under_replace_one(event):
     """Accountants of dp_accounting do not agree on the sensitivity there."""
     with pytest.raises(ValueError, match=r"to which sensitivity.*(rho=|epsilon=)"):
         parts_of_event(event, "replace_one")
+
+
+@pytest.mark.parametrize("count", [2**53 + 1, 10**400, 10**5000], ids=["2^53 + 1", "10^400", "10^5000"])
+@pytest.mark.parametrize("event", [GAUSSIAN, LAPLACE, SAMPLED, dp_accounting.ZCDpEvent(1e-30)], ids=str)
+def test_counts_that_no_sum_can_hold_are_refused_in_words(event, count):
+    with pytest.raises(ValueError, match=r"repeated more than 2\^53 times"):
+        cost_of(dp_accounting.SelfComposedDpEvent(event, count))
+    with pytest.raises(ValueError, match=r"repeated more than 2\^53 times"):
+        cost_of(dp_accounting.SelfComposedDpEvent(dp_accounting.SelfComposedDpEvent(event, 2**30), 2**30))
+
+
+def test_more_sampled_parts_than_there_is_room_for_are_charged_otherwise():
+    few, many = (dp_accounting.ComposedDpEvent([SAMPLED] * n) for n in (19, 20))
+    assert cost_of(few).delta_0 == pytest.approx(0.95e-6)
+    with pytest.raises(PrivacyBudgetError, match=r"20 sampled parts.* one after the other.*SelfComposedDpEvent"):
+        cost_of(many)
+    assert cost_of(dp_accounting.SelfComposedDpEvent(SAMPLED, 200)).delta_0 == pytest.approx(0.05e-6)

@@ -17,7 +17,7 @@ from vips.comparison.report.numbers import curve_view, summary_view, utility_vie
 from vips.comparison.report.posteriors import marginals_view, movers_view, topics_view, weights_view
 from vips.comparison.text import PRIVATE, RELEASED, X_TEST, combined, paragraph
 from vips.privacy import certificate
-from vips.privacy.certificate.page import cover_view, meaning_view
+from vips.privacy.certificate.page import cover_view, ledger_view, meaning_view
 from vips.privacy.words import sections
 
 if TYPE_CHECKING:
@@ -94,7 +94,8 @@ def _cover(comparison: Comparison, utility: UtilityCurve | None, ledger: Privacy
     ours, theirs = comparison.privacy
     others = [theirs, *(() if utility is None else utility.reports)]
     n_unknown = 0 if utility is None or utility.reports else utility.scores.size
-    return cover_view(ours, ledger, others, n_unknown, model=f"{comparison.model}. {comparison.summary}", **stated)
+    counted = ledger_view(ledger, [ours, *(other for other in others if other.plan.is_private)])
+    return cover_view(ours, counted, others, n_unknown, model=f"{comparison.model}. {comparison.summary}", **stated)
 
 
 def _sections(comparison: Comparison, utility: UtilityCurve | None) -> list[_Section]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from vips._files import whole_file
 from vips._pages.engine import environment
-from vips._pages.page import write_page
+from vips._pages.page import rendered, today
 from vips.privacy import words
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.meaning import belief_after, gaussian_success, hits, success
@@ -20,7 +23,7 @@ from vips.privacy.units import each_of, is_group, noun_of
 if TYPE_CHECKING:
     from vips.privacy.report import PrivacyReport
 
-__all__ = ["DELTAS", "IN_TABLE", "cover_view", "meaning_view", "write_certificate"]
+__all__ = ["DELTAS", "IN_TABLE", "certificate", "cover_view", "ledger_view", "meaning_view", "write_certificate"]
 
 DELTAS = np.logspace(-12, -2, 41)
 IN_TABLE = 4  # every fourth of them
@@ -41,21 +44,41 @@ def write_certificate(
     report: PrivacyReport, path: str | os.PathLike, ledger: PrivacyLedger | None = None, **stated: str
 ) -> None:
     """Write the certificate, whole or not at all; see :meth:`PrivacyReport.to_html`."""
-    write_page(
-        path,
+    page = certificate(report, ledger_view(ledger, [report]), stated, today())
+    with whole_file(path) as file:
+        file.write(page)
+
+
+def certificate(report: PrivacyReport, ledger: dict, stated: dict[str, str], date: str) -> bytes:
+    """The page, all of which follows from these facts. It holds them once more, for :func:`~.check.findings`.
+
+    Parameters
+    ----------
+    report : PrivacyReport
+    ledger : dict
+        From :func:`ledger_view`.
+    stated : dict of str to str
+        Texts of people.
+    date : str
+        Of the page.
+    """
+    facts = {"vips": metadata.version("vips"), "date": date, "ledger": ledger, "stated": stated}
+    return rendered(
         environment(__package__),
         "certificate.html",
         _PARTS,
+        today=date,
         title="Privacy certificate" if report.has_guarantee else "No privacy guarantee",
         cover=cover_view(report, ledger, **stated),
         sections=[section for section in words.sections(report) if section[0] not in _ON_THE_COVER],
         deltas=_deltas(report),
+        record=json.dumps(facts | {"report": report.to_plain()}) if report.has_guarantee else "",
     )
 
 
 def cover_view(
     report: PrivacyReport,
-    ledger: PrivacyLedger | None = None,
+    ledger: dict,
     others: Sequence[PrivacyReport] = (),
     n_unknown: int = 0,
     **stated: str,
@@ -66,7 +89,8 @@ def cover_view(
     ----------
     report : PrivacyReport
         What the page is about.
-    ledger : PrivacyLedger, optional
+    ledger : dict
+        From :func:`ledger_view`.
     others : sequence of PrivacyReport
         Of further fits that are shown.
     n_unknown : int
@@ -77,16 +101,13 @@ def cover_view(
     Raises
     ------
     TypeError
-        If ``ledger`` is something else, or a text is none.
+        If a text is something else.
     """
-    if ledger is not None and not isinstance(ledger, PrivacyLedger):
-        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
     for name, text in stated.items():
         if not isinstance(text, str):
             raise TypeError(f"`{name}` must be a text, got {type(text).__name__}.")
-    if not stated.get("dataset", "").strip():
-        known = ledger.dataset if ledger is not None else (report.ledger or {}).get("dataset", "")
-        stated = stated | {"dataset": str(known)}
+    known = {"dataset": ledger["dataset"] or "", "purpose": (report.ledger or {}).get("purpose", "")}
+    stated = stated | {name: text for name, text in known.items() if not stated.get(name, "").strip()}
     delta = report.delta
     return {
         "has_guarantee": report.has_guarantee,
@@ -106,7 +127,7 @@ def cover_view(
         "no_signal": NO_SIGNAL if report.only_noise else "",
         "not_covered": report.not_covered,
         "runs": report.runs,
-        "ledger": _ledger_view(ledger, [report, *(other for other in others if other.plan.is_private)]),
+        "ledger": ledger,
         "together": _together_view([report, *others], n_unknown),
     }  # fmt: skip
 
@@ -147,21 +168,39 @@ def _deltas(report: PrivacyReport) -> list[tuple[str, float]]:
     return [(f"{delta:.0e}", report.epsilon(float(delta))) for delta in DELTAS[::IN_TABLE]]
 
 
-def _ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport]) -> dict:
-    """What the ledger has counted, and which of the fits it does not count.
+def ledger_view(ledger: PrivacyLedger | None, reports: Sequence[PrivacyReport], head: str | None = None) -> dict:
+    """What the ledger has counted, and which of the fits it does not count; as JSON can say it.
 
     Where it has counted nothing but the one report, the total is that report's ε.
+
+    Parameters
+    ----------
+    ledger : PrivacyLedger, optional
+    reports : sequence of PrivacyReport
+    head : str, optional
+        The ledger's last entry then. None: now.
+
+    Raises
+    ------
+    TypeError
+        If ``ledger`` is something else.
+    LedgerError
+        If the ledger never had this head.
     """
     if ledger is None:
         charged = next((report for report in reports if report.ledger is not None), None)
         return {"total": None, "dataset": None if charged is None else charged.ledger["dataset"]}
-    runs = {run.run for run in ledger.runs()}
+    if not isinstance(ledger, PrivacyLedger):
+        raise TypeError(f"`ledger` must be a PrivacyLedger or None, got {type(ledger).__name__}.")
+    book = ledger._as_of(head)
+    runs = set(book.runs)
     missing = [report for report in reports if not report.runs or not runs.issuperset(report.runs)]
     is_this_alone = len(reports) == 1 and not missing and runs == set(reports[0].runs)
-    spent = ledger.spent()
+    spent = book.spent().epsilon(ledger.delta)
     return {
+        "head": f"{book.known - 1}:{book.head}",
         "total": spent,
-        "is_this_alone": is_this_alone and reports[0].has_guarantee and reports[0].delta is not None,
+        "is_this_alone": bool(is_this_alone and reports[0].has_guarantee and reports[0].delta is not None),
         "dataset": ledger.dataset,
         "unit": ledger.unit,
         "budget": ledger.epsilon,

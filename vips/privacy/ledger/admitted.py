@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from vips.privacy.budget import Cost
+from vips.privacy.ledger.terms import checked_purpose
 from vips.privacy.phases import Phase, scaled, weight_after, weight_of_step
 from vips.privacy.rounding import rounded_up
 
@@ -48,8 +49,8 @@ class Run:
 
     Attributes
     ----------
-    run, what, unit, time
-        As in the entry that charged it: name, what was released, of whom (None if the fit does not say), when.
+    run, what, unit, purpose, time
+        As in the entry that charged it: name, what was released, of whom (None if the fit does not say), what for, when.
     statement : dict
         What was charged, for readers: the plan of a fit, or what an event stated.
     steps : int
@@ -77,6 +78,7 @@ class Run:
     run: str
     what: str
     unit: str | None
+    purpose: str
     time: str
     statement: dict
     steps: int
@@ -106,7 +108,8 @@ class Run:
             or not steps
         ):
             raise ValueError("not a charge")
-        named = text(body["run"]), text(body["what"]), unit, text(body["time"]), dict(body["statement"])
+        purpose, time = checked_purpose(body["purpose"]), text(body["time"])
+        named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
         phases = tuple(Phase(*phase) for phase in body["statement"].get("plan", {}).get("phases", ()))
         run = cls(*named, steps, whole, body["is_gaussian"], scaled(phases, steps, 1.0), (whole,))
         return replace(run, charged=run.weight_after(0))

@@ -134,13 +134,15 @@ class Book:
 
     # -- the rules: each action makes entries, or raises --------------------------------------------------------
 
-    def charging(self, run: str, statement: Statement, what: str, unit: str | None, is_released: bool) -> list[dict]:
+    def charging(
+        self, run: str, statement: Statement, what: str, unit: str | None, purpose: str, is_released: bool
+    ) -> list[dict]:
         """Charge all steps of a new run. One that is released at once is never given back."""
         self._check_unit(what, unit)
         cost, steps = statement.price(self.left()), statement.steps
         self.admit(cost, repr(what) if steps == 1 else f"{steps} steps of {what}", _instead(statement, cost))
         paid = {"cost": list(astuple(cost)), "is_gaussian": statement.is_gaussian}
-        named = {"what": what, "unit": unit, "statement": statement.what, "steps": steps}
+        named = {"what": what, "unit": unit, "purpose": purpose, "statement": statement.what, "steps": steps}
         entry = {"kind": "charge", "run": run, **named, **paid}
         release = {"kind": "release", "run": run, "attempt": 0, "step": 1}
         return [entry, release] if is_released else [entry]

@@ -22,7 +22,7 @@ from vips.privacy.ledger.open_ledger import Scope, SentFrom
 from vips.privacy.ledger.pricing import Statement, of_plan, stated
 from vips.privacy.ledger.reader import LedgerReader, now
 from vips.privacy.ledger.run import LedgerRun
-from vips.privacy.ledger.terms import ANY_UNIT, new_terms
+from vips.privacy.ledger.terms import ANY_UNIT, checked_purpose, new_terms
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerError", "LedgerRun", "PrivacyBudgetError", "PrivacyLedger", "current_ledger"]
@@ -55,6 +55,9 @@ class PrivacyLedger(LedgerReader):
     pure : float
         A part of ``epsilon`` that is set aside, for good, for mechanisms of pure ε: Laplace noise, the exponential mechanism,
         randomised response. Without it they are charged as Gaussian ones, which is dear for a large ε.
+    purpose : str
+        What the releases are for that this object charges, in one line of at most 200 characters: a study, a thesis. Every
+        charge keeps it, for readers. It is no term: who opens the file next may state another.
 
     Raises
     ------
@@ -105,13 +108,14 @@ class PrivacyLedger(LedgerReader):
         unit: str = ANY_UNIT,
         relation: str = "add_or_remove",
         pure: float = 0.0,
+        purpose: str = "",
     ) -> None:
-        terms = new_terms(epsilon, delta, dataset, unit, relation, pure)
+        terms, purpose = new_terms(epsilon, delta, dataset, unit, relation, pure), checked_purpose(purpose)
         path = Path(path).absolute()
         # a nonce, because the hash of this entry is the ledger's identity
         first = {"kind": "open", "time": now(), "nonce": uuid.uuid4().hex, **terms}
         ChainFile.create(path, first)
-        self._start(path)
+        self._start(path, purpose)
         existing = self._book.terms
         different = [f"{name} {existing[name]!r}, not {terms[name]!r}" for name in terms if terms[name] != existing[name]
                      and name != "limits"]  # fmt: skip
@@ -122,10 +126,10 @@ class PrivacyLedger(LedgerReader):
             raise LedgerError(f"{self.path} is a ledger with {shown}. One ledger serves one data set and one budget.")
 
     @classmethod
-    def open(cls, path: str | os.PathLike) -> PrivacyLedger:
-        """An existing ledger, whatever its terms."""
+    def open(cls, path: str | os.PathLike, *, purpose: str = "") -> PrivacyLedger:
+        """An existing ledger, whatever its terms; ``purpose`` is that of what will be charged."""
         ledger = cls.__new__(cls)
-        ledger._start(Path(path).absolute())
+        ledger._start(Path(path).absolute(), purpose)
         return ledger
 
     def __reduce__(self):
@@ -368,11 +372,17 @@ class PrivacyLedger(LedgerReader):
             return scope
         if not enclosing.is_same_ledger(scope):
             raise LedgerError(f"Another ledger, {enclosing.path}, is open: a fit is charged to one of them.")
+        if enclosing.purpose != self.purpose:
+            raise LedgerError(
+                f"A block of this ledger is open for the purpose {enclosing.purpose!r}, and a fit has one purpose: leave it "
+                f"before one for {self.purpose!r} begins, or pass the fit `ledger=`."
+            )
         return enclosing
 
     def _as_scope(self, token: str) -> Scope:
         stat = self.path.stat()
-        return Scope(str(self.path), self.identity, token, stat.st_dev, stat.st_ino, open_ledger.this_machine())
+        file = stat.st_dev, stat.st_ino, open_ledger.this_machine()
+        return Scope(str(self.path), self.identity, token, *file, self.purpose)
 
 
 def current_ledger(*sent: SentFrom) -> PrivacyLedger | None:
@@ -423,7 +433,7 @@ def _reach(scope: Scope) -> PrivacyLedger:
 @lru_cache(maxsize=16)
 def _opened(scope: Scope) -> PrivacyLedger:
     """Cached for the process, so that later fits read new entries only."""
-    ledger = PrivacyLedger.open(scope.path)
+    ledger = PrivacyLedger.open(scope.path, purpose=scope.purpose)
     if ledger.identity != scope.identity:
         raise LedgerError("the file there is another ledger.")
     return ledger

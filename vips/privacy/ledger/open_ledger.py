@@ -56,6 +56,8 @@ class Scope:
         Numbers of the file; newer copies have others.
     machine : str
         The machine on which ``device`` has a meaning.
+    purpose : str
+        What is charged is for this.
     """
 
     path: str
@@ -64,6 +66,7 @@ class Scope:
     device: int
     inode: int
     machine: str
+    purpose: str = ""
 
     def is_same_ledger(self, other: Scope) -> bool:
         """Whether both are scopes of one file."""

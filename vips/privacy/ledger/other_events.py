@@ -15,6 +15,8 @@ from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["parts_of_event"]
 
+_MOST = 2**53  # larger numbers are not exact as floats
+
 
 def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, float, list[PrivacyPlan]]:
     """What an event consists of: Σ μ² of Gaussian parts, Σ ε of pure parts, Σ δ, and plans of sampled Gaussians.
@@ -35,7 +37,12 @@ def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, 
         return (*sums, [plan for part in parts for plan in part[3]])
     if kind is kinds.SelfComposedDpEvent:
         check_integer("event.count", event.count)
-        return parts_of_event(event.event, relation, times * int(event.count))
+        times *= int(event.count)
+        if times > _MOST:
+            raise ValueError(
+                "An event is repeated more than 2^53 times, which no ledger can add up. State fewer repetitions."
+            )
+        return parts_of_event(event.event, relation, times)
     if kind is kinds.PoissonSampledDpEvent:
         check_number("event.sampling_probability", event.sampling_probability, 0.0, 1.0, "in [0, 1]")
         return _sampled(float(event.sampling_probability), event.event, relation, times)

@@ -23,18 +23,21 @@ from collections.abc import Callable
 from dataclasses import astuple, dataclass
 
 from vips._validation import check_choice, check_number
-from vips.exceptions import LedgerError
+from vips.exceptions import LedgerError, PrivacyBudgetError
 from vips.privacy.accounting.domination import dominating_mu, mu_of_pure, mu_of_zcdp
 from vips.privacy.budget import Cost, PrivacyBudget
 from vips.privacy.ledger.other_events import parts_of_event
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.selection import Selection
 
-__all__ = ["Statement", "check_plan", "fields_of", "of_plan", "stated"]
+__all__ = ["Statement", "check_plan", "cost_of_plan", "cost_of_search", "fields_of", "of_plan", "stated"]
 
 SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
 SEARCH_SHARE = 1.0 / 10.0
 _ROUNDED_UP = 1.0 + 1e-12
+_USED_UP = (
+    "{} a part of the ledger's δ/10, and all of it was spent, on thresholds, samples or stated δ. Nothing was charged."
+)
 
 
 @dataclass(frozen=True)
@@ -80,11 +83,14 @@ def of_plan(plan: PrivacyPlan, relation: str) -> Statement:
     """The statement of a fit with this plan, for a ledger of this relation."""
     check_plan(plan, relation)
     is_gaussian = plan.sampling_rate == 1.0
-    return Statement({"plan": fields_of(plan)}, lambda left: _cost_of_plan(plan, left), plan.n_steps, is_gaussian)
+    return Statement({"plan": fields_of(plan)}, lambda left: cost_of_plan(plan, left), plan.n_steps, is_gaussian)
 
 
-def _cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
+def cost_of_plan(plan: PrivacyPlan, left: PrivacyBudget) -> Cost:
+    """What all steps of a plan cost where this is left."""
     delta_0 = 0.0 if plan.sampling_rate == 1.0 else SAMPLED_SHARE * left.delta_0
+    if plan.sampling_rate < 1.0 and not delta_0 > 0.0:
+        raise PrivacyBudgetError(f'{_USED_UP.format("Samples need")} Write sampling="full".')
     mu = dominating_mu(plan, delta_0)
     if not mu < math.inf:
         raise LedgerError(
@@ -134,16 +140,16 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
             "shape": event.trials.shape,
             "parts": [fields_of(p) for p in event.parts],
         }
-        return Statement(what | {"selection": kinds}, lambda left: _beside(_cost_of_search(event, left), delta))
+        return Statement(what | {"selection": kinds}, lambda left: _beside(cost_of_search(event, left), delta))
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
-        return Statement(
-            what | {"mechanism": fields_of(event)}, lambda left: _beside(_cost_of_plan(event, left), delta)
-        )
+        return Statement(what | {"mechanism": fields_of(event)}, lambda left: _beside(cost_of_plan(event, left), delta))
     gaussian, pure, outright, sampled = parts_of_event(event, relation)
 
     def price(left: PrivacyBudget) -> Cost:
-        costs = [_cost_of_plan(plan, left) for plan in sampled]
+        costs = [cost_of_plan(plan, left) for plan in sampled]
+        if delta <= left.delta_0 < delta + math.fsum(cost.delta_0 for cost in costs) * _ROUNDED_UP:
+            raise PrivacyBudgetError(_too_many(len(sampled), left))
         costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta + outright, left)]
         return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
 
@@ -155,15 +161,26 @@ def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
     return Cost(0.0, delta, epsilon) if epsilon <= left.pure else _gaussian(mu_of_pure(epsilon), delta)
 
 
-def _cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
+def cost_of_search(selection: Selection, left: PrivacyBudget) -> Cost:
+    """What all trials of a search cost together where this is left."""
     delta_0 = SEARCH_SHARE * left.delta_0
-    return _cost_of_pure(selection.epsilon(delta_0) * _ROUNDED_UP if delta_0 > 0.0 else math.inf, delta_0, left)
+    if not delta_0 > 0.0:
+        raise PrivacyBudgetError(f"{_USED_UP.format('A search needs')} Choose settings on public records.")
+    return _cost_of_pure(selection.epsilon(delta_0) * _ROUNDED_UP, delta_0, left)
 
 
 def _gaussian(mu: float, delta: float) -> Cost:
     if not mu < math.inf:
         raise LedgerError("No budget could pay for this statement: it promises hardly anything.")
     return Cost(mu * mu * _ROUNDED_UP, delta)
+
+
+def _too_many(n_sampled: int, left: PrivacyBudget) -> str:
+    return (
+        f"The event has {n_sampled} sampled parts, and each takes a twentieth of what is left of the ledger's δ/10 (δ₀ = "
+        f"{left.delta_0:.3g}): too little is left for so many in one charge, and nothing was charged. Charge them one after "
+        "the other, before each is released, and equal ones together as a SelfComposedDpEvent."
+    )
 
 
 def _beside(cost: Cost, delta: float) -> Cost:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 
 from vips.exceptions import LedgerError
@@ -13,6 +14,7 @@ from vips.privacy.ledger.book import Book
 from vips.privacy.ledger.chain_file import ChainFile, UnconfirmedError
 from vips.privacy.ledger.clerk import ask
 from vips.privacy.ledger.pricing import of_plan
+from vips.privacy.ledger.terms import checked_purpose
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["LedgerReader", "now"]
@@ -23,7 +25,8 @@ _MOST_STEPS = 10**7
 class LedgerReader:
     """The questions that :class:`PrivacyLedger` answers. Every answer takes other processes' entries into account."""
 
-    def _start(self, path: Path) -> None:
+    def _start(self, path: Path, purpose: str) -> None:
+        self._purpose = checked_purpose(purpose)
         self._file, self._book, self._keys = ChainFile(path), Book(), []
         self._refresh()
 
@@ -61,6 +64,11 @@ class LedgerReader:
     def relation(self) -> str:
         """Neighbouring relation of every fit."""
         return self._book.terms["relation"]
+
+    @property
+    def purpose(self) -> str:
+        """What the releases are for that this object charges."""
+        return self._purpose
 
     @property
     def identity(self) -> str:
@@ -106,6 +114,10 @@ class LedgerReader:
         """One fit or event that was admitted, by its name."""
         return self._refresh().run(name)
 
+    def entry(self, name: str) -> dict[str, str]:
+        """What a report says about a run."""
+        return {"dataset": self.dataset, "run": name, "purpose": self.run(name).purpose}
+
     def history(self) -> list[dict]:
         """All entries, checked against their hashes."""
         return [body for _, body, _ in self._entries()]
@@ -123,13 +135,23 @@ class LedgerReader:
         LedgerError
             If an entry was edited or removed.
         """
+        self._as_of(head)
+
+    # -- helpers --------------------------------------------------------------------------------------------------------
+
+    def _as_of(self, head: str | None = None) -> Book:
+        """The state when ``head`` was the last entry; None: now. LedgerError if it never was."""
         entries = self._entries()
-        if head is not None and head not in [f"{number}:{digest}" for number, _, digest in entries]:
+        heads = [f"{number}:{digest}" for number, _, digest in entries]
+        if head is not None and head not in heads:
             raise LedgerError(
                 f"{self.path} does not contain the head {head}: it was cut off, or replaced by another copy."
             )
+        return Book().after(entries if head is None else entries[: heads.index(head) + 1])
 
-    # -- helpers --------------------------------------------------------------------------------------------------------
+    def _before(self, run: str) -> Book:
+        """The state before the entry that charged a run."""
+        return Book().after(takewhile(lambda entry: not _charges(entry[1], run), self._entries()))
 
     def _entries(self) -> list:
         def work():
@@ -166,6 +188,10 @@ class LedgerReader:
             return book
 
         return ask(work)
+
+
+def _charges(body: dict, run: str) -> bool:
+    return body["kind"] == "charge" and body["run"] == run
 
 
 def now() -> str:

@@ -45,12 +45,13 @@ class LedgerRun:
     @property
     def entry(self) -> dict | None:
         """What a report says about the ledger."""
-        return None if self.ledger is None else {"dataset": self.ledger.dataset, "run": self.run}
+        return None if self.ledger is None else self.ledger.entry(self.run)
 
     def charge(self, statement: Statement, what: str, unit: str | None, is_released: bool = False) -> None:
         """See :meth:`PrivacyLedger.charge` and :meth:`PrivacyLedger.charge_event`."""
         statement.price(self.ledger.remaining())  # which may take a second, before the file is locked
-        self.ledger._append(lambda book: book.charging(self.run, statement, what, unit, is_released), self._admitted)
+        named = what, unit, self.ledger.purpose
+        self.ledger._append(lambda book: book.charging(self.run, statement, *named, is_released), self._admitted)
 
     def resume(self, step: int, plan: PrivacyPlan) -> None:
         """See :meth:`PrivacyLedger.resume`."""

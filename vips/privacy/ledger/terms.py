@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+import reprlib
 
+from vips._printable import printable
 from vips._validation import check_choice, check_delta, check_number
 from vips.exceptions import LedgerError
 from vips.privacy.accounting.gaussian import gaussian_epsilon
 from vips.privacy.budget import GAUSSIAN_SHARE, limits
 
-__all__ = ["ANY_UNIT", "checked_terms", "new_terms"]
+__all__ = ["ANY_UNIT", "checked_purpose", "checked_terms", "new_terms"]
 
 # The default unit of a ledger: it accepts whatever a model calls one record.
 ANY_UNIT = "one record"
+_LONGEST_PURPOSE = 200  # characters
 
 
 def new_terms(epsilon, delta, dataset, unit, relation, pure) -> dict:
@@ -45,6 +48,16 @@ def checked_terms(body: dict) -> dict:
     terms |= {"limits": [mu2, delta_0, pure]}
     _check_limits(terms)
     return terms
+
+
+def checked_purpose(purpose: object) -> str:
+    """A text that one line of every screen can show, or LedgerError."""
+    if not isinstance(purpose, str) or len(purpose) > _LONGEST_PURPOSE or purpose != printable(purpose):
+        raise LedgerError(
+            f"`purpose` must be a text of one line, of at most {_LONGEST_PURPOSE} characters, without control characters, got "
+            f"{reprlib.repr(purpose)}."
+        )
+    return purpose
 
 
 def _check_limits(terms: dict) -> None:

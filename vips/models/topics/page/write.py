@@ -16,7 +16,7 @@ from vips.models.topics.page.layout import distances, place
 from vips.models.topics.page.values import values_as_json
 from vips.models.topics.words import TopicWords
 from vips.privacy import PrivacyReport, certificate
-from vips.privacy.certificate.page import cover_view
+from vips.privacy.certificate.page import cover_view, ledger_view
 
 __all__ = ["Fit", "write_topics"]
 
@@ -94,7 +94,8 @@ def _statements(fits: Sequence[Fit], names: Sequence[str]) -> list[dict]:
     """What each fit promises; the first also what all promise together."""
     reports, views = [fit.report for fit in fits], []
     for i, (fit, name) in enumerate(zip(fits, names, strict=True)):
-        view = cover_view(fit.report, others=reports[1:] if i == 0 else ())
+        others = reports[1:] if i == 0 else ()
+        view = cover_view(fit.report, ledger_view(None, [fit.report, *others]), others)
         views.append(view | {"name": name, "signal": None if fit.signal is None else f"{100.0 * fit.signal:.0f}"})
     return views
 
