@@ -40,6 +40,7 @@ X = np.eye(3)[np.arange(60) % 3]
 TABLE = pd.DataFrame({"age": np.arange(60.0), "town": ["A", "B", "C"] * 20})
 LABELS = (TABLE["age"] > 30).to_numpy().astype(int)
 SPENDS = {"epsilon": 1.0, "delta": 1e-6}
+BUDGET = PrivacyBudget(**SPENDS)
 COLUMNS = {"age": "number", "town": "category"}
 
 
@@ -53,16 +54,16 @@ def sampled(ledger):
 
 
 def encoder(ledger):
-    return PrivateTableEncoder(COLUMNS, privacy=PrivacyBudget(**SPENDS)).fit(TABLE, ledger=ledger)
+    return PrivateTableEncoder(COLUMNS, privacy=BUDGET).fit(TABLE, ledger=ledger)
 
 
 def pipeline(ledger):
     model = BayesianLogisticRegression(classes=[0, 1])
-    return make_private_pipeline(PrivateTableEncoder(COLUMNS), model, **SPENDS).fit(TABLE, LABELS, ledger=ledger)
+    return make_private_pipeline(PrivateTableEncoder(COLUMNS), model, privacy=BUDGET).fit(TABLE, LABELS, ledger=ledger)
 
 
 def classifier(ledger):
-    return PrivateClassifier(COLUMNS, classes=[0, 1], **SPENDS).fit(TABLE, LABELS, ledger=ledger)
+    return PrivateClassifier(COLUMNS, classes=[0, 1], privacy=BUDGET).fit(TABLE, LABELS, ledger=ledger)
 
 
 def stream(ledger):
