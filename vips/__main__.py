@@ -13,6 +13,8 @@ from vips.privacy import PrivacyPlan
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
 
+_DEAR = 1.1  # times its own ε: an entry of which `ledger show` says why it costs so much
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns 0, 1 if `certificate check` found a difference, or 2 after a line on the error stream."""
@@ -129,16 +131,18 @@ def _show(options: argparse.Namespace) -> None:
 
 
 def _cost(run: Run, delta: float) -> str:
-    """What an entry costs alone, in words."""
-    cost = run.cost()
+    """What an entry costs beside others, and alone, in words."""
+    cost, own = run.cost(), run.own_epsilon(delta)
     outright = f", δ = {cost.delta_0:.2g}" if cost.delta_0 else ""
-    is_dear = "epsilon" in run.statement and cost.mu2
-    dear = (
-        f" (pure {run.statement['epsilon']:g}, charged as Gaussian: too little was set aside as `pure`)"
-        if is_dear
-        else ""
-    )
-    return f"ε = {cost.epsilon(delta):.4g}{outright}{dear}"
+    alone = "" if own is None else f" (alone {own:.4g})"
+    if "epsilon" in run.statement and cost.mu2:
+        alone = f" (pure {run.statement['epsilon']:g}, charged as Gaussian: too little was set aside as `pure`)"
+    elif own is not None and run.whole.epsilon(delta) > _DEAR * own:
+        alone = (
+            f" (alone {own:.4g}: beside others, few samples cost as much as a Gaussian mechanism that covers their rare large "
+            "losses; more steps, larger samples or full batches are cheaper)"
+        )
+    return f"ε = {cost.epsilon(delta):.4g}{outright}{alone}"
 
 
 def _head(options: argparse.Namespace) -> None:

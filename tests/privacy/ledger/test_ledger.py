@@ -589,6 +589,18 @@ def test_replace_one_ledgers_count_replacements(path):
 # -- the shell --------------------------------------------------------------------------------------------------
 
 
+def test_the_shell_says_what_entries_cost_alone_and_why_they_cost_more(path, capsys):
+    ledger = PrivacyLedger(path, epsilon=8.0, delta=1e-5, dataset="letters")
+    ledger.charge(PrivacyPlan.from_epsilon(epsilon=1.0, delta=1e-5), "full")
+    ledger.charge(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1), "single sample")
+    ledger.charge(PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.01, n_steps=1000), "many samples")
+    assert main(["ledger", "show", str(path)]) == 0
+    full, single, many = capsys.readouterr().out.splitlines()[1:4]
+    assert "ε = 1.007 (alone 1)" in full
+    assert "(alone 0.1995: beside others, few samples" in single
+    assert "(alone 1.828)" in many
+
+
 def test_ledger_from_the_shell(path, ledger, capsys):
     fit(ledger)
     run = ledger.charge(PLAN)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from vips.privacy.budget import Cost
 from vips.privacy.ledger.terms import checked_purpose
 from vips.privacy.phases import Phase, scaled, weight_after, weight_of_step
+from vips.privacy.plan import PrivacyPlan
 from vips.privacy.rounding import rounded_up
 
 __all__ = ["Run", "count"]
@@ -118,6 +119,15 @@ class Run:
     def plan(self) -> dict | None:
         """The plan of a fit, as :func:`~vips.privacy.ledger.pricing.fields_of` gives it; None for another event."""
         return self.statement.get("plan")
+
+    def own_epsilon(self, delta: float) -> float | None:
+        """ε at ``delta`` of the fit alone, or of a release by one plan; None for other events."""
+        stated = self.statement.get("plan") or self.statement.get("mechanism")
+        remaining = delta - self.statement.get("delta", 0.0)
+        if stated is None or not remaining > 0.0:
+            return None
+        phases = tuple(Phase(*phase) for phase in stated["phases"])
+        return PrivacyPlan(**stated | {"phases": phases}).epsilon(remaining)
 
     def has_paid_for(self, step: int) -> bool:
         """Whether one more step, of this number, is paid for."""
