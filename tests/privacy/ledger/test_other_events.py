@@ -51,7 +51,7 @@ def test_what_is_charged_is_no_less_than_the_privacy_losses(event, pure):
 
 
 def test_parts_in_closed_form():
-    assert parts_of_event(GAUSSIAN, "add_or_remove") == (0.25, 0.0, 0.0, [])
+    assert parts_of_event(GAUSSIAN, "add_or_remove") == (0.25, 0.0, [])
     composed = dp_accounting.ComposedDpEvent([GAUSSIAN, dp_accounting.SelfComposedDpEvent(LAPLACE, 3)])
     assert parts_of_event(composed, "add_or_remove")[:2] == pytest.approx((0.25, 1.0))
     for relation in ("add_or_remove", "replace_one"):
@@ -59,9 +59,9 @@ def test_parts_in_closed_form():
         assert parts_of_event(event, relation)[0] == pytest.approx(mu_of_zcdp(0.2) ** 2)
     response = dp_accounting.RandomizedResponseDpEvent(2.0 / (1.0 + math.e), 2)  # ε = 1
     assert parts_of_event(response, "replace_one")[1] == pytest.approx(1.0)
-    (plan,) = parts_of_event(dp_accounting.SelfComposedDpEvent(SAMPLED, 9), "add_or_remove")[3]
+    (plan,) = parts_of_event(dp_accounting.SelfComposedDpEvent(SAMPLED, 9), "add_or_remove")[2]
     assert (plan.noise_multiplier, plan.sampling_rate, plan.n_steps) == (2.0, 0.1, 9)
-    assert parts_of_event(dp_accounting.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove") == (0.0, 0.0, 0.0, [])
+    assert parts_of_event(dp_accounting.PoissonSampledDpEvent(0.0, GAUSSIAN), "add_or_remove") == (0.0, 0.0, [])
     assert parts_of_event(dp_accounting.PoissonSampledDpEvent(1.0, GAUSSIAN), "add_or_remove")[0] == 0.25
 
 

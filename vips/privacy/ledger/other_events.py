@@ -18,8 +18,8 @@ __all__ = ["parts_of_event"]
 _MOST = 2**53  # larger numbers are not exact as floats
 
 
-def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, float, list[PrivacyPlan]]:
-    """What an event consists of: Σ μ² of Gaussian parts, Σ ε of pure parts, Σ δ, and plans of sampled Gaussians.
+def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, list[PrivacyPlan]]:
+    """What an event consists of: Σ μ² of Gaussian parts, Σ ε of pure parts, and plans of sampled Gaussians.
 
     Raises
     ------
@@ -33,8 +33,8 @@ def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, 
         raise TypeError(f"`event` must be a DpEvent of dp_accounting or a PrivacyPlan, got {kind.__name__}.")
     if kind is kinds.ComposedDpEvent:
         parts = [parts_of_event(part, relation, times) for part in event.events]
-        sums = (math.fsum(part[i] for part in parts) for i in range(3))
-        return (*sums, [plan for part in parts for plan in part[3]])
+        sums = (math.fsum(part[i] for part in parts) for i in range(2))
+        return (*sums, [plan for part in parts for plan in part[2]])
     if kind is kinds.SelfComposedDpEvent:
         check_integer("event.count", event.count)
         times *= int(event.count)
@@ -49,30 +49,30 @@ def parts_of_event(event, relation: str, times: int = 1) -> tuple[float, float, 
     if kind is kinds.ZCDpEvent:
         check_number("event.rho", event.rho, 0.0, math.inf, "a finite number ≥ 0", open_high=True)
         check_number("event.xi", event.xi, 0.0, 0.0, "0: other bounds are not covered")
-        return mu_of_zcdp(times * float(event.rho)) ** 2, 0.0, 0.0, []
+        return mu_of_zcdp(times * float(event.rho)) ** 2, 0.0, []
     if kind is kinds.GaussianDpEvent or kind is kinds.LaplaceDpEvent:
         check_number("event.noise_multiplier", event.noise_multiplier, 1e-100, 1e100, "between 1e-100 and 1e100")
         if relation == "replace_one":
             raise ValueError(_ambiguous(event))
         ratio = 1.0 / float(event.noise_multiplier)
-        return (times * ratio**2, 0.0, 0.0, []) if kind is kinds.GaussianDpEvent else (0.0, times * ratio, 0.0, [])
+        return (times * ratio**2, 0.0, []) if kind is kinds.GaussianDpEvent else (0.0, times * ratio, [])
     if kind is kinds.RandomizedResponseDpEvent and relation == "replace_one":
         check_number("event.noise_parameter", event.noise_parameter, 0.0, 1.0, "in (0, 1]", open_low=True)
         check_integer("event.num_buckets", event.num_buckets)
         noise, buckets = float(event.noise_parameter), int(event.num_buckets)
-        return 0.0, times * math.log1p(buckets * (1.0 - noise) / noise), 0.0, []
+        return 0.0, times * math.log1p(buckets * (1.0 - noise) / noise), []
     raise ValueError(_unknown(event, relation))
 
 
-def _sampled(rate: float, event, relation: str, times: int) -> tuple[float, float, float, list[PrivacyPlan]]:
+def _sampled(rate: float, event, relation: str, times: int) -> tuple[float, float, list[PrivacyPlan]]:
     if type(event) is not library().GaussianDpEvent:
         raise ValueError(_unknown(event, relation))
     gaussian, *_ = parts_of_event(event, relation)
     if rate == 0.0:
-        return 0.0, 0.0, 0.0, []
+        return 0.0, 0.0, []
     if rate == 1.0:
-        return times * gaussian, 0.0, 0.0, []
-    return 0.0, 0.0, 0.0, [PrivacyPlan(noise_multiplier=gaussian**-0.5, sampling_rate=rate, n_steps=times)]
+        return times * gaussian, 0.0, []
+    return 0.0, 0.0, [PrivacyPlan(noise_multiplier=gaussian**-0.5, sampling_rate=rate, n_steps=times)]
 
 
 def _unknown(event, relation: str) -> str:

@@ -144,13 +144,13 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
     if isinstance(event, PrivacyPlan):
         check_plan(event, relation)
         return Statement(what | {"mechanism": fields_of(event)}, lambda left: _beside(cost_of_plan(event, left), delta))
-    gaussian, pure, outright, sampled = parts_of_event(event, relation)
+    gaussian, pure, sampled = parts_of_event(event, relation)
 
     def price(left: PrivacyBudget) -> Cost:
         costs = [cost_of_plan(plan, left) for plan in sampled]
         if delta <= left.delta_0 < delta + math.fsum(cost.delta_0 for cost in costs) * _ROUNDED_UP:
             raise PrivacyBudgetError(_too_many(len(sampled), left))
-        costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta + outright, left)]
+        costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta, left)]
         return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
 
     return Statement(what | {"event": str(event)}, price)
