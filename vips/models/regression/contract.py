@@ -350,12 +350,6 @@ class AugmentedRegression(InformedRegression):
         """Full batch, until the fit has settled."""
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=_MOST_STEPS[self.covariance])
 
-    def _not_settled(self, n_steps: int, distance: float) -> str:
-        return (
-            f"{super()._not_settled(n_steps, distance)} Where columns separate the labels, coefficients have hardly a limit: a "
-            "stronger `prior` gives them one."
-        )
-
     def clip_biases(self) -> bool:
         """A weight that ignores the label does not bias coefficients."""
         return self.influence == "clipped" and super().clip_biases()

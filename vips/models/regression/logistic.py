@@ -294,6 +294,12 @@ class BayesianLogisticRegression(ClassifierMixin, PolyaGammaRegression):
         """Probabilities of the classes."""
         return self.predict_proba(X)
 
+    def _not_settled(self, n_steps: int, distance: float) -> str:
+        return (
+            f"{super()._not_settled(n_steps, distance)} Where columns separate the labels, coefficients have hardly a limit: a "
+            "stronger `prior` gives them one."
+        )
+
     def _settings_of_public(self) -> dict:
         return {"classes": self._labels().tolist()}
 
