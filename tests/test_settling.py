@@ -100,3 +100,8 @@ def test_other_posteriors_of_no_floats_settle_at_once():
     settling = Settling(1e-3)
     posterior = SimpleNamespace(to_arrays=lambda: {"step": np.array(3)})
     assert [settling.has_settled(posterior) for _ in range(3)][-1]
+
+
+def test_posteriors_of_no_numbers_never_settle():
+    settling = Settling(1e-3)
+    assert not any(settling.has_settled({"mean": np.full(3, np.nan)}) for _ in range(5))

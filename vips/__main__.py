@@ -127,6 +127,7 @@ def _show(options: argparse.Namespace) -> None:
         f"spent: ε = {ledger.spent():.4g}; left: ε = {left.epsilon:.4g}, and δ = {left.delta_0:.2g} for thresholds"
     )
     lines.append(f"Whatever is chosen, the total stays within ε = {ledger.epsilon:g}, δ = {ledger.delta:g}.")
+    lines.append("Numbers of ε do not add up (squares of μ do); those in brackets are of one entry without the others.")
     print("\n".join(map(printable, lines)))
 
 

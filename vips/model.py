@@ -138,8 +138,9 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     def phases(self, n_steps: int) -> Sequence[Phase]:
         """How a private fit of ``n_steps`` full batches shares its noise over the steps; by default, equally.
 
-        A function of public settings: say, ``Phase(5, weight=3.0), Phase(n_steps - 5)`` where the first totals matter most. ε
-        does not depend on it. Fits on samples give all steps one weight.
+        A function of public settings, for every ``n_steps`` ≥ 1: say, ``Phase(first, weight=3.0), Phase(n_steps - first)`` with
+        ``first = min(5, n_steps)``, where the first totals matter most. ε does not depend on it. Fits on samples give all
+        steps one weight.
         """
         return ()
 
@@ -227,7 +228,10 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
         largest = self.max_record_norm()
         if np.isinf(largest):
-            raise ValueError(f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...).")
+            raise ValueError(
+                f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...), or "
+                "privacy=budget.plan(clip_norm=...)."
+            )
         return largest
 
     def max_record_norm(self) -> float:

@@ -52,6 +52,8 @@ def _distance(old: np.ndarray, new: np.ndarray) -> float:
     if old.shape != new.shape:
         return np.inf
     is_finite = np.isfinite(old) & np.isfinite(new)
+    if not is_finite.any() and new.size:
+        return np.inf
     old, new = old[is_finite], new[is_finite]
     largest = np.abs(new).max(initial=0.0)
     if largest == 0.0:

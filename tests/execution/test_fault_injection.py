@@ -55,13 +55,13 @@ def in_child(function) -> int:
 def logs_releases(folder: Path) -> None:
     """Make this process log every release, once the ledger has granted it."""
     log = os.open(folder / "released", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    release = LedgerRun.release
+    record = LedgerRun.record
 
     def logged(self, step):
-        release(self, step)
+        record(self, step)
         os.write(log, f"{self.run} {step}\n".encode())
 
-    LedgerRun.release = logged
+    LedgerRun.record = logged
 
 
 def a_fit(folder: Path):
@@ -195,15 +195,16 @@ def exact_kills(number: int, folder: Path) -> dict:
     places = {
         "before the charge": (LedgerRun, "charge", 1),
         "after the charge, before the sum": (engine, "clipped_sum", 1),
-        "after the sum, before the noise": (PrivacyPlan, "add_noise", 4),
-        "after the noise, before the ledger": (PrivacyLedger, "release", 4),
-        "after the ledger, before the checkpoint": (vips.persistence.checkpoint, "write_archive", 4),
+        "after the sum, before the ledger": (PrivacyLedger, "release", 4),
+        "after the ledger, before the noise": (PrivacyPlan, "add_noise", 4),
+        "after the noise, before the checkpoint": (vips.persistence.checkpoint, "write_archive", 4),
         "inside the checkpoint, before its rename": (archive.os, "replace", 4),
         "after the checkpoint, before the next step": (engine, "clipped_sum", 5),
     }
     # steps that the finished fit was charged beyond T: only kills between ledger and checkpoint repeat one
     further = dict.fromkeys(places, 0) | {
-        "after the ledger, before the checkpoint": 1,
+        "after the ledger, before the noise": 1,
+        "after the noise, before the checkpoint": 1,
         "inside the checkpoint, before its rename": 1,
     }
     for place, (owner, name, call) in places.items():

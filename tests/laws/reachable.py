@@ -32,7 +32,7 @@ CHECKPOINT = {"format", "version", "kind", "model", "parameters", "plan", "n_fea
 SAVED = {"format", "version", "kind", "class", "parameters", "learnt", "report", "noise_std", "arrays"}
 REPORT = {"releases", "unit", "only_noise", "preprocessing", "tuning", "also_not_covered", "versions", "date"}
 RELEASE = {"what", "plan", "released", "declared", "mechanism", "threshold_delta", "on_invalid", "repeated_steps", "selection",
-           "ledger"}  # fmt: skip
+           "ledger", "sha256"}  # fmt: skip
 # For each class of posterior: what is written to files, and what else it holds in memory.
 WRITTEN = {
     "dict": {"a", "b", "mean", "second"},

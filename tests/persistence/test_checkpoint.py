@@ -104,7 +104,7 @@ def test_a_checkpoint_holds_released_values_and_nothing_else(tmp_path):
 
 
 def test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it(tmp_path, monkeypatch):
-    """sum → noise → ledger → checkpoint → next step, in this order and durably."""
+    """sum → ledger → noise → checkpoint → next step, in this order and durably."""
     from vips import engine
     from vips.persistence import checkpoint
     from vips.privacy.ledger import ledger as ledger_module
@@ -122,7 +122,7 @@ def test_nothing_uses_a_step_before_ledger_and_checkpoint_have_it(tmp_path, monk
         )
     ledger = PrivacyLedger(tmp_path / "a.ledger", 5.0, 1e-5, "coins")
     BetaBernoulli(privacy=PLAN).fit(COINS, ledger=ledger, checkpoint=tmp_path / "fit.vips")
-    assert log == ["sum", "noise", "ledger", "checkpoint"] * 6
+    assert log == ["sum", "ledger", "noise", "checkpoint"] * 6
 
 
 def test_a_kill_between_ledger_and_checkpoint_is_charged_for_the_repeated_step(tmp_path, monkeypatch):

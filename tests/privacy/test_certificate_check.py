@@ -25,6 +25,7 @@ from vips import (
     PrivacyReport,
     PrivateClassifier,
     StreamPlan,
+    count_records,
 )
 from vips.__main__ import main
 from vips.models import BayesianLogisticRegression
@@ -127,7 +128,9 @@ def fitted(folder):
 
 def check(capsys, page="page.html", model="model.vips", ledger="a.ledger"):
     """Status and output."""
-    status = main(["certificate", "check", page, "--model", model, *([] if ledger is None else ["--ledger", ledger])])
+    files = (("--model", model), ("--ledger", ledger))
+    named = [word for option, file in files if file is not None for word in (option, file)]
+    status = main(["certificate", "check", page, *named])
     return status, "".join(capsys.readouterr())
 
 
@@ -170,6 +173,28 @@ def test_topics_from_the_shell(folder, capsys):
     status, output = check(capsys)
     assert status == 0, output
     assert "purpose of entry" in output
+
+
+def test_a_count_has_no_file_and_is_checked_by_the_ledger(folder, capsys):
+    ledger = PrivacyLedger("a.ledger", 8.0, 1e-5, "votes")
+    count_records(X, privacy=BUDGET, ledger=ledger).privacy.to_html("page.html", ledger=ledger)
+    status, output = check(capsys, model=None)
+    assert (status, "note    model: not read" in output, "ok      cost of entry" in output) == (0, True, True), output
+    status, output = check(capsys, model=None, ledger=None)
+    assert (status, "--model, --ledger, or both" in output) == (2, True)
+
+
+@pytest.mark.parametrize(("what", "theirs"), [("purpose", "turnout"), ("dataset", "votes")])
+def test_a_title_that_is_not_the_ledgers_is_told(what, theirs, fitted, capsys):
+    fitted.privacy_.to_html("page.html", ledger=PrivacyLedger.open("a.ledger"), **{what: "marketing"})
+    refused(capsys, f"{what} in the title: the page says marketing, the ledger says {theirs}")
+
+
+def test_line_ends_of_windows_change_nothing_that_is_read(fitted, folder, capsys):
+    page = folder / "page.html"
+    page.write_bytes(b"\xef\xbb\xbf" + page.read_bytes().replace(b"\n", b"\r\n"))
+    status, output = check(capsys)
+    assert status == 0, output
 
 
 def test_the_ledger_may_go_on_and_people_may_say_more(fitted, capsys):

@@ -10,6 +10,7 @@ import pytest
 import vips
 from tests.own_model import GaussianMean
 from vips import PrivacyLedger, PrivacyPlan
+from vips.privacy import words
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.phases import Phase
 
@@ -46,7 +47,9 @@ def mu2_of(weights, plan=PLAN):
     return math.fsum(weight / plan.noise_multiplier**2 for weight in weights)
 
 
-@pytest.mark.parametrize("phases", [PHASES, (Phase(1, 0.1), Phase(1, 1 / 3), Phase(4, 7.7)), (Phase(6, 5.0),)])
+@pytest.mark.parametrize(
+    "phases", [PHASES, (Phase(1, 0.1), Phase(1, 1 / 3), Phase(4, 7.7)), (Phase(1, 1e-6), Phase(5))]
+)
 def test_weights_change_no_epsilon(phases):
     plan = PLAN.with_phases(phases)
     noises = [Fraction(plan.noise_multiplier / plan.of_step(step).noise_multiplier) ** 2 for step in range(1, 7)]
@@ -153,7 +156,9 @@ def test_phases_stay_with_the_report_and_the_file(tmp_path):
 
 def test_samples_have_one_weight():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.1, n_steps=6)
-    assert plan.with_phases(PHASES).phases == (Phase(2), Phase(4))
+    assert plan.with_phases(PHASES) == plan
+    repeated = replace(plan, n_steps=9)
+    assert plan.with_phases(PHASES).with_repeated(3).epsilon(1e-5) == repeated.epsilon(1e-5) > plan.epsilon(1e-5)
     with pytest.raises(ValueError, match="equal weights"):
         replace(plan, phases=PHASES)
 
@@ -162,8 +167,9 @@ def test_samples_have_one_weight():
     ("phases", "error", "message"),
     [
         ((Phase(2), Phase(5)), ValueError, "have 7 steps"),
+        ((Phase(7),), ValueError, "have 7 steps"),
         ((2, 4), TypeError, "must be phases"),
-        ([Phase(1, 1e-6), Phase(5, 1e6)], ValueError, "weight"),
+        ([Phase(1, 1e-6), Phase(5, 1e6)], ValueError, "factor of 1e6"),
     ],
 )
 def test_phases_of_another_plan_are_refused(phases, error, message):
@@ -171,8 +177,30 @@ def test_phases_of_another_plan_are_refused(phases, error, message):
         replace(PLAN, phases=phases)
 
 
+@pytest.mark.parametrize("n_steps", [1, 5, 6])
+def test_phases_may_be_empty_or_one(n_steps):
+    plan, first = PLAN.with_n_steps(n_steps), min(5, n_steps)
+    phases = plan.with_phases((Phase(first, 3.0), Phase(n_steps - first))).phases
+    assert [phase.n_steps for phase in phases] == ([] if n_steps < 6 else [5, 1])
+    assert plan.with_phases(Phase(n_steps)).phases == ()
+
+
+def test_hardly_any_noise_has_phases():
+    """As comparisons have it, which look at the clip alone."""
+    assert replace(PLAN, noise_multiplier=1e-12).with_phases(PHASES).of_step(1).noise_multiplier == 1e-12
+
+
+def test_neighbours_of_one_weight_are_one_phase_and_there_are_at_most_a_thousand():
+    plan = PLAN.with_n_steps(2_000)
+    many = [Phase(1, 2.0)] * 1000 + [Phase(1)] * 1000
+    assert plan.with_phases(many) == plan.with_phases((Phase(1000, 2.0), Phase(1000)))
+    with pytest.raises(ValueError, match="may be 1,000 phases"):
+        plan.with_phases([Phase(1, 1.0 + i % 2) for i in range(2000)])
+    assert len(words.steps(plan.with_phases([Phase(2, 1.0 + i % 2) for i in range(1000)]))) < 1000
+
+
 def test_the_model_states_the_phases():
-    plan = PLAN.with_phases((Phase(6),))
+    plan = PLAN.with_phases((Phase(1, 2.0), Phase(5)))
     with pytest.raises(ValueError, match="Leave them to the model"):
         Weighted(radius=1.0, privacy=plan).fit(ROWS)
     assert Weighted(radius=1.0, privacy=plan.with_n_steps(6)).fit(ROWS).privacy_.plan.phases[0].n_steps == 2

@@ -21,8 +21,10 @@ def add_certificate(commands) -> None:
         "they differ, 2 if one cannot be read.",
     )
     check.add_argument("page", help="what `to_html` or `fit --report` wrote")
-    check.add_argument("--model", required=True, metavar="FILE", help="what `save` or `fit --save` wrote")
-    check.add_argument("--ledger", metavar="FILE")
+    check.add_argument("--model", metavar="FILE", help="what `save` or `fit --save` wrote")
+    check.add_argument(
+        "--ledger", metavar="FILE", help="alone where there is no such file: counts, models of one's own"
+    )
     check.set_defaults(run=_check)
 
 
@@ -32,8 +34,10 @@ def _check(options: argparse.Namespace) -> int:
     imported("jinja2", by="certificate check")
     from vips.privacy.certificate.check import findings
 
-    report = getattr(load_for_shell(options.model)[0], "privacy_", None)
-    if report is None:
+    if options.model is None and options.ledger is None:
+        raise ValueError("Name a file to compare the page with: --model, --ledger, or both.")
+    report = None if options.model is None else getattr(load_for_shell(options.model)[0], "privacy_", None)
+    if options.model is not None and report is None:
         raise ValueError(f"{options.model} holds no privacy statement.")
     results = findings(options.page, report, options.ledger)
     print("\n".join(printable(result) for result in results))

@@ -149,7 +149,7 @@ class Journal:
         """Header and arrays of the checkpoint, if it is one of this fit."""
         path = self._path
         saved, arrays = _read(path)
-        _check_same(saved, header, plan.n_steps, path)
+        _check_same(saved, header, plan, path)
         if (saved["run"] is None) != (ledger is None):
             raise CheckpointError(
                 f"{path} was begun {'without' if saved['run'] is None else 'with'} a ledger: go on in the same way, so that "
@@ -253,7 +253,7 @@ def _read(path: Path) -> tuple[dict, dict[str, np.ndarray]]:
         raise CheckpointError(f"{error} It was not touched; move it away to fit from the start.") from error
 
 
-def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
+def _check_same(saved: dict, header: dict, plan: PrivacyPlan, path: Path) -> None:
     """Raise CheckpointError unless the checkpoint belongs to this fit and is complete."""
     different = [name for name in header if saved.get(name) != header[name]]
     if "parameters" in different and isinstance(saved.get("parameters"), dict):
@@ -264,10 +264,13 @@ def _check_same(saved: dict, header: dict, n_steps: int, path: Path) -> None:
             f"{path} is the checkpoint of another fit (different: {', '.join(different)}). It was not touched; write "
             "another path, or move it away."
         )
-    least = 0 if saved.get("repeated") else 1
-    for name, kinds, low, most in (("step", (int,), least, n_steps), ("repeated", (int, float), 0, _MOST_REPEATED)):
+    least, has_phases = 0 if saved.get("repeated") else 1, bool(plan.phases)
+    for name, kinds, low, most in (
+        ("step", (int,), least, plan.n_steps),
+        ("repeated", (int, float), 0, _MOST_REPEATED),
+    ):
         value = saved.get(name)
-        if type(value) not in kinds or not low <= value <= most:
+        if type(value) not in kinds or not low <= value <= most or (not has_phases and value != int(value)):
             raise CheckpointError(f"{path} names {name} {value!r} of {most}. It was not touched.")
     if not isinstance(saved.get("run", 0), str | None):
         raise CheckpointError(f"{path} does not say which run of a ledger it belongs to. It was not touched.")

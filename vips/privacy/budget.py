@@ -18,6 +18,8 @@ import math
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 
+import numpy as np
+
 from vips._validation import check_choice, check_delta, check_integer, check_number
 from vips.exceptions import PrivacyBudgetError
 from vips.privacy.accounting.calibration import noise_for_mu
@@ -32,6 +34,7 @@ __all__ = ["Cost", "PrivacyBudget", "check_privacy", "plan_of_one_release"]
 
 GAUSSIAN_SHARE = 0.9  # of δ; the rest is the limit of δ₀
 _LEAST_DELTA = 1e-290
+_NOTHING = "Nothing is left of this budget, and nothing was charged."
 
 
 @dataclass(frozen=True)
@@ -136,6 +139,8 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
             raise ValueError(
                 "A stream protects against adding or removing a record: write a budget with that relation."
             )
+        if not self.mu2 > 0.0:
+            raise PrivacyBudgetError(_NOTHING)
         gaussian = Cost(self.mu2).epsilon(self.delta) * (1.0 - 1e-9)
         whole = {"epsilon": gaussian, "delta": GAUSSIAN_SHARE * self.delta, "n_batches": n_batches}
         return StreamPlan(**whole, sent_from=self.sent_from, **settings)
@@ -150,6 +155,10 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
             its root).
         """
         if len(shares) == 1:
+            if not isinstance(shares[0], int | np.integer):
+                raise ValueError(
+                    f"Write a number of equal parts, split(3), or shares one by one, split(1, 2); got {shares[0]!r}."
+                )
             check_integer("shares", shares[0])
             shares = (1.0,) * int(shares[0])
         for share in shares:
@@ -195,7 +204,7 @@ class PrivacyBudget(open_ledger.KeepsItsScope):
             sent_from=self.sent_from, **sampling, **{"report_delta": self.delta} | settings,
         )  # fmt: skip
         if not self.mu2 > 0.0:
-            raise PrivacyBudgetError("Nothing is left of this budget, and nothing was charged.")
+            raise PrivacyBudgetError(_NOTHING)
         if one.sampling_rate == 1.0:
             sensitivity = one.noise_multiplier / one.sensitive_noise_multiplier()
             return replace(one, noise_multiplier=sensitivity * math.sqrt(one.n_steps / self.mu2) * (1.0 + 1e-11))

@@ -31,6 +31,7 @@ __all__ = [
 
 
 _FULL_STEPS = 20  # of a plan without further settings
+_LEAST_NOISE = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +106,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
     def __post_init__(self) -> None:
         # Moderate ranges: a product of two of these neither vanishes nor overflows.
         if self.noise_multiplier != 0:
-            check_number("noise_multiplier", self.noise_multiplier, 1e-12, 1e12, "0, or between 1e-12 and 1e12")
+            check_number("noise_multiplier", self.noise_multiplier, _LEAST_NOISE, 1e12, "0, or between 1e-12 and 1e12")
         self._check_sampling()
         check_number("sampling_rate", self.sampling_rate, 1e-12, 1.0, "in (0, 1], and not below 1e-12")
         check_integer("n_steps", self.n_steps)
@@ -138,8 +139,8 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         if self.report_delta is not None:
             check_delta(self.report_delta)
         object.__setattr__(self, "phases", scaled(self.phases, self.n_steps, self.sampling_rate))
-        for phase in self.phases:
-            self._with_weight(phase.weight)
+        for weight in self._extreme_weights():
+            self._with_weight(weight)
         if not (self.sent_from in (None, open_ledger.OUTSIDE) or isinstance(self.sent_from, open_ledger.Scope)):
             raise ValueError("`sent_from` is set when a plan is pickled: leave it out.")
 
@@ -349,7 +350,12 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         return self._with_weight(weight_of_step(self.phases, step)) if self.phases else self
 
     def _with_weight(self, weight: float) -> PrivacyPlan:
-        return replace(self, noise_multiplier=self.noise_multiplier / math.sqrt(weight), phases=())
+        noise = self.noise_multiplier / math.sqrt(weight)
+        return replace(self, noise_multiplier=max(noise, _LEAST_NOISE) if noise else 0.0, phases=())
+
+    def _extreme_weights(self) -> tuple[float, ...]:
+        weights = [phase.weight for phase in self.phases]
+        return (min(weights), max(weights)) if weights else ()
 
     def noise_std(self) -> float:
         """Noise per coordinate of the scaled sum, σ·C, in a step of weight 1."""
@@ -363,7 +369,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
 
     def check_blocks(self, blocks: Mapping[str, object]) -> None:
         """Raise ValueError if the lattice of a step cannot hold these blocks."""
-        for weight in {phase.weight for phase in self.phases} or (1.0,):
+        for weight in self._extreme_weights() or (1.0,):
             self._with_weight(weight).lattice(blocks)
 
     @property

@@ -31,6 +31,7 @@ _INVALID = {
 }
 _NO_NOISE = "No privacy: no noise was added. The fitted posterior can reveal the records it was fitted on."
 
+_MOST_PHASES = 8  # that are listed
 Section = tuple[str, tuple[str, ...]]
 
 
@@ -151,8 +152,10 @@ def steps(plan: PrivacyPlan) -> str:
 def _phases(plan: PrivacyPlan) -> str:
     if not plan.phases:
         return ""
-    noises = (f"{phase.n_steps} steps with {phase.weight**-0.5:.4g} times this noise" for phase in plan.phases)
-    return f", in phases: {', then '.join(noises)}"
+    shown = [f"{phase.n_steps} steps with {phase.weight**-0.5:.4g} times this noise" for phase in plan.phases]
+    if len(shown) > _MOST_PHASES:
+        shown[_MOST_PHASES - 1 : -1] = [f"{len(shown) - _MOST_PHASES} further phases"]
+    return f", in phases: {', then '.join(shown)}"
 
 
 def _assumptions(report: PrivacyReport) -> tuple[str, ...]:

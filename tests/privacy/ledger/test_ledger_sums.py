@@ -226,6 +226,27 @@ def test_entries_that_undo_a_charge_are_forged(path, ledger, kind):
         PrivacyLedger.open(path)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"delta": 10**400}, {"delta": "0"}, {"epsilon": "1"}, {"mechanism": [1]}, {"plan": {}},
+        {"plan": {"n_steps": 4}}, {"plan": {"phases": [[1, 2.0], [2, 1.0]]}}, {"plan": {"phases": 7}}, {"plan": {"more": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_statements_that_vips_does_not_make_are_forged(path, ledger, change):
+    ledger.charge(FULL)
+    charge = ledger.history()[1]
+    statement = charge["statement"] | change
+    if change.get("plan"):
+        statement["plan"] = charge["statement"]["plan"] | change["plan"]
+    if "mechanism" in change:
+        del statement["plan"]
+    append(path, **charge | {"run": "another", "statement": statement})
+    with pytest.raises(LedgerError, match="forged"):
+        PrivacyLedger.open(path)
+
+
 def test_a_batch_hides_no_release(ledger):
     plan = replace(FULL, n_steps=1)
     run = ledger.charge(plan)

@@ -18,6 +18,7 @@ __all__ = ["PLDAccountant", "composed_epsilon", "log_profile"]
 
 _OF_LOSS = 0.02
 _MOST_PLACES = 2**19  # of a sum of losses
+_LEAST_NOISE = 0.01  # of samples; below it, the loss of a step is thousands
 _RESOLUTION = 1e6  # δ below so many times the rounding of a transform: a Rényi bound may be less
 
 
@@ -30,12 +31,12 @@ class PLDAccountant(Accountant):
         return True
 
     def epsilon(self, plan, delta, orders=None):
-        if plan.sampling_rate > NEARLY_ALL:
+        if _is_gaussian(plan):
             return gaussian_epsilon(_gaussian_mu(plan), delta)
         return _epsilon_of([plan], delta)
 
     def delta(self, plan, epsilon, orders=None):
-        if plan.sampling_rate > NEARLY_ALL:
+        if _is_gaussian(plan):
             return float(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilon)))
         return float(np.exp(log_profile(plan, np.array([epsilon]))[0]))
 
@@ -45,6 +46,8 @@ def log_profile(plan, epsilons: np.ndarray) -> np.ndarray:
 
     Below the resolution of a loss distribution, a Rényi bound takes over where there is one.
     """
+    if _is_gaussian(plan):
+        return np.log(np.maximum(np.exp(gaussian_log_delta(_gaussian_mu(plan), epsilons)), 1e-300))
     deltas = np.max([total.deltas(epsilons) for total in _compose(*_loss_parameters([plan]))], axis=0) + _rounding(
         [plan]
     )
@@ -68,7 +71,7 @@ def composed_epsilon(plans: Sequence, delta: float) -> float:
         raise ValueError("Plans of different relations have no joint ε.")
     if not all(plan.is_private for plan in plans):
         return math.inf
-    if all(plan.sampling_rate > NEARLY_ALL for plan in plans):
+    if all(map(_is_gaussian, plans)):
         return gaussian_epsilon(math.sqrt(math.fsum(_gaussian_mu(plan) ** 2 for plan in plans)), delta)
     return _epsilon_of(plans, delta)
 
@@ -108,6 +111,12 @@ def _compose(fits: Fits, relation: str) -> tuple[TotalLoss, ...]:
         spacing *= 1.05 * n_places / _MOST_PLACES
 
 
+def _is_gaussian(plan) -> bool:
+    """Whether a plan counts as one of full batches: it is, or has so little noise that sampling hides hardly anything. Every
+    sampled step is dominated by the one of all records, because δ(ε) is jointly convex in both laws."""
+    return plan.sampling_rate > NEARLY_ALL or plan.noise_per_share() < _LEAST_NOISE
+
+
 def _gaussian_mu(plan) -> float:
     """√T · sensitivity ÷ noise: T Gaussians on the same records equal a single one."""
     return math.sqrt(plan.n_steps) / plan.sensitive_noise_multiplier()
@@ -137,6 +146,6 @@ def _loss_parameters(plans: Sequence) -> tuple[Fits, str]:
     """What the losses depend on: the number of steps of each kind, and the common relation, of which the losses take care."""
     n_steps: dict[tuple[float, float], int] = {}
     for plan in plans:
-        kind = plan.noise_per_share(), plan.sampling_rate
+        kind = plan.noise_per_share(), 1.0 if _is_gaussian(plan) else plan.sampling_rate
         n_steps[kind] = n_steps.get(kind, 0) + plan.n_steps
     return tuple((*kind, n) for kind, n in n_steps.items()), plans[0].relation

@@ -69,17 +69,19 @@ class _Page:
 
     def again(self) -> bytes:
         """The page that vips writes from the facts."""
-        return certificate(self.report, self.ledger, self.stated, self.date)
+        return _with_plain_ends(certificate(self.report, self.ledger, self.stated, self.date))
 
 
-def findings(path: str | os.PathLike, report: PrivacyReport, ledger: str | os.PathLike | None = None) -> list[Finding]:
+def findings(
+    path: str | os.PathLike, report: PrivacyReport | None = None, ledger: str | os.PathLike | None = None
+) -> list[Finding]:
     """Compare a certificate with a model's report, and with a ledger.
 
     Parameters
     ----------
     path : str or path
         Of the page.
-    report : PrivacyReport
+    report : PrivacyReport, optional
         Of the model that was read from its file.
     ledger : str or path, optional
 
@@ -92,13 +94,18 @@ def findings(path: str | os.PathLike, report: PrivacyReport, ledger: str | os.Pa
 
     Guarantees
     ----------
-    - Without a difference, each character of the page is what vips writes about this model's report and, if it is given,
-      about this ledger; texts of people (data set, purpose, tuning and so on) can be any.
+    - Without a difference, each character of the page but the kind of its line ends is what vips writes about this model's
+      report and about this ledger, as far as they are given. What people stated can be any text, but for data set and purpose
+      where a ledger is given.
     - With a ledger and no difference, its hashes fit, it holds every entry that it had when the page was written, and an entry
       of the price of these releases for every run that the page names.
     """
     page = _read(path)
-    results = [_text(page), *_of_model(page.report, report)]
+    results = [_text(page)]
+    if report is None:
+        results.append(Finding(None, "model", "not read: name its file by --model"))
+    else:
+        results += _of_model(page.report, report)
     if ledger is None:
         return [*results, Finding(None, "ledger", "not read: name its file by --ledger")]
     if not os.path.isfile(ledger):
@@ -124,7 +131,7 @@ def _read(path: str | os.PathLike) -> _Page:
     refuse_endless(path)
     if os.path.getsize(path) > _LARGEST:
         raise ValueError(f"{path} is too large for a certificate.")
-    text, body = Path(path).read_bytes(), _Body()
+    text, body = _with_plain_ends(Path(path).read_bytes()), _Body()
     body.feed(text.decode("utf-8", errors="replace"))
     if body.record is None:
         raise ValueError(f"{path} is no certificate of a fit with a guarantee: it holds nothing that could be checked.")
@@ -136,6 +143,11 @@ def _read(path: str | os.PathLike) -> _Page:
             f"{path} is not a certificate that vips writes ({type(error).__name__}: {error!s:.300})."
         ) from error
     return page
+
+
+def _with_plain_ends(text: bytes) -> bytes:
+    """Without what mail and editors do to a text: line ends of Windows, a byte-order mark."""
+    return text.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
 
 
 def _page(text: bytes, *, vips: str, date: str, stated: dict, report: dict, ledger: dict) -> _Page:
@@ -237,7 +249,7 @@ def _of_ledger(page: _Page, ledger: PrivacyLedger) -> Iterator[Finding]:
     for name in page.report.runs:
         releases = [release for release in page.report.releases if release.ledger and release.ledger["run"] == name]
         try:
-            yield from _of_entry(page.report.unit, releases, ledger.run(name), ledger)
+            yield from _of_entry(page.report.unit, releases, ledger.run(name), ledger, page.stated)
         except (ArithmeticError, LedgerError) as error:
             yield Finding(False, f"entry {name}", str(error))
 
@@ -258,7 +270,9 @@ def _total(page: _Page, ledger: PrivacyLedger) -> Finding:
     )
 
 
-def _of_entry(unit: str, releases: list[Release], run: Run, ledger: PrivacyLedger) -> Iterator[Finding]:
+def _of_entry(
+    unit: str, releases: list[Release], run: Run, ledger: PrivacyLedger, stated: dict[str, str]
+) -> Iterator[Finding]:
     entry = releases[0].ledger
     facts = {
         "data set": (entry["dataset"], ledger.dataset),
@@ -267,6 +281,10 @@ def _of_entry(unit: str, releases: list[Release], run: Run, ledger: PrivacyLedge
     }
     for what, (ours, theirs) in facts.items():
         yield _compared(f"{what} of entry {run.run}", ours or "none", theirs or "none", "the ledger")
+    for what, theirs in (("dataset", ledger.dataset), ("purpose", run.purpose)):
+        ours = stated.get(what, "").strip()
+        if ours and theirs and ours != theirs:
+            yield _compared(f"{what} in the title", ours, theirs, "the ledger")
     left = ledger._before(run.run).left()
     priced, delta = _price(releases, left), ledger.delta
     repeated, charged = sum(release.repeated_steps for release in releases), float(run.charged - run.weight_after(0))

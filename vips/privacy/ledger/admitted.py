@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from vips.privacy.budget import Cost
 from vips.privacy.ledger.terms import checked_purpose
-from vips.privacy.phases import Phase, scaled, weight_after, weight_of_step
+from vips.privacy.phases import Phase, weight_after, weight_of_step
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.rounding import rounded_up
 
@@ -42,6 +42,22 @@ def amount(value: object) -> float:
 def _cost(values: object) -> Cost:
     mu2, delta_0, pure = values
     return Cost(amount(mu2), amount(delta_0), amount(pure))
+
+
+def _plan_in(statement: Mapping) -> PrivacyPlan | None:
+    """The plan that a statement names, if any; raises for a statement that vips does not make."""
+    if not all(
+        amount(statement.get(name, 0.0)) < most for name, most in (("delta", 1.0), ("epsilon", 1e100), ("rho", 1e100))
+    ):
+        raise ValueError("a statement of impossible numbers")
+    stated = statement.get("plan", statement.get("mechanism"))
+    if stated is None:
+        return None
+    phases = tuple(Phase(*phase) for phase in stated["phases"])
+    plan = PrivacyPlan(**stated | {"phases": phases})
+    if plan.phases != phases:
+        raise ValueError("phases that are not those of a plan")
+    return plan
 
 
 @dataclass(frozen=True)
@@ -111,8 +127,11 @@ class Run:
             raise ValueError("not a charge")
         purpose, time = checked_purpose(body["purpose"]), text(body["time"])
         named = text(body["run"]), text(body["what"]), unit, purpose, time, dict(body["statement"])
-        phases = tuple(Phase(*phase) for phase in body["statement"].get("plan", {}).get("phases", ()))
-        run = cls(*named, steps, whole, body["is_gaussian"], scaled(phases, steps, 1.0), (whole,))
+        plan = _plan_in(named[-1])
+        if "plan" in named[-1] and plan.n_steps != steps:
+            raise ValueError("a plan of another number of steps")
+        phases = plan.phases if "plan" in named[-1] else ()
+        run = cls(*named, steps, whole, body["is_gaussian"], phases, (whole,))
         return replace(run, charged=run.weight_after(0))
 
     @property
@@ -122,12 +141,8 @@ class Run:
 
     def own_epsilon(self, delta: float) -> float | None:
         """ε at ``delta`` of the fit alone, or of a release by one plan; None for other events."""
-        stated = self.statement.get("plan") or self.statement.get("mechanism")
-        remaining = delta - self.statement.get("delta", 0.0)
-        if stated is None or not remaining > 0.0:
-            return None
-        phases = tuple(Phase(*phase) for phase in stated["phases"])
-        return PrivacyPlan(**stated | {"phases": phases}).epsilon(remaining)
+        plan, remaining = _plan_in(self.statement), delta - self.statement.get("delta", 0.0)
+        return None if plan is None or not remaining > 0.0 else plan.epsilon(remaining)
 
     def has_paid_for(self, step: int) -> bool:
         """Whether one more step, of this number, is paid for."""

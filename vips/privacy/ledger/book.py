@@ -242,4 +242,4 @@ def _instead(statement: Statement, cost: Cost) -> str:
             "Pure ε beside Gaussian noise is dear when it is large: state `rho` or the noise multiplier if the mechanism "
             "allows that, or make a ledger that sets a part of ε aside: PrivacyLedger(..., pure=...)."
         )
-    return "Use more noise, a smaller sampling rate or fewer steps."
+    return "Use a smaller ε (privacy=ledger.remaining() is always admitted), more noise, or a smaller sampling rate."
