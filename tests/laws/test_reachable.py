@@ -261,8 +261,8 @@ def a_saved_model_holds_exact_totals(patch):
 def noisy_totals_are_the_exact_ones(patch):
     kept, original = with_exact_totals(patch), engine.run
 
-    def mutant(*arguments):
-        posterior, noisy = original(*arguments)
+    def mutant(*arguments, **named):
+        posterior, noisy = original(*arguments, **named)
         return posterior, engine.NoisyTotals(kept["total"], noisy.noise_std)
 
     patch.setattr(engine, "run", mutant)
