@@ -190,6 +190,10 @@ def test_a_title_that_is_not_the_ledgers_is_told(what, theirs, fitted, capsys):
     refused(capsys, f"{what} in the title: the page says marketing, the ledger says {theirs}")
 
 
+def test_what_a_ledger_counted_since_then_is_said(fitted, capsys):
+    assert "by 2 releases when the page was written; 1 more since then, ε = " in check(capsys)[1]
+
+
 def test_line_ends_of_windows_change_nothing_that_is_read(fitted, folder, capsys):
     page = folder / "page.html"
     page.write_bytes(b"\xef\xbb\xbf" + page.read_bytes().replace(b"\n", b"\r\n"))
@@ -205,7 +209,7 @@ def test_the_ledger_may_go_on_and_people_may_say_more(fitted, capsys):
     assert status == 0, output
     assert "note    tuning, stated by people: the page says on public votes, the model says not stated" in output
     assert "ok      total: " in output
-    assert "by 3 entries" in output
+    assert "by 3 releases when the page was written; 1 more since then" in output
 
 
 def test_without_a_ledger_the_total_is_not_called_right(fitted, capsys):

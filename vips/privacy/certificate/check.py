@@ -242,7 +242,7 @@ def _differing(page: PrivacyReport, model: PrivacyReport) -> Iterator[str]:
 
 
 def _of_ledger(page: _Page, ledger: PrivacyLedger) -> Iterator[Finding]:
-    yield Finding(True, "ledger", f"every hash of its {len(ledger.history())} entries fits")
+    yield Finding(True, "ledger", f"every hash of its {len(ledger.history())} lines fits")
     yield _total(page, ledger)
     if not page.report.runs:
         yield Finding(False, "entry", "the page names none: no ledger counts this")
@@ -265,8 +265,10 @@ def _total(page: _Page, ledger: PrivacyLedger) -> Finding:
     if differing:
         pairs = (f"{name}: the page says {page.ledger.get(name)}, the ledger {counted[name]}" for name in differing)
         return Finding(False, "total", "; ".join(pairs))
+    said = f"ε = {counted['total']:.4g} by {counted['n_runs']} releases when the page was written"
+    n_later = len(ledger.runs()) - counted["n_runs"]
     return Finding(
-        True, "total", f"ε = {counted['total']:.4g} by {counted['n_runs']} entries when the page was written"
+        True, "total", f"{said}; {n_later} more since then, ε = {ledger.spent():.4g} in all" if n_later else said
     )
 
 
