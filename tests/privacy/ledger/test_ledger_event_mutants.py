@@ -71,7 +71,7 @@ def sampled_plans_need_no_delta(patch):
 
 
 def samples_are_charged_as_full_batches(patch):
-    patch.setattr(other_events, "_sampled", lambda rate, event, relation, times: (times * rate / 4.0, 0.0, 0.0, []))
+    patch.setattr(other_events, "_sampled", lambda rate, event, relation, times: (times * rate / 4.0, 0.0, []))
 
 
 EVENTS, SUMS, OTHERS = test_ledger_events, test_ledger_sums, test_other_events

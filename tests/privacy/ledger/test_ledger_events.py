@@ -324,5 +324,5 @@ def test_the_shell_shows_events(path, ledger, capsys):
     assert "a query\\x1b[2J" in shown[1]
     assert shown[1].endswith("ε = 0.6, δ = 1e-07; unit: one letter")
     assert "charged as Gaussian: too little was set aside as `pure`" in shown[2]
-    assert shown[-2].startswith(f"spent: ε = {ledger.spent():.4g}; left: ε = {ledger.remaining().epsilon:.4g}, ")
-    assert shown[-1] == "Whatever is chosen, the total stays within ε = 6, δ = 1e-05."
+    assert shown[-3].startswith(f"spent: ε = {ledger.spent():.4g}; left: ε = {ledger.remaining().epsilon:.4g}, ")
+    assert shown[-2] == "Whatever is chosen, the total stays within ε = 6, δ = 1e-05."
