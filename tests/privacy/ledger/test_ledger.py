@@ -633,7 +633,7 @@ def test_names_in_a_ledger_cannot_speak_to_the_terminal(path, capsys):
     shown = capsys.readouterr()
     assert "letters\\x1b[2J" in shown.out
     lines = shown.out.splitlines() + shown.err.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 6
     assert all(line.isprintable() for line in lines)
 
 
