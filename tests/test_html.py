@@ -69,8 +69,8 @@ def test_comparisons():
     X = np.random.default_rng(0).uniform(-0.5, 0.5, (500, 2))
     y = (X[:, 0] > 0).astype(int)
     plan = PrivacyPlan(noise_multiplier=5.0, sampling_rate=1.0, n_steps=5)
-    private = BayesianLogisticRegression(privacy=plan, max_norm=1.0).fit(X, y)
-    comparison = compare(private, BayesianLogisticRegression(max_norm=1.0).fit(X, y))
+    private = BayesianLogisticRegression(privacy=plan, max_norm=1.0, prior=1.0).fit(X, y)
+    comparison = compare(private, BayesianLogisticRegression(max_norm=1.0, prior=1.0).fit(X, y))
     shown = texts(comparison._repr_html_())
     assert "computed from" in shown
     assert "private data" in shown
