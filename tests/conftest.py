@@ -77,6 +77,13 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.slow)
 
 
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder, which is the working directory of the test."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def forkserver():
     """The context of :mod:`multiprocessing` in which processes, also those of Dask, start fast."""

@@ -18,12 +18,6 @@ SPENDS = ["--epsilon", "1", "--delta", "1e-6"]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def visits(folder):
     rng = np.random.default_rng(0)
     n = 3_000

@@ -48,7 +48,7 @@ class Settling:
 
 
 def _distance(old: np.ndarray, new: np.ndarray) -> float:
-    """Norm of the difference ÷ norm; values that are not finite count for nothing."""
+    """Norm of the difference ÷ norm, of values that are finite; ∞ if none is."""
     if old.shape != new.shape:
         return np.inf
     is_finite = np.isfinite(old) & np.isfinite(new)

@@ -108,12 +108,6 @@ FITTED = [counts, sampled, in_phases, interrupted, encoder, pipeline, classifier
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
 def fitted(folder):
     """A model with its page, its file, and a ledger that goes on."""
     ledger = PrivacyLedger("a.ledger", 8.0, 1e-5, "votes", purpose="turnout")

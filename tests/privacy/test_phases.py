@@ -156,7 +156,7 @@ def test_phases_stay_with_the_report_and_the_file(tmp_path):
 
 def test_samples_have_one_weight():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.1, n_steps=6)
-    assert plan.with_phases(PHASES) == plan
+    assert plan.with_phases(PHASES) == plan == plan.with_phases(Phase(6))
     repeated = replace(plan, n_steps=9)
     assert plan.with_phases(PHASES).with_repeated(3).epsilon(1e-5) == repeated.epsilon(1e-5) > plan.epsilon(1e-5)
     with pytest.raises(ValueError, match="equal weights"):

@@ -12,7 +12,7 @@ from vips.privacy.rounding import rounded_down
 __all__ = ["Phase", "scaled", "weight_after", "weight_of_step"]
 
 _NEARLY = Fraction(10**12 - 1, 10**12)
-_MOST, _LARGEST_RATIO = 1_000, 1.000001e6
+_MOST, _LARGEST_RATIO = 1_000, 1.000001e6  # a ratio of 1e6 may be rounded when it is scaled
 
 
 @dataclass(frozen=True)

@@ -227,8 +227,9 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
         ValueError
             If the phases have another number of steps, or the plan has others.
         """
-        is_sampled = self.sampling_rate < 1.0
-        changed = scaled([Phase(p.n_steps) for p in phases] if is_sampled else phases, self.n_steps, self.sampling_rate)
+        changed = scaled(phases, self.n_steps, 1.0)
+        if self.sampling_rate < 1.0:
+            changed = ()
         if self.phases and changed != self.phases:
             raise ValueError(
                 f"The plan has the phases {self.phases}, and the model states {changed or 'none'}. Leave them to the model: "

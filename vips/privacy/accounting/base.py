@@ -38,7 +38,7 @@ class Accountant(ABC):
             raise ValueError(
                 f"The accountant {self.name!r} covers add-or-remove-one, not {plan.relation!r}: use 'pld'."
             )
-        if self.composes_equal_steps and len({phase.weight for phase in plan.phases}) > 1:
+        if self.composes_equal_steps and plan.phases:
             raise ValueError(f"The accountant {self.name!r} composes equal steps, not phases with weights: use 'pld'.")
 
 

@@ -24,7 +24,7 @@ from vips.privacy.budget import Cost, PrivacyBudget
 from vips.privacy.certificate.page import certificate, ledger_view
 from vips.privacy.ledger.admitted import Run
 from vips.privacy.ledger.ledger import PrivacyLedger
-from vips.privacy.ledger.pricing import cost_of_plan, cost_of_search
+from vips.privacy.ledger.pricing import cost_of_plan, cost_of_search, sum_of
 from vips.privacy.report import PrivacyReport, Release
 from vips.privacy.report_fields import as_plain
 
@@ -304,7 +304,7 @@ def _price(releases: Iterable[Release], left: PrivacyBudget) -> Cost:
     for release in releases:
         selection = release.selection
         costs.append(cost_of_plan(release.plan, left) if selection is None else cost_of_search(selection, left))
-    return Cost(*map(math.fsum, zip(*map(astuple, costs), strict=True)))
+    return sum_of(costs)
 
 
 def _is_close(ours: float, theirs: float) -> bool:

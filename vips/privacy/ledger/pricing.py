@@ -19,7 +19,7 @@ of times. The theorems: docs/guarantee.md, part 6 of the proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import astuple, dataclass
 
 from vips._validation import check_choice, check_number
@@ -30,7 +30,7 @@ from vips.privacy.ledger.other_events import parts_of_event
 from vips.privacy.plan import PrivacyPlan
 from vips.privacy.selection import Selection
 
-__all__ = ["Statement", "check_plan", "cost_of_plan", "cost_of_search", "fields_of", "of_plan", "stated"]
+__all__ = ["Statement", "check_plan", "cost_of_plan", "cost_of_search", "fields_of", "of_plan", "stated", "sum_of"]
 
 SAMPLED_SHARE = 1.0 / 20.0  # of what is left of δ₀, for one sampled plan
 SEARCH_SHARE = 1.0 / 10.0
@@ -151,9 +151,14 @@ def stated(ledger, event, epsilon, rho, delta, relation) -> Statement:
         if delta <= left.delta_0 < delta + math.fsum(cost.delta_0 for cost in costs) * _ROUNDED_UP:
             raise PrivacyBudgetError(_too_many(len(sampled), left))
         costs += [Cost(gaussian * _ROUNDED_UP), _cost_of_pure(pure, delta, left)]
-        return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
+        return sum_of(costs)
 
     return Statement(what | {"event": str(event)}, price)
+
+
+def sum_of(costs: Iterable[Cost]) -> Cost:
+    """What several releases cost together."""
+    return Cost(*(math.fsum(column) * _ROUNDED_UP for column in zip(*map(astuple, costs), strict=True)))
 
 
 def _cost_of_pure(epsilon: float, delta: float, left: PrivacyBudget) -> Cost:
