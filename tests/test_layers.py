@@ -33,7 +33,7 @@ LAYERS = [
     {"_pages"},
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},
-    {"counting", "execution", "persistence"},
+    {"counting", "execution", "persistence", "phases"},
     {"engine", "settling"},
     {"streams"},
     {"model"},

@@ -40,6 +40,7 @@ from vips.execution import resolve as executors
 from vips.parts import SelfDescription
 from vips.persistence.checkpoint import Journal
 from vips.persistence.fitted import released_arrays, save_model
+from vips.phases import FitPhase, phases_of, released_in, weights_of
 from vips.privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, Release, StreamPlan
 from vips.privacy.budget import check_privacy
 from vips.privacy.fingerprint import fingerprint_of
@@ -48,7 +49,6 @@ from vips.privacy.ledger.charge import ledger_to_charge
 from vips.privacy.ledger.ledger import PrivacyLedger
 from vips.privacy.ledger.origin import RemembersItsLedger
 from vips.privacy.only_noise import is_only_noise
-from vips.privacy.phases import Phase
 from vips.privacy.units import unit_of_group
 from vips.settling import Settling
 from vips.statistics import Block, RecordStatistics
@@ -117,9 +117,20 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
     def blocks(self) -> dict[str, Block]:
         """The arrays that are summed. They must not depend on the data (the number of columns is public)."""
 
-    @abstractmethod
     def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Starting point of the average of full-data totals, by block. Never a function of the data."""
+        """Starting point of the average of full-data totals, by block; by default, totals of no records.
+
+        Never a function of the data.
+        """
+        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], Any]:
+        """The average and the posterior with which a fit begins; by default, ``initial`` and the posterior of it.
+
+        Never a function of the data. Draws that tell components apart belong into the posterior.
+        """
+        average = {name: np.array(value, dtype=np.float64) for name, value in self.initial(rng).items()}
+        return average, self.to_posterior(average, dict.fromkeys(average, 0.0), None)
 
     def prepare(self, posterior) -> None:
         """Compute what all E-steps need from the last posterior, and store it there; does nothing by default.
@@ -127,22 +138,17 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         Called before several threads start: each of them would compute it again.
         """
 
-    def phase(self, posterior) -> object:
-        """Which of its kinds of E-steps follows this posterior, hashable; None for a model with one kind.
+    def phases(self, n_steps: int) -> Sequence[FitPhase]:
+        """The phases of a fit of ``n_steps`` ≥ 1 steps, a function of public settings; by default a single one.
+
+        Phases may sum other blocks, by other statistics, and may have other weights: say, ``FitPhase("first", first,
+        weight=3.0), FitPhase("others", n_steps - first)`` with ``first = min(5, n_steps)``, where the first totals matter most.
+        ε does not depend on the weights. Fits on samples give all steps one weight.
 
         Steps of one phase compile the same kernels. Before a record is read in it, a private fit to a model with ``exact_rows``
         calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
         """
-        return None
-
-    def phases(self, n_steps: int) -> Sequence[Phase]:
-        """How a private fit of ``n_steps`` full batches shares its noise over the steps; by default, equally.
-
-        A function of public settings, for every ``n_steps`` ≥ 1: say, ``Phase(first, weight=3.0), Phase(n_steps - first)`` with
-        ``first = min(5, n_steps)``, where the first totals matter most. ε does not depend on it. Fits on samples give all
-        steps one weight.
-        """
-        return ()
+        return (FitPhase("steps", n_steps, released="noisy totals"),)
 
     @abstractmethod
     def expected_statistics(self, records, posterior) -> RecordStatistics:
@@ -283,7 +289,11 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
     def describe(self) -> dict:
         """``unit``, ``released`` and ``declared_public`` of the privacy report."""
-        return {"unit": self.unit, "released": ("noisy totals of every step",)}
+        return {"unit": self.unit, "released": self.released()}
+
+    def released(self, *others: str) -> tuple[str, ...]:
+        """What each phase of a fit releases, and what else does, in words."""
+        return released_in(phases_of(self, self._plan().n_steps)) + others
 
     @property
     def is_private(self) -> bool:
@@ -497,7 +507,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
         return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
 
     def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
-        plan = plan.with_phases(self.phases(plan.n_steps))
+        plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps)))
         return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
 
     def _settling(self, plan: PrivacyPlan) -> Settling | None:
