@@ -167,7 +167,7 @@ class ConjugateExponentialModel(SelfDescription, RemembersItsLedger, ABC):
 
         ``noise_std[name]`` is the exact standard deviation of the noise in an (ordinary, or diagonal) entry of
         ``average[name]``, a public number. Without noise this is the textbook M-step. ``previous`` is the posterior
-        that the last E-step used, None at first.
+        that the last E-step used; None at first, or to read a posterior from totals alone.
         """
 
     def transport(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, object], previous, posterior) -> Any:
