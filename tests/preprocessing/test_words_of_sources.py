@@ -33,8 +33,6 @@ from vips import (
 )
 from vips.data import (
     DataSource,
-    GroupedRows,
-    GroupedTexts,
     InMemoryData,
     InMemoryTexts,
     ParquetTexts,
@@ -43,6 +41,7 @@ from vips.data import (
     TextPartitions,
     TextSource,
     regroup,
+    regrouped,
 )
 from vips.preprocessing import (
     PrivateCountVectorizer,
@@ -567,10 +566,10 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     ids = [None if i % 11 == 0 else f"writer {i % 13}" for i in range(240)]
     texts = ["" if i % 17 == 0 else text + " é\n" * (i % 3) for i, text in enumerate(TEXTS)]
     source = regroup(made(tmp_path, texts), by=pd.Series(ids, name="writer"), to=tmp_path / "by_writer", n_partitions=4)
-    assert isinstance(source, GroupedTexts)
+    assert isinstance(source, TextSource)
     assert sum(source.sizes) == 13
     exact = in_memory.totals_of(texts, ids)
-    for each in (source, GroupedTexts(tmp_path / "by_writer")):
+    for each in (source, regrouped(tmp_path / "by_writer")):
         with watched_totals() as found:
             fitted = vectorizer().fit(each)
         assert found == pytest.approx(exact)
@@ -586,8 +585,6 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     np.testing.assert_allclose(model.fit(words.transform(source)).components_, one, rtol=1e-9)
     with pytest.raises(ValueError, match="holds persons already"):
         vectorizer().fit(source, groups=ids)
-    with pytest.raises(SourceError, match="GroupedTexts"):
-        GroupedRows(tmp_path / "by_writer")
 
 
 def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
@@ -606,13 +603,13 @@ def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
 
 def test_changed_files_of_persons_are_refused(tmp_path):
     source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
-    paths = [files["indptr"].path for files in source._files]
+    paths = [partition.files["indptr"].path for partition in source.partitions]
     path = max(paths, key=lambda each: len(np.load(each)))
     indptr = np.load(path)
     indptr[1], indptr[-1] = indptr[-1], indptr[1]
     np.save(path, indptr)
     with pytest.raises(SourceError, match="Regroup the data again"):
-        vectorizer().fit(GroupedTexts(tmp_path / "by_writer"))
+        vectorizer().fit(regrouped(tmp_path / "by_writer"))
 
 
 def test_texts_of_dask_go_through_files(tmp_path):
