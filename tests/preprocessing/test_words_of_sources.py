@@ -50,6 +50,7 @@ from vips.preprocessing import (
     _word_sums,
     make_private_pipeline,
 )
+from vips.preprocessing._counted_texts import CountedTexts
 from vips.preprocessing._sorted_runs import SortedRuns, share_of_words
 from vips.preprocessing._word_sums import WordTask
 
@@ -585,6 +586,81 @@ def test_texts_are_regrouped_by_person(made, tmp_path):
     np.testing.assert_allclose(model.fit(words.transform(source)).components_, one, rtol=1e-9)
     with pytest.raises(ValueError, match="holds persons already"):
         vectorizer().fit(source, groups=ids)
+
+
+def folders_of_counts(folder):
+    return sorted(folder.glob("counts-*"))
+
+
+def test_regrouped_texts_are_counted_once(tmp_path):
+    source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer", n_partitions=3)
+    seen = []
+
+    def split(text):
+        seen.append(text in TEXTS)
+        return text.split()
+
+    words = vectorizer(EXACT, 1e-9, tokenizer=split, token_pattern=None).fit(source)
+    plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4, reproducible_noise=True)
+    topics = {}
+    for folder in (source.folder, None):
+        source.folder = folder
+        seen.clear()
+        counts = words.transform(source)
+        model = LatentDirichletAllocation(2, vocabulary=words.vocabulary, privacy=plan, random_state=0)
+        topics[folder] = model.fit(counts).components_.copy()
+        assert sum(seen) == (240 if folder else 4 * 240)
+    np.testing.assert_array_equal(*topics.values())
+
+
+def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=tmp_path / "by_writer")
+    counted = [
+        CountedTexts(source, settings, dict(zip(words, range(2), strict=True)))
+        for settings, words in (
+            ({"token_pattern": "."}, "ab"),
+            ({"token_pattern": "."}, "bc"),
+            ({"token_pattern": "b"}, "ab"),
+        )
+    ]
+    for _ in range(2):  # counted, and kept
+        found = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
+        assert found == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]]
+    assert len(folders_of_counts(tmp_path / "by_writer")) == 3
+    del counted
+    assert not folders_of_counts(tmp_path / "by_writer")
+
+
+def test_kept_counts_are_for_their_owner_only(tmp_path):
+    before = os.umask(0)
+    try:
+        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
+        counts = CountedTexts(source, {}, {"w1": 0})
+        (folder,) = folders_of_counts(tmp_path / "by_writer")  # before a text is read
+        for partition in counts.partitions:
+            partition.open()
+        files = list(folder.iterdir())
+    finally:
+        os.umask(before)
+    assert len(files) == source.n_partitions
+    assert {path.stat().st_mode & 0o777 for path in (folder, tmp_path / "by_writer")} == {0o700}
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+
+
+def test_counts_that_cannot_be_kept_are_counted_again(tmp_path, monkeypatch):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=tmp_path / "by_writer")
+    counted = [CountedTexts(source, {"token_pattern": "."}, {"b": 0, "c": 1}) for _ in range(3)]
+    folders = folders_of_counts(tmp_path / "by_writer")
+    folders[0].rmdir()
+    (folders[1] / "00000.npy").write_bytes(b"torn")
+    monkeypatch.setattr("vips.preprocessing._counted_texts.tempfile.mkdtemp", no_space)
+    counted.append(CountedTexts(source, {"token_pattern": "."}, {"b": 0, "c": 1}))
+    for counts in [*counted, *counted]:
+        assert counts.partition(0).open().X.toarray().tolist() == [[1, 0], [1, 2]]
+
+
+def no_space(*arguments, **settings):
+    raise OSError("no space left")
 
 
 def test_a_column_of_parquet_names_the_persons_and_labels_go_along(tmp_path):
