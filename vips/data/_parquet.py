@@ -15,7 +15,7 @@ from vips.data._checks import open_checked
 from vips.data._ragged import offsets_of
 from vips.data._records import OpenPartition
 from vips.data._source import FileStamp, Partition, PartitionedSource, found_files
-from vips.data._texts import TextSource
+from vips.data._texts import TextSource, bytes_of_arrow
 from vips.exceptions import SourceError
 
 __all__ = ["ParquetDocuments", "ParquetTable", "ParquetTexts", "RowGroup", "row_groups", "type_of"]
@@ -234,23 +234,8 @@ def _counts(group: RowGroup, column: str, n_words: int) -> OpenPartition:
 
 def _documents(group: RowGroup, column: str, target: str | None) -> OpenPartition:
     texts, *labels = group.columns([column, *([target] if target else [])])
-    documents = np.array([*(text for chunk in texts.chunks for text in _texts(chunk)), None], dtype=object)[:-1]
+    documents = np.array([*(text for chunk in texts.chunks for text in bytes_of_arrow(chunk)), None], dtype=object)[:-1]
     return OpenPartition(documents, _numbers(labels[0]) if labels else None)
-
-
-def _texts(values) -> list:
-    """Texts of an Arrow array as bytes, because they need not be valid; None for what is missing.
-
-    A dictionary is not written out: Arrow raises where that takes more than 2 GB, which depends on the documents.
-    """
-    import pyarrow as pa
-
-    if pa.types.is_dictionary(values.type):
-        texts = [*_texts(values.dictionary), None]
-        return [texts[-1 if i is None else i] for i in values.indices.to_pylist()]
-    if str(values.type) == "string_view":
-        values = values.cast(pa.large_string())
-    return values.cast(pa.large_binary()).to_pylist()
 
 
 def counts(lists, n_words: int) -> sp.csr_array:

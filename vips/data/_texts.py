@@ -24,6 +24,7 @@ __all__ = [
     "TextPartitions",
     "TextSource",
     "bytes_of",
+    "bytes_of_arrow",
     "documents_array",
 ]
 
@@ -224,6 +225,22 @@ def bytes_of(document: object) -> bytes:
     if isinstance(document, bytes):
         return bytes(memoryview(document))
     return str.encode(document, "utf-8", "replace") if isinstance(document, str) else b""
+
+
+def bytes_of_arrow(chunk) -> list[bytes | None]:
+    """Documents of an Arrow array as bytes, because they need not be valid text; None for what is missing.
+
+    A dictionary is not written out: Arrow raises where that takes more than 2 GB, which depends on the documents. A place that
+    it does not have is no text.
+    """
+    import pyarrow as pa
+
+    if pa.types.is_dictionary(chunk.type):
+        texts = bytes_of_arrow(chunk.dictionary)
+        return [texts[i] if i is not None and 0 <= i < len(texts) else None for i in chunk.indices.to_pylist()]
+    if str(chunk.type) == "string_view":
+        chunk = chunk.cast(pa.large_string())
+    return chunk.cast(pa.large_binary()).to_pylist()
 
 
 def documents_array(documents: Sequence) -> np.ndarray:
