@@ -601,6 +601,7 @@ def test_regrouped_texts_are_counted_once(tmp_path):
         return text.split()
 
     words = vectorizer(EXACT, 1e-9, tokenizer=split, token_pattern=None).fit(source)
+    assert not folders_of_counts(tmp_path / "by_writer")
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=0.5, n_steps=4, reproducible_noise=True)
     topics = {}
     for folder in (source.folder, None):
@@ -613,38 +614,42 @@ def test_regrouped_texts_are_counted_once(tmp_path):
     np.testing.assert_array_equal(*topics.values())
 
 
-def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
-    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=tmp_path / "by_writer")
+def check_counts_belong_to_one_vocabulary_and_one_tokeniser(folder):
+    source = regroup(InMemoryTexts(["a b", "b c c"], 50), by=[1, 1], to=folder / "by_writer")
     counted = [
-        CountedTexts(source, settings, dict(zip(words, range(2), strict=True)))
-        for settings, words in (
-            ({"token_pattern": "."}, "ab"),
-            ({"token_pattern": "."}, "bc"),
-            ({"token_pattern": "b"}, "ab"),
-        )
+        CountedTexts(source, {"token_pattern": pattern}, {words[0]: 0, words[1]: 1})
+        for pattern, words in ((".", "ab"), (".", "bc"), ("b", "ab"))
     ]
     for _ in range(2):  # counted, and kept
         found = [counts.partition(0).open().X.toarray().tolist() for counts in counted]
-        assert found == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]]
-    assert len(folders_of_counts(tmp_path / "by_writer")) == 3
-    del counted
-    assert not folders_of_counts(tmp_path / "by_writer")
+        assert found == [[[1, 1], [0, 1]], [[1, 0], [1, 2]], [[0, 1], [0, 1]]], "counts of another model"
+    assert len(folders_of_counts(folder / "by_writer")) == 3
+    del counted, found
+    assert not folders_of_counts(folder / "by_writer")
 
 
-def test_kept_counts_are_for_their_owner_only(tmp_path):
+def test_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path):
+    check_counts_belong_to_one_vocabulary_and_one_tokeniser(tmp_path)
+
+
+def check_kept_counts_are_for_their_owner_only(folder):
     before = os.umask(0)
     try:
-        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=tmp_path / "by_writer")
+        source = regroup(InMemoryTexts(TEXTS, 50), by=np.arange(240) % 9, to=folder / "by_writer")
         counts = CountedTexts(source, {}, {"w1": 0})
-        (folder,) = folders_of_counts(tmp_path / "by_writer")  # before a text is read
+        (kept,) = folders_of_counts(folder / "by_writer")  # before a text is read
         for partition in counts.partitions:
             partition.open()
-        files = list(folder.iterdir())
+        files = list(kept.iterdir())
     finally:
         os.umask(before)
     assert len(files) == source.n_partitions
-    assert {path.stat().st_mode & 0o777 for path in (folder, tmp_path / "by_writer")} == {0o700}
-    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
+    assert {path.stat().st_mode & 0o777 for path in (kept, folder / "by_writer")} == {0o700}, "a folder is open"
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}, "a file is open"
+
+
+def test_kept_counts_are_for_their_owner_only(tmp_path):
+    check_kept_counts_are_for_their_owner_only(tmp_path)
 
 
 def test_counts_that_cannot_be_kept_are_counted_again(tmp_path, monkeypatch):
