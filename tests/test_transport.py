@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.persistence.stopping import Stop, stopped_after
+from tests.steps import Stop, stopped_after
 from vips import Block, ConjugateExponentialModel, DenseStatistics, PrivacyPlan
 from vips.privacy.mechanism.release import IndependentNoise, Mechanism
 

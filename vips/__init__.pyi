@@ -38,6 +38,7 @@ from .models import (
     SwitchingLinearDynamicalSystem,
 )
 from .parts import Part, Score
+from .phases import FitPhase
 from .planning import Recommendation, plan_for
 from .preprocessing import PrivateTopics
 from .privacy import PrivacyBudget, PrivacyPlan, PrivacyReport, StreamPlan
@@ -65,6 +66,7 @@ __all__ = [
     "DirichletMultinomial",
     "FactorAnalysis",
     "FactorialHMM",
+    "FitPhase",
     "GaussianHMM",
     "InvalidRecordError",
     "LatentClassAnalysis",

@@ -9,6 +9,7 @@ here                 in the paper   meaning
 ``noise_std``                       standard deviation of the noise in ``average``, exactly
 ``posterior``        q(m)           a valid view of ``average``; all that an E-step sees
 ``transport``                       carries ``average`` to the next E-step's coordinates, where they move
+``phase``                           what a step sums, and how the next posterior follows: ``vips/phases.py``
 ===================  =============  ===========================================================
 
 Left of ``noisy`` everything is private; from ``noisy`` on everything is public.
@@ -21,6 +22,7 @@ from tqdm.auto import tqdm
 
 from vips.execution.local import Serial, SerialWorkers
 from vips.execution.partitions import Task
+from vips.phases import phases_of, step_of
 from vips.statistics import NoisyTotals
 
 __all__ = ["run"]
@@ -43,12 +45,12 @@ def run(model, data, plan, journal, executor=None, settling=None):
     executor : Executor, optional
         Computes the sums; see ``vips.execution.resolve``. Noise is always drawn in this process.
     settling : Settling, optional
-        Stops an ordinary fit that has settled.
+        Stops an ordinary fit that has settled, in its last phase.
 
     Returns
     -------
     posterior
-        ``model.to_posterior`` of the last average.
+        From the last average.
     noisy_totals : NoisyTotals
         The last average, and the noise in it.
 
@@ -57,13 +59,12 @@ def run(model, data, plan, journal, executor=None, settling=None):
     - The data enter only through ``clipped_sum``, once per step, and each record's share in it has norm ≤ C.
     - The noise of a step is drawn once, on the whole sum. After that, the step does not use the data again.
     - A noisy total is entered in the ledger, and its step written to the checkpoint, before the next step uses it.
-    - The number of steps, the shapes and the scale factors are public numbers of the plan and the model.
+    - The phases, the number of steps, the shapes and the scale factors are public numbers of the plan and the model.
     """
     randomness = plan.randomness(model.random_state)
-    blocks = model.blocks()
-    average = {name: np.array(value, dtype=np.float64) for name, value in model.initial(randomness.initial).items()}
+    blocks, phases = model.blocks(), phases_of(model, plan.n_steps)
+    average, posterior = model.start(randomness.initial)
     noise_std = dict.fromkeys(blocks, 0.0)
-    posterior = model.to_posterior(average, noise_std, None)
     first = 1
     if journal.start is not None:
         first, average, noise_std = journal.start.step + 1, dict(journal.start.average), dict(journal.start.noise_std)
@@ -71,41 +72,45 @@ def run(model, data, plan, journal, executor=None, settling=None):
     mechanism = plan.mechanism(blocks, randomness, noise_std)
     with (executor or Serial()).over(data) as workers:
         for t in tqdm(range(first, plan.n_steps + 1), desc="steps", delay=PROGRESS_DELAY, disable=None, leave=False):
-            step_size = _by_block(model.step_size(t), blocks)
-            total = clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers)
+            phase, s = step_of(phases, t)
+            step_size = _by_block(phase.step_size(s), phase.blocks)
+            total = clipped_sum(model, phase, data, posterior, plan, randomness, t, workers)
             noisy = journal.run.release(mechanism, total, t)
             for name, rho in step_size.items():
                 average[name] = (1.0 - rho) * average[name] + (rho / plan.sampling_rate) * noisy[name]
             stated = mechanism.std_of_average(step_size)
-            previous, posterior = posterior, model.to_posterior(average, stated, posterior)
+            previous, posterior = posterior, phase.update_after(s)(average, stated, posterior)
             average, noise_std = model.transport(average, stated, previous, posterior)
             if noise_std is not stated:
                 mechanism.carry(noise_std)
             journal.commit(t, noisy, average, noise_std, posterior)
-            if settling is not None and settling.has_settled(posterior):
+            if settling is not None and phase is phases[-1] and settling.has_settled(posterior):
                 break
     return posterior, NoisyTotals(average, noise_std)
 
 
-def clipped_sum(model, blocks, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
-    """Σ over the sample of step ``t`` of each record's statistics, scaled into the ball of radius C.
+def clipped_sum(model, phase, data, posterior, plan, randomness, t, workers=None) -> dict[str, np.ndarray]:
+    """Σ over the sample of step ``t``, which is in this phase, of each record's statistics, scaled into the ball of radius C.
 
     ``workers`` compute it partition by partition (``vips.execution.partitions``); None computes it in this thread.
 
     Guarantees
     ----------
     - Adding or removing one record changes the result, divided by block scales, by at most C in L2 norm.
+    - The result has the blocks of the phase, and no others.
     - With ``noise="discrete"`` the sum is in whole units of the plan's lattice, and exact: it depends on the set of
       sampled records only, not on their order, chunks or executor.
     - An empty sample, a defective record and an empty data set are ordinary input: no record raises an error, unless
       ``on_invalid="raise"`` asks for it.
     - The result is the sum of all partitions, or an error: a lost worker's share is computed again, with the same coins.
     """
-    task = Task.of_step(model, blocks, posterior, plan.of_step(t), data.is_checked)
+    task = Task.of_step(model, phase, posterior, plan.of_step(t), data.is_checked)
     total = (workers or SerialWorkers(data)).sum(task, plan.sampler(randomness, t))
-    if plan.rounds_records:  # rounding made them symmetric already
-        return total
-    return {name: _symmetrised(value) if blocks[name].symmetric else value for name, value in total.items()}
+    symmetrises = not plan.rounds_records  # rounding made them symmetric already
+    return {
+        name: _symmetrised(total[name]) if block.symmetric and symmetrises else total[name]
+        for name, block in phase.blocks.items()
+    }
 
 
 def _by_block(step_size, blocks) -> dict[str, float]:

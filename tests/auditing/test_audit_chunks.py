@@ -14,6 +14,7 @@ from vips.auditing.chunks import MOST_RECORDS, compare_large_chunk, large_chunk
 from vips.auditing.records import Table
 from vips.auditing.search import Search
 from vips.auditing.sums import ClippedSum
+from vips.phases import phases_of
 
 pytestmark = pytest.mark.usefixtures("one_thread", "forked")
 
@@ -57,7 +58,9 @@ def gap(model, chunk_size=None) -> float:
     model.n_features_in_ = records.X.shape[1]
     model.chunk_size = chunk_size
     search = Search("gaussian")
-    compare_large_chunk(search, ClippedSum(model, plan, None), records, np.random.default_rng(0))
+    compare_large_chunk(
+        search, ClippedSum(model, plan, phases_of(model, 1)[-1], None), records, np.random.default_rng(0)
+    )
     assert not search.problems
     return search.not_independent
 

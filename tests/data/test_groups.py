@@ -34,6 +34,7 @@ from vips.data import InMemoryData, NpySource
 from vips.data._groups import canonical_id, group_numbers, ids_and_numbers
 from vips.exceptions import LedgerError
 from vips.execution import partitions
+from vips.phases import phases_of
 from vips.preprocessing import TableEncoder
 from vips.privacy.mechanism.lattice import SENSITIVITY_FACTOR, Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
@@ -257,7 +258,9 @@ def test_text_of_arrow_and_of_python_is_one():
 
 
 def clipped_sum(model, data, plan, posterior, seed=0):
-    return engine.clipped_sum(model, model.blocks(), data, posterior, plan, plan.randomness(seed), 1)
+    return engine.clipped_sum(
+        model, phases_of(model, plan.n_steps)[-1], data, posterior, plan, plan.randomness(seed), 1
+    )
 
 
 def prepared(case, noise="gaussian", **settings):
@@ -578,7 +581,7 @@ def test_names_that_no_file_holds_are_left_out(name, tmp_path):
 
 
 def test_a_checkpoint_of_rows_is_not_one_of_persons(tmp_path):
-    from tests.persistence.stopping import Stop, stopped_after
+    from tests.steps import Stop, stopped_after
 
     X, ids = np.random.default_rng(0).integers(0, 2, (20, 4)).astype(float), np.arange(20) // 3
     with pytest.raises(Stop):

@@ -26,7 +26,7 @@ from tests.data.test_groups import KINDS, NOBODY, PLAN, SAME, clipped_sum, coord
 from tests.laws.cases import BetaBernoulli, arguments
 from tests.memory import peak_of
 from tests.mutants import check_notices
-from tests.persistence.stopping import Stop, stopped_after
+from tests.steps import Stop, stopped_after
 from vips import DirichletMultinomial, LatentDirichletAllocation, LedgerError, PrivacyLedger
 from vips.data import (
     CSRShards,

@@ -22,6 +22,7 @@ from vips.execution import local, partitions, tree
 from vips.execution.partitions import Task
 from vips.execution.tree import FAN_IN, TreeSum, add
 from vips.models.topics.statistics import DocumentStatistics
+from vips.phases import phases_of
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.mechanism.sampling import PoissonCoins
@@ -342,7 +343,9 @@ def test_the_sum_does_not_depend_on_the_partitions():
     model.n_features_in_ = 3
     posterior = {"mean": np.zeros(3)}
     sums = [
-        engine.clipped_sum(model, model.blocks(), data_of(X, size), posterior, plan, plan.randomness(0), 1)
+        engine.clipped_sum(
+            model, phases_of(model, plan.n_steps)[-1], data_of(X, size), posterior, plan, plan.randomness(0), 1
+        )
         for size in (1, 7, 50)
     ]
     for other in sums[1:]:

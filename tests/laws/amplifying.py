@@ -66,7 +66,7 @@ def centres(width, rng):
 
 def strong_network(model, width, rng):
     """Couplings so strong that the sweeps do not converge."""
-    start = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)
+    start = model.start(rng)[1]
     weights = 5.0 * rng.normal(size=(width, model.n_components))
     means = type(start.weights)(weights, start.weights.precision)
     return replace(start, weights=means, coupling=0.2 * weights.T @ weights, plug_in=True)
@@ -119,7 +119,7 @@ def clouds(kind, width, **settings):
         model = BayesianGaussianMixture(5, covariance_type=kind, max_norm=9.0, privacy=PLAN, **settings)
         model.n_features_in_ = width
         rng = np.random.default_rng(0)
-        first = model.to_posterior(model.initial(rng), dict.fromkeys(model.blocks(), 0.0), None)
+        first = model.start(rng)[1]
         mean = np.linspace(0.1, 1.0, width) + 1e-7 * rng.normal(size=first.mean.shape)
         factor = 1e-5 * (first.factor + 0.3 * np.tril(rng.normal(size=first.factor.shape)))
         if kind in ("diag", "spherical"):

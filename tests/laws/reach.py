@@ -10,6 +10,7 @@ import numpy as np
 from tests.laws.cases import arguments
 from tests.laws.checks import FULL, SENSITIVITY_FACTOR, Recorder, as_data, as_vector, fit, norms_of_records_hold, stack
 from vips import engine
+from vips.phases import FitPhase, phases_of, step_of
 
 __all__ = ["ALL", "phases"]
 
@@ -18,37 +19,38 @@ LARGEST = {"gaussian": 1.0 + 1e-6, "discrete": SENSITIVITY_FACTOR}  # movement o
 N_ROWS = 600  # of a person, in pieces of 240
 
 
-def phases(case) -> Iterator[tuple[object, object]]:
-    """A model, and posteriors of all phases of a private fit: wherever other blocks have sums, and after 2, 4, 8, … steps."""
+def phases(case) -> Iterator[tuple[object, FitPhase, object]]:
+    """A model, and E-steps of all phases of a private fit: the first two of each phase, and those after 2, 4, 8, … steps."""
     model = case.make_model(privacy=replace(FULL, clip_norm=case.clip_norm, n_steps=N_STEPS), random_state=0)
     records = case.make_records(12, np.random.default_rng(4))
     recorder = Recorder(model)
     fit(model, records)
-    blocks, seen = model.blocks(), set()
-    for i, posterior in enumerate(recorder.posteriors):
-        sums = model.expected_statistics(records, posterior).weighted_sum(np.ones(records.shape[0]))
-        phase = frozenset(name for name in blocks if np.any(sums[name]))
-        if phase not in seen or (i + 1) & i == 0:
-            seen.add(phase)
-            yield model, posterior
+    phases, seen = phases_of(model, N_STEPS), set()
+    for i, posterior in enumerate(recorder.posteriors[:-1]):
+        phase, s = step_of(phases, i + 1)
+        if phase.name not in seen or s == 2 or (i + 1) & i == 0:
+            seen.add(phase.name)
+            yield model, phase, posterior
 
 
 def norms_hold_in_every_phase(case):
     records = case.make_records(20, np.random.default_rng(0))
     for row in (case.extreme, *(case.hostile[name] for name in ("large", "zero", "tiny"))):
         records = stack(records, row)
-    for model, posterior in phases(case):
-        norms_of_records_hold(case, model, records, posterior)
+    for model, phase, posterior in phases(case):
+        norms_of_records_hold(case, model, records, posterior, phase)
 
 
 def a_record_moves_the_sum_by_at_most_one_clip(case):
     """In every phase, rounded to the lattice or not."""
     records = case.make_records(8, np.random.default_rng(2))
-    for model, posterior in phases(case):
+    for model, phase, posterior in phases(case):
         for noise in ("gaussian", "discrete"):
-            without = _sum(case, model, as_data(records), posterior, noise)
+            without = _sum(case, model, phase, as_data(records), posterior, noise)
             for name, row in [("ordinary", case.extreme), *case.hostile.items()]:
-                moved = np.linalg.norm(_sum(case, model, as_data(stack(records, row)), posterior, noise) - without)
+                moved = np.linalg.norm(
+                    _sum(case, model, phase, as_data(stack(records, row)), posterior, noise) - without
+                )
                 assert moved <= case.clip_norm * LARGEST[noise], (
                     f"a record with {name} entries moved the sum by {moved}"
                 )
@@ -59,10 +61,12 @@ def a_person_moves_the_sum_by_at_most_one_clip(case):
     different = case.make_records(N_ROWS, np.random.default_rng(1))
     alike = different[np.full(N_ROWS, N_ROWS - 1)]
     ids = np.minimum(np.arange(N_ROWS), 5)
-    for model, posterior in phases(case):
+    for model, phase, posterior in phases(case):
         model.chunk_size = 240
         for rows, noise in ((different, "gaussian"), (alike, "gaussian"), (alike, "discrete")):
-            sums = [_sum(case, model, _by_persons(model, rows[:n], ids[:n]), posterior, noise) for n in (5, N_ROWS)]
+            sums = [
+                _sum(case, model, phase, _by_persons(model, rows[:n], ids[:n]), posterior, noise) for n in (5, N_ROWS)
+            ]
             moved = np.linalg.norm(sums[1] - sums[0])
             assert moved <= case.clip_norm * LARGEST[noise], f"a person of {N_ROWS} rows moves the sum by {moved}"
 
@@ -72,11 +76,11 @@ def _by_persons(model, rows, ids):
     return model._grouped(model._data(X, *(y or [None])), ids)
 
 
-def _sum(case, model, data, posterior, noise) -> np.ndarray:
+def _sum(case, model, phase, data, posterior, noise) -> np.ndarray:
     """The engine's sum as one vector of scaled, isometric coordinates, in units of the statistics."""
     most = N_ROWS if noise == "discrete" and data.has_groups else None
-    plan, blocks = replace(FULL, clip_norm=case.clip_norm, noise=noise, max_rows_per_group=most), model.blocks()
-    total = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+    plan, blocks = replace(FULL, clip_norm=case.clip_norm, noise=noise, max_rows_per_group=most), phase.blocks
+    total = engine.clipped_sum(model, phase, data, posterior, plan, plan.randomness(0), 1)
     if noise == "discrete":
         lattice = plan.lattice(blocks)
         total = {name: lattice.values(total[name], block) for name, block in blocks.items()}

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from tests.laws import checks
 from tests.laws.amplifying import LARGEST, MAKERS, PLAN, STRONG, NearestCentre, votes
 from tests.mutants import check_notices
 from vips import DenseStatistics, SigmoidBeliefNetwork, engine
@@ -30,7 +31,7 @@ class Shares:
 
     def __init__(self, make) -> None:
         self.model, self.records, self.posterior = make()
-        self.blocks = self.model.blocks()
+        self.blocks = checks.last_phase(self.model).blocks
         self.every = (
             8 if isinstance(self.model, SigmoidBeliefNetwork) else 1
         )  # a network computes a whole piece for a single record, so every eighth is enough
@@ -135,10 +136,11 @@ def largest_move(name) -> float:
     """The most by which one more record moves the engine's sum, in clip norms, over many numbers of records."""
     model, records, posterior = STRONG[name]()
     plan = replace(PLAN, clip_norm=model.default_clip())
-    blocks, before, largest = model.blocks(), None, 0.0
+    phase, before, largest = checks.last_phase(model), None, 0.0
+    blocks = phase.blocks
     for n in [*range(72, 79), *range(238, 243)]:  # around 75 records and around a piece
         data = InMemoryData(records[:n], None)
-        found = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+        found = engine.clipped_sum(model, phase, data, posterior, plan, plan.randomness(0), 1)
         total = np.concatenate([np.ravel(found[block]) / blocks[block].scale for block in blocks])
         if before is not None:
             largest = max(largest, np.linalg.norm(total - before))

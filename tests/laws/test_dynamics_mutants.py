@@ -25,15 +25,17 @@ from vips.models.markov import factorial_contract, factorial_inference, kernels
 from vips.models.markov.factorial_contract import FactorialChainModel
 from vips.statistics import DenseStatistics
 
-MODELS = {"dynamics": DynamicsModel, "regimes": SwitchingLinearDynamicalSystem, "factorial chain": FactorialChainModel}
+# class, and the method that gives the statistics of private fits
+MODELS = {
+    "dynamics": (DynamicsModel, "_moment_statistics"),
+    "regimes": (SwitchingLinearDynamicalSystem, "expected_statistics"),
+    "factorial chain": (FactorialChainModel, "expected_statistics"),
+}
 BY_NAME = {case.name: case for case in CASES}
 
 
 class AtRegimes(SwitchingLinearDynamicalSystem):
     """At the first step that sums states in regimes, under a posterior that is given."""
-
-    def _n_of_moments(self):
-        return 0
 
     def to_posterior(self, average, noise_std, previous):
         systems = [brute_force.a_system(2, 2, seed) for seed in (0, 1)]
@@ -54,7 +56,9 @@ DEFECTIVE = checks.defective_records_change_nothing_else
 
 def share_of(case, values):
     model, _, _, posterior = checks.prepared(case, 2)
-    return model.expected_statistics(Sequences.from_list([values]), posterior).weighted_sum(np.ones(1))
+    return (
+        checks.last_phase(model).statistics_of(model, Sequences.from_list([values]), posterior).weighted_sum(np.ones(1))
+    )
 
 
 def long_counts_as_short(case):
@@ -186,7 +190,7 @@ OF_ANY_MODEL = [
 ]
 # object, its attribute, mutant, law, case, what the law says
 OF_LAWS = [
-    *((model, "expected_statistics", mutant, law, case, says) for case, model in MODELS.items()
+    *((model, name, mutant, law, case, says) for case, (model, name) in MODELS.items()
       for mutant, law, says in OF_ANY_MODEL),
     (MomentStatistics, "norms", norm_without("lagged"), NORMS, "dynamics", SMALLER),
     (MomentStatistics, "norms", norm_without("opening"), NEIGHBOURS, "dynamics", NOT_MORE),

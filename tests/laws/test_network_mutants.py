@@ -184,8 +184,8 @@ def _rows_alone_are_exact():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=1, noise="discrete")
     model = SigmoidBeliefNetwork(19, privacy=plan)
     model.n_features_in_ = 37
-    initial = model.initial(rng)
-    posterior = model.to_posterior(initial | {"weights": 10.0 * initial["weights"]}, dict.fromkeys(initial, 0.0), None)
+    average, first = model.start(rng)
+    posterior = model.to_posterior(average | {"weights": 10.0 * first.weights.mean}, dict.fromkeys(average, 0.0), None)
     blocks, norms = model.blocks(), []
     for rows in (slice(None), slice(3, None), slice(7, 9)):
         norms.append(

@@ -36,10 +36,10 @@ def norms_of_contexts_without(name):
         original = categorical.of_neighbours
 
         def of_neighbours(*arguments):
-            statistics = original(*arguments)
-            norms = statistics.norms
-            statistics.norms = lambda blocks: norms(dict(blocks) | {name: replace(blocks[name], scale=1e9)})
-            return statistics
+            moves, emissions = original(*arguments)
+            squares = moves.squares
+            moves.squares = lambda blocks: squares(dict(blocks) | {name: replace(blocks[name], scale=1e9)})
+            return moves, emissions
 
         patch.setattr(categorical, "of_neighbours", of_neighbours)
 

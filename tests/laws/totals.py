@@ -16,6 +16,7 @@ from randomgen import AESCounter
 from tests.laws import checks
 from vips import PrivacyPlan, engine
 from vips.data import InMemoryData
+from vips.phases import phases_of, step_of
 
 SEED = 4
 SIZE = 7  # rows of a partition; the last partition of 40 records has fewer
@@ -46,9 +47,9 @@ def sampled_rows(plan: PrivacyPlan, step: int, sizes) -> list[int]:
     return rows
 
 
-def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, np.ndarray]:
+def clipped(model, phase, records, row: int, posterior, clip_norm: float) -> dict[str, np.ndarray]:
     """One record's statistics, scaled into the ball of radius C by their own norm; with labels, by the reported norm."""
-    blocks, statistics = model.blocks(), model.expected_statistics(records[[row]], posterior)
+    blocks, statistics = phase.blocks, phase.statistics_of(model, records[[row]], posterior)
     own = statistics.weighted_sum(np.ones(1))
     own = {name: np.asarray(own[name], np.float64) for name in blocks}
     norm = math.sqrt(sum(float(np.sum((own[name] / block.scale) ** 2)) for name, block in blocks.items()))
@@ -62,8 +63,7 @@ def clipped(model, records, row: int, posterior, clip_norm: float) -> dict[str, 
 
 def steps_of(model, data, *labels, **arguments) -> checks.Recorder:
     """Fit to ``data``, and keep for each step the posterior that its E-step saw and the total that it gave."""
-    steps = checks.Recorder(model)
-    model.step_size = lambda t: 1.0  # then the average is the last noisy total, divided by the rate
+    steps = checks.Recorder(model, rho=1.0)  # then the average is the last noisy total, divided by the rate
     model.fit(data, *labels, **arguments)
     return steps
 
@@ -76,12 +76,13 @@ def in_partitions(records, size: int = SIZE) -> InMemoryData:
 
 def check_steps(steps: checks.Recorder, model, records, plan: PrivacyPlan, sizes) -> None:
     """Compare every step's total with the closed form."""
-    blocks, realised = model.blocks(), []
+    phases, realised = phases_of(model, plan.n_steps), []
     for step in range(1, plan.n_steps + 1):
+        phase, _ = step_of(phases, step)
         rows = sampled_rows(plan, step, sizes)
         realised.append(len(rows))
-        shares = [clipped(model, records, row, steps.posteriors[step - 1], plan.clip_norm) for row in rows]
-        for name, block in blocks.items():
+        shares = [clipped(model, phase, records, row, steps.posteriors[step - 1], plan.clip_norm) for row in rows]
+        for name, block in phase.blocks.items():
             expected = sum((share[name] for share in shares), np.zeros(block.shape)) / plan.sampling_rate
             # rounding of norms and weights (single precision), and the little noise
             slack = (2e-5 * len(rows) + 1e-6) * plan.clip_norm * block.scale / plan.sampling_rate
@@ -117,14 +118,15 @@ def records_are_rounded_as_finely_as_stated(case) -> None:
     records = case.make_records(6, np.random.default_rng(7))
     for sigma in (0.5, 40.0):
         model, plan, _, posterior = checks.prepared(case, 2, noise="discrete")
-        plan, blocks = replace(plan, noise_multiplier=sigma), model.blocks()
+        plan, phase = replace(plan, noise_multiplier=sigma), checks.last_phase(model)
+        blocks = phase.blocks
         needed = 2.0**9 * sigma * math.sqrt(n_coordinates(blocks))
         unit = sigma * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(needed)))
         for row in range(6):
             found = engine.clipped_sum(
-                model, blocks, checks.as_data(records[[row]]), posterior, plan, plan.randomness(SEED), 1
+                model, phase, checks.as_data(records[[row]]), posterior, plan, plan.randomness(SEED), 1
             )
-            exact = clipped(model, records, row, posterior, plan.clip_norm)
+            exact = clipped(model, phase, records, row, posterior, plan.clip_norm)
             moved = np.concatenate(
                 [_isometric(unit * found[n] - _embedded(exact[n], b) / b.scale, b) for n, b in blocks.items()]
             )
@@ -148,7 +150,7 @@ def _isometric(array, block):
 def noise_uses_every_point_of_the_lattice(case) -> None:
     """Noise in multiples of several units can have the stated deviation too, but it rules out totals."""
     model, plan, *_ = checks.prepared(case, 2, noise="discrete", noise_multiplier=3.0)
-    blocks, randomness, draws = model.blocks(), plan.randomness(0), []
+    blocks, randomness, draws = checks.last_phase(model).blocks, plan.randomness(0), []
     unit = 3.0 * plan.clip_norm / 2.0 ** max(10, math.ceil(math.log2(2.0**9 * 3.0 * math.sqrt(n_coordinates(blocks)))))
     zero = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
     while sum(map(len, draws)) < 1000:

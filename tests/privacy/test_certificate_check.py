@@ -31,11 +31,11 @@ from vips.__main__ import main
 from vips.models import BayesianLogisticRegression
 from vips.persistence.archive import read_archive, write_archive
 from vips.persistence.checkpoint import Journal
+from vips.phases import FitPhase
 from vips.preprocessing import PrivateTableEncoder, make_private_pipeline
 from vips.privacy.certificate import check as check_module
 from vips.privacy.certificate import page as page_module
 from vips.privacy.ledger import chain_file
-from vips.privacy.phases import Phase
 
 X = np.eye(3)[np.arange(60) % 3]
 TABLE = pd.DataFrame({"age": np.arange(60.0), "town": ["A", "B", "C"] * 20})
@@ -80,8 +80,12 @@ def search(ledger):
 
 def in_phases(ledger):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(DirichletMultinomial, "phases", lambda model, n_steps: (Phase(1, 1.5), Phase(n_steps - 1, 0.5)))
+        patch.setattr(DirichletMultinomial, "phases", phases)
         return counts(ledger)
+
+
+def phases(model, n_steps):
+    return FitPhase("first", 1, 1.5), FitPhase("others", n_steps - 1, 0.5)
 
 
 def interrupted(ledger):

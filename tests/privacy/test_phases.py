@@ -24,7 +24,7 @@ class Weighted(GaussianMean):
     """Its first two steps matter three times as much."""
 
     def phases(self, n_steps):
-        return (Phase(2, weight=3.0), Phase(n_steps - 2))
+        return (vips.FitPhase("first", 2, weight=3.0), vips.FitPhase("others", n_steps - 2))
 
 
 class Stops(Weighted):
@@ -143,9 +143,9 @@ def test_an_interrupted_step_counts_by_its_weight(tmp_path):
     assert report.epsilon(1e-6) == pytest.approx(repeated.epsilon(1e-6), rel=1e-9)
 
 
-def test_phases_stay_with_the_report_and_the_file(tmp_path):
+def test_phases_stay_with_the_report_and_the_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(vips.DirichletMultinomial, "phases", Weighted.phases)
     model = vips.DirichletMultinomial(privacy=PLAN)
-    model.phases = lambda n_steps: PHASES
     model.fit(np.ones((5, 3), int))
     plan = model.privacy_.plan
     assert "2 steps with 0.7454 times this noise, then 4 steps with 1.291 times" in str(model.privacy_)

@@ -28,6 +28,7 @@ from vips.auditing.report import AuditReport, Finding
 from vips.auditing.samples import event_finding, sample_finding
 from vips.auditing.search import Search, lattice_findings, sum_findings
 from vips.auditing.sums import ClippedSum
+from vips.phases import phases_of, step_of
 from vips.privacy.budget import PrivacyBudget
 from vips.privacy.ledger.ledger import current_ledger
 from vips.privacy.plan import PrivacyPlan
@@ -157,9 +158,12 @@ class _Audit:
         return frozen(self.plan, n_steps=min(self.plan.n_steps, 3), kind=kind)
 
     def fit(self, kind: str = "noisy") -> tuple[object, list]:
-        """A fit with fixed totals: the fitted model, and its posteriors."""
+        """A fit with fixed totals: the fitted model, and its E-steps, the first and the last one after the fit."""
         model = unfitted(self.model, self.frozen(kind))
-        return model, fit(model, self.table)
+        posteriors = fit(model, self.table)
+        phases = phases_of(model, len(posteriors) - 1)
+        of_steps = [step_of(phases, t)[0] for t in range(1, len(posteriors))]
+        return model, list(zip([*of_steps, phases[-1]], posteriors, strict=True))
 
     def sums(self) -> tuple[Search, list[Finding]]:
         """The search for the plan's kind of noise, and the findings of both searches."""
@@ -171,21 +175,22 @@ class _Audit:
             with contextlib.suppress(
                 Exception
             ):  # an error that the totals alone decide; the first kind raised none before
-                fitted, posteriors = self.fit(kind)
-                ends += [posteriors[0], posteriors[-1]] if kind == "noisy" else [posteriors[-1]]
-        for posterior in ends:
-            plain.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
-        compare_large_chunk(plain, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
+                fitted, e_steps = self.fit(kind)
+                ends += [e_steps[0], e_steps[-1]] if kind == "noisy" else [e_steps[-1]]
+        for e_step in ends:
+            plain.run(ClippedSum(fitted, plan, *e_step), self.table, self.rng)
+        compare_large_chunk(plain, ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
         used = self.plan.noise == "discrete"
         try:
             plan = replace(plan, noise="discrete")
-            plan.lattice(fitted.blocks())
+            for phase, _ in ends:
+                plan.lattice(phase.blocks)
         except ValueError:  # too much noise, or too many coordinates, for a lattice
             return plain, sum_findings(plain)
-        for posterior in ends[1::2] if used else ends[-1:]:
-            exact.run(ClippedSum(fitted, plan, posterior), self.table, self.rng)
+        for e_step in ends[1::2] if used else ends[-1:]:
+            exact.run(ClippedSum(fitted, plan, *e_step), self.table, self.rng)
         if used:
-            compare_large_chunk(exact, ClippedSum(fitted, plan, ends[1]), self.table, self.rng)
+            compare_large_chunk(exact, ClippedSum(fitted, plan, *ends[1]), self.table, self.rng)
         return exact if used else plain, sum_findings(plain) + lattice_findings(exact, used)
 
     def replays(self, processes: Sequence[Process]) -> list[Finding]:

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from vips.auditing.bound import CanaryBound, log_likelihood_ratio, lower_bound
+from vips.phases import FitPhase
 from vips.privacy.ledger.run import LedgerRun
 from vips.privacy.plan import PrivacyPlan
 from vips.statistics import RecordStatistics
@@ -61,7 +62,7 @@ class CanaryModel:
     """
 
     chunk_size = 1 << 20
-    exact_rows = True
+    exact_rows, compiles = True, False
     random_state = 0  # fixed, so that sampling and noise that depend on it are noticed
 
     def __init__(self, n_canaries: int, clip_norm: float) -> None:
@@ -75,11 +76,11 @@ class CanaryModel:
     def blocks(self):
         return self._blocks
 
-    def initial(self, rng):
-        return {name: np.zeros(block.shape) for name, block in self._blocks.items()}
+    def start(self, rng):
+        return {name: np.zeros(block.shape) for name, block in self._blocks.items()}, {}
 
-    def step_size(self, t):
-        return 1.0
+    def phases(self, n_steps):
+        return [FitPhase("steps", n_steps, step_size=lambda s: 1.0)]
 
     def valid_records(self, rows):
         return np.ones(len(rows), dtype=bool)
@@ -89,9 +90,8 @@ class CanaryModel:
         return _CanaryStatistics(rows, self._blocks, self._clip_norm)
 
     def to_posterior(self, average, noise_std, previous):
-        if previous is not None:
-            self.samples.append(np.concatenate([np.zeros(0), *self._sample]).astype(np.int64))
-            self._sample = []
+        self.samples.append(np.concatenate([np.zeros(0), *self._sample]).astype(np.int64))
+        self._sample = []
         return {}
 
     def transport(self, average, noise_std, previous, posterior):

@@ -93,5 +93,5 @@ def _compare_statistics(search: Search, sums: ClippedSum, large: Table, rows: np
 
 
 def _norms(sums: ClippedSum, table: Table) -> np.ndarray:
-    statistics = sums.model.expected_statistics(table.as_chunk(), sums.posterior)
+    statistics = sums.phase.statistics_of(sums.model, table.as_chunk(), sums.posterior)
     return np.asarray(statistics.norms(sums.blocks), dtype=float)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 
 from vips.auditing.records import Table
 from vips.auditing.sums import as_numbers
+from vips.phases import completed
 from vips.privacy.mechanism.sampling import PoissonCoins
 from vips.privacy.plan import PrivacyPlan
 
-__all__ = ["KINDS", "FrozenPlan", "fit", "frozen", "unfitted"]
+__all__ = ["KINDS", "FrozenPlan", "fit", "frozen", "unfitted", "watched"]
 
 KINDS = ("noisy", "sparse", "exact")
 
@@ -74,22 +76,58 @@ def fit(model, table: Table, note: Callable[[str, object], None] = lambda name, 
         The first posterior, and the one after every step.
     """
     model.privacy.seen.clear()
-    posteriors, to_posterior, step_size = [], model.to_posterior, model.step_size
+    posteriors = []
 
-    def noted_posterior(average, noise_std, previous):
-        posterior = to_posterior(average, noise_std, previous)
+    def seen(average, noise_std, posterior) -> None:
         note(f"posterior after step {len(posteriors)}", (average, noise_std, posterior))
         posteriors.append(posterior)
-        return posterior
 
-    def noted_step_size(t):
-        size = step_size(t)
-        note(f"step size {t}", size)
-        return size
-
-    model.to_posterior, model.step_size = noted_posterior, noted_step_size
-    try:
+    with watched(model, seen, lambda size: note(f"step size {len(posteriors)}", size)):
         table.fit(model)
-    finally:
-        del model.to_posterior, model.step_size
     return posteriors
+
+
+@contextmanager
+def watched(
+    model, seen: Callable[..., None], seen_size: Callable[[object], None] = lambda size: None
+) -> Iterator[None]:
+    """Call ``seen(average, noise_std, posterior)`` at the start of fits and after each step, ``seen_size`` with step sizes."""
+    start, phases = model.start, model.phases
+
+    def noted_start(rng):
+        average, posterior = start(rng)
+        seen(average, dict.fromkeys(average, 0.0), posterior)
+        return average, posterior
+
+    def noted_size(step_size):
+        def noted(s):
+            size = step_size(s)
+            seen_size(size)
+            return size
+
+        return noted
+
+    def noted_update(update):
+        def noted(average, noise_std, previous):
+            posterior = update(average, noise_std, previous)
+            seen(average, noise_std, posterior)
+            return posterior
+
+        return noted
+
+    def noted_phases(n_steps):
+        return [
+            replace(
+                phase,
+                update=noted_update(phase.update),
+                end=None if phase.end is None else noted_update(phase.end),
+                step_size=noted_size(phase.step_size),
+            )
+            for phase in completed(model, phases(n_steps), n_steps)
+        ]
+
+    model.start, model.phases = noted_start, noted_phases
+    try:
+        yield
+    finally:
+        del model.start, model.phases

@@ -14,6 +14,7 @@ from vips.auditing.frozen import unfitted
 from vips.auditing.records import Table
 from vips.auditing.report import Finding
 from vips.auditing.sums import WorstPair, as_numbers, coordinates
+from vips.phases import phases_of, weights_of
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["Draws", "Sharing", "draw_noise", "fresh_finding", "fresh_noise", "noise_findings"]
@@ -96,9 +97,10 @@ def _no_correlation(first: np.ndarray, second: np.ndarray) -> float:
 # -- sharing ----------------------------------------------------------------------------------------------------
 
 
-def _recording(model, plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
-    """The model's plan with two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
-    plan = plan.with_n_steps(2).with_phases(model.phases(2))
+def _recording(model, table: Table, plan: PrivacyPlan, recorded: list[np.ndarray]) -> PrivacyPlan:
+    """The plan of a fit of two steps, which also appends its noise to ``recorded``, in units of its standard deviation."""
+    plan = plan.with_n_steps(2)
+    plan = plan.with_phases(weights_of(phases_of(table.fit(unfitted(model, plan)), 2)))
     add_noise = plan.add_noise
 
     def recording(total, blocks, randomness, step):
@@ -123,8 +125,8 @@ def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict
     """Subtract the noise of steps, fits, clones and plans from one another. All fits have one ``random_state``."""
     table = table.take(slice(8))
     recorded, recorded_louder = [], []
-    quiet = _recording(model, plan, recorded)
-    louder = _recording(model, replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
+    quiet = _recording(model, table, plan, recorded)
+    louder = _recording(model, table, replace(plan, noise_multiplier=2.0 * plan.noise_multiplier), recorded_louder)
     fitted = unfitted(model, quiet)
     with _same_global_seed() as reseed:
         for _ in range(n_fits):
@@ -134,8 +136,9 @@ def fresh_noise(model, plan: PrivacyPlan, table: Table, n_fits: int = 8) -> dict
             for _ in range(n_fits):
                 reseed()
                 table.fit(unfitted(model, changed))
-    refits, clones = np.split(np.array(recorded).reshape(2 * n_fits, 2, -1), 2)
-    others = np.array(recorded_louder).reshape(n_fits, 2, -1)
+    least = min(map(len, recorded))  # phases may have other blocks
+    refits, clones = np.split(np.array([noise[:least] for noise in recorded]).reshape(2 * n_fits, 2, -1), 2)
+    others = np.array([noise[:least] for noise in recorded_louder]).reshape(n_fits, 2, -1)
     return {
         "two steps": _difference(clones[:, 0], clones[:, 1]),
         "two fits of one object": _difference(refits[0::2], refits[1::2]),

@@ -176,7 +176,7 @@ class Search:
 
 def each_statistics(sums: ClippedSum, table: Table, rows: Iterable[int]) -> Iterator[tuple[float, np.ndarray]]:
     """Reported norm and scaled statistics of some records of one chunk; no statistics where the norm is unusable."""
-    statistics = sums.model.expected_statistics(table.as_chunk(), sums.posterior)
+    statistics = sums.phase.statistics_of(sums.model, table.as_chunk(), sums.posterior)
     norms = np.asarray(statistics.norms(sums.blocks), dtype=float)
     for i in rows:
         arrays = statistics.weighted_sum((np.arange(len(norms)) == i) * float(norms[i] < UNUSABLE))

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vips.auditing.records import Table
+from vips.phases import FitPhase
 from vips.privacy.plan import PrivacyPlan
 
 __all__ = ["ClippedSum", "WorstPair", "as_numbers", "coordinates"]
@@ -46,18 +47,19 @@ def _whole_units(arrays: Mapping[str, np.ndarray], blocks: Mapping[str, object])
 
 @dataclass
 class ClippedSum:
-    """S(D) at one posterior; notes errors and warnings as ``problems`` instead of raising them.
+    """S(D) of a phase at one posterior; notes errors and warnings as ``problems`` instead of raising them.
 
     ``plan`` takes every record (q = 1). With ``noise="discrete"`` sums are integers, to be multiplied by ``unit``.
     """
 
     model: object
     plan: PrivacyPlan
+    phase: FitPhase
     posterior: object
     problems: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.blocks = self.model.blocks()
+        self.blocks = self.phase.blocks
         lattice = self.plan.lattice(self.blocks)
         self.unit = 1.0 if lattice is None else lattice.unit
         self._randomness = self.plan.randomness(0)
@@ -73,7 +75,7 @@ class ClippedSum:
         usual = self.model.chunk_size
         self.model.chunk_size = chunk_size or usual
         try:
-            return engine.clipped_sum(self.model, self.blocks, data, self.posterior, self.plan, self._randomness, 1)
+            return engine.clipped_sum(self.model, self.phase, data, self.posterior, self.plan, self._randomness, 1)
         finally:
             self.model.chunk_size = usual
 

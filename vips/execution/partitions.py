@@ -81,7 +81,10 @@ class Task(PartitionTask):
     ----------
     model : ConjugateExponentialModel
         In another process a copy without ``random_state``, from which the noise of a reproducible fit could be derived.
+    phase, statistics : str
+        Name of the step's phase, and of the method of the model that gives statistics in it.
     blocks : dict of str to Block
+        Of the phase.
     posterior : object
         The last view. Released.
     plan : PrivacyPlan
@@ -91,16 +94,22 @@ class Task(PartitionTask):
     """
 
     model: object
+    phase: str
+    statistics: str
     blocks: Mapping[str, object]
     posterior: object
     plan: object
     stop_at_invalid: bool
 
     @classmethod
-    def of_step(cls, model, blocks: Mapping[str, object], posterior, plan, is_checked: bool) -> Task:
-        """``is_checked`` says that the values of a non-private fit were validated before."""
+    def of_step(cls, model, phase, posterior, plan, is_checked: bool) -> Task:
+        """A step of a phase. ``is_checked`` says that the values of a non-private fit were validated before."""
         stop = getattr(model, "on_invalid", "drop") == "raise" or not (plan.is_private or is_checked)
-        return cls(model, blocks, posterior, plan, stop)
+        return cls(model, phase.name, phase.statistics, phase.blocks, posterior, plan, stop)
+
+    def statistics_of(self, records):
+        """Statistics of these records at the posterior."""
+        return getattr(self.model, self.statistics)(records, self.posterior)
 
     def __getstate__(self) -> dict:
         """What a pickle holds: nothing from which noise could be derived."""
@@ -174,9 +183,10 @@ def rehearse(task: Task, opened: OpenPartition) -> None:
 
     A model without ``exact_rows`` has no kernels; those that select rows are called for all.
     """
-    model, has_kernels = task.model, has_exact_rows(task.model) and hasattr(task.model, "phase")
-    phase = (settings_of(model), model.phase(task.posterior), task.plan.rounds_records) if has_kernels else None
-    step = phase, form_of(opened)
+    model = task.model
+    has_kernels = has_exact_rows(model) and getattr(model, "compiles", True)
+    kernels = (settings_of(model), task.phase, task.plan.rounds_records) if has_kernels else None
+    step = kernels, form_of(opened)
     done = rehearsals(step)
     if done:
         return
@@ -215,13 +225,13 @@ def weighted(
     most : int
         Rows of a chunk.
     """
-    model, plan, blocks, n_rows = task.model, task.plan, task.blocks, rows.shape[0]
+    plan, blocks, n_rows = task.plan, task.blocks, rows.shape[0]
     steps = step_counts(rows)
     sizes = np.ones(n_rows, np.int64) if steps is None else steps
 
     def statistics_of(chunk):
         with one_blas_thread() if size else nullcontext():
-            return model.expected_statistics(filled_up(chunk, size), task.posterior)
+            return task.statistics_of(filled_up(chunk, size))
 
     if starts is None or sizes.sum() <= most:
         statistics = statistics_of(rows)

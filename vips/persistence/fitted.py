@@ -125,5 +125,4 @@ def _checked_totals(model, totals: dict[str, np.ndarray], noise_std: object) -> 
 
 def _first_posterior(model):
     """A posterior that gives type and shapes."""
-    initial = {name: np.asarray(value, dtype=float) for name, value in model.initial(np.random.default_rng(0)).items()}
-    return model.to_posterior(initial, dict.fromkeys(initial, 0.0), None)
+    return model.start(np.random.default_rng(0))[1]

@@ -7,7 +7,7 @@ and accounting cannot disagree. Fields are public and may be printed; data and g
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -219,7 +219,7 @@ class PrivacyPlan(open_ledger.KeepsItsScope):
             settings, noise_multiplier=accounting.calibrate_noise(analyst, settings, float(epsilon), float(delta))
         )
 
-    def with_phases(self, phases: Sequence[Phase]) -> PrivacyPlan:
+    def with_phases(self, phases: Iterable[Phase]) -> PrivacyPlan:
         """The same plan with the phases of a model; samples give all of them weight 1. Itself if it has them already.
 
         Raises

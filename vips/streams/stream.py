@@ -30,6 +30,7 @@ from vips.execution.local import Serial
 from vips.persistence.archive import one_error, restored_from, write_archive
 from vips.persistence.checkpoint import identity, posterior_arrays, restore_posterior
 from vips.persistence.fitted import released_arrays
+from vips.phases import phases_of
 from vips.privacy import PrivacyReport, Release, StreamPlan
 from vips.privacy.fingerprint import fingerprint_of
 from vips.privacy.ledger.pricing import fields_of, of_plan
@@ -155,7 +156,8 @@ class _Stream:
                 self.posterior = self._first_posterior()
             coins = Randomness.for_fit(None, False)  # nothing is sampled
             with (executor or Serial()).over(data) as workers:
-                total = engine.clipped_sum(model, blocks, data, self.posterior, plan.of_draws, coins, t, workers)
+                (phase,) = phases_of(model, 1)
+                total = engine.clipped_sum(model, phase, data, self.posterior, plan.of_draws, coins, t, workers)
         mechanism = CorrelatedNoise(plan, blocks) if self.secret is None else self._mechanism(self.secret, blocks)
         mechanism.release(total, t)
         return Secret(self.name, t, *mechanism.state, register, header)
@@ -298,9 +300,7 @@ class _Stream:
 
     def _first_posterior(self):
         """Of no batch."""
-        model = self.model
-        rng = Randomness.for_fit(model.random_state, False).initial
-        return model.to_posterior(dict(model.initial(rng)), dict.fromkeys(model.blocks(), 0.0), None)
+        return self.model.start(Randomness.for_fit(self.model.random_state, False).initial)[1]
 
     def _show(self) -> None:
         """The model's attributes."""

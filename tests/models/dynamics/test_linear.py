@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 import vips
 from tests.models.dynamics import brute_force
+from tests.steps import Stop, phase_of, stopped_after
 from vips import LinearDynamicalSystem, PrivacyPlan
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -27,7 +28,7 @@ def driven(n, rng=RNG, low=1, high=30):
 def fitted_to(of, **arguments):
     """A model with these parameters."""
     model = LinearDynamicalSystem(len(of.start), **arguments)
-    model.n_features_in_, model.posterior_ = len(of.offset), DynamicsPosterior(of, 1.0, 10.0, 1)
+    model.n_features_in_, model.posterior_ = len(of.offset), DynamicsPosterior(of, 1.0, 10.0)
     return model
 
 
@@ -54,7 +55,7 @@ def at_a_posterior(stage, **arguments):
     of = brute_force.a_system()
     model = LinearDynamicalSystem(K, privacy=plan, **({"max_norm": 4.0} | arguments))
     model.n_features_in_ = P
-    return model, DynamicsPosterior(of, 1.0, 10.0, 0 if stage == "moments" else 1)
+    return model, DynamicsPosterior(of, 1.0, 10.0)
 
 
 def test_the_likelihood_does_not_fall():
@@ -128,10 +129,11 @@ def test_intervals_cover_what_comes():
 def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
     model, posterior = at_a_posterior(stage)
     together = Sequences.from_list([*HOSTILE, *DATA])
-    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    phase = phase_of(model, "states" if stage == "states" else "moments")
+    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
     norms = statistics.norms(blocks)
     for i in range(len(together)):
-        alone = model.expected_statistics(together[i : i + 1], posterior)
+        alone = phase.statistics_of(model, together[i : i + 1], posterior)
         chosen = np.zeros(len(together))
         chosen[i] = 0.3
         assert alone.norms(blocks)[0] == norms[i]
@@ -140,7 +142,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
 
 
 def clipped(model, posterior, records, plan):
-    statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+    statistics, blocks = model._moment_statistics(records, posterior), model.blocks()
     totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
     return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
 
@@ -160,7 +162,7 @@ def test_no_sequence_is_longer_than_the_largest_norm(max_length):
     model, posterior = at_a_posterior("private", max_length=max_length)
     values = np.zeros((max_length, P))
     values[:, 0] = 100.0
-    norm = model.expected_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
+    norm = model._moment_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
     assert 0.7 * model.max_record_norm() < norm <= model.max_record_norm()
 
 
@@ -191,7 +193,7 @@ def test_a_million_steps_count_as_the_first_ones():
     model, posterior = at_a_posterior("private", max_length=50)
     long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
     found, expected = (
-        model.expected_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+        model._moment_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
     )
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name])
@@ -203,7 +205,7 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])
     short *= 4.0 / np.sqrt(np.nansum(short**2))
     found, expected = (
-        model.expected_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
+        model._moment_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
         for each in (long, short)
     )
     for name, value in found.items():
@@ -234,25 +236,15 @@ def test_executors_and_chunks_change_nothing(tmp_path, plan):
 def test_a_fit_goes_on_from_a_checkpoint(tmp_path):
     plan = PrivacyPlan(noise_multiplier=0.05, sampling_rate=1.0, n_steps=4, reproducible_noise=True)
     settings = {"privacy": plan, "max_norm": 8.0, "random_state": 0}
-
-    class Stopped(LinearDynamicalSystem):
-        def to_posterior(self, average, noise_std, previous):
-            if previous is not None and previous.step == 2:
-                raise KeyboardInterrupt
-            return super().to_posterior(average, noise_std, previous)
-
-    names = ("LinearDynamicalSystem", "LinearDynamicalSystem", LinearDynamicalSystem.__module__)
-    Stopped.__name__, Stopped.__qualname__, Stopped.__module__ = names
     path = tmp_path / "a.checkpoint"
-    with pytest.raises(KeyboardInterrupt):
-        Stopped(K, **settings).fit(DATA, checkpoint=path)
+    with pytest.raises(Stop):
+        stopped_after(LinearDynamicalSystem(K, **settings), 2).fit(DATA, checkpoint=path)
     model = LinearDynamicalSystem(K, **settings).fit(DATA, checkpoint=path)
-    assert model.posterior_.step == 4
     assert all(np.isfinite(each).all() for each in arrays(model.posterior_))
 
 
 def test_saved_systems_that_do_not_fit_together_are_refused():
-    given = DynamicsPosterior(brute_force.a_system(), 3.0, 20.0, 2).to_arrays()
+    given = DynamicsPosterior(brute_force.a_system(), 3.0, 20.0).to_arrays()
     assert DynamicsPosterior.from_arrays(given).dynamics.loadings.shape == (P, K)
     for name, value in (("moves", np.eye(3)), ("noise_variance", np.zeros(P)), ("offset", np.full(P, np.nan))):
         with pytest.raises(ValueError, match="dynamics"):
@@ -340,7 +332,7 @@ def test_tables_of_a_known_system():
         moves, 0.1 * np.eye(3), np.eye(3)[[0, 2]], np.array([5.0, 6.0]), np.array([0.5, 2.0]), np.zeros(3), np.eye(3)
     )
     model = LinearDynamicalSystem(3)
-    model.n_features_in_, model.posterior_ = 2, DynamicsPosterior(of, 1.0, 10.0, 1)
+    model.n_features_in_, model.posterior_ = 2, DynamicsPosterior(of, 1.0, 10.0)
     modes = model.modes()
     np.testing.assert_allclose(modes["half-life"], [20.0, 8.0, 8.0], rtol=1e-9)
     np.testing.assert_allclose(modes["period"], [np.inf, 12.0, 12.0], rtol=1e-9)

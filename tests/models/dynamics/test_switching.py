@@ -12,6 +12,7 @@ import vips
 from tests.models.dynamics import brute_force
 from tests.models.dynamics.test_linear import DATA, HOSTILE
 from tests.models.dynamics.test_smoothing import with_gaps
+from tests.steps import phase_of
 from vips import LinearDynamicalSystem, PrivacyPlan, SwitchingLinearDynamicalSystem
 from vips.data import Sequences
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
@@ -31,7 +32,7 @@ def a_posterior(n_regimes=M):
     chain = rng.dirichlet(np.ones(n_regimes), n_regimes)
     return SwitchingPosterior(
         of, np.array([each.moves for each in others]), np.array([each.moves_cov for each in others]),
-        rng.dirichlet(np.ones(n_regimes)), chain, np.zeros((n_regimes, K, K)), 1.0, 10.0, 1,
+        rng.dirichlet(np.ones(n_regimes)), chain, np.zeros((n_regimes, K, K)), 1.0, 10.0,
     )  # fmt: skip
 
 
@@ -127,7 +128,7 @@ def turning(n, rng, low=25, high=40):
     model.n_features_in_ = 5
     model.posterior_ = SwitchingPosterior(
         of, np.array([turn(0.9), turn(-0.15)]), np.array([0.1 * np.eye(2)] * 2), np.full(2, 0.5),
-        np.array([[0.95, 0.05], [0.05, 0.95]]), np.zeros((2, 2, 2)), 1.0, 30.0, 1,
+        np.array([[0.95, 0.05], [0.05, 0.95]]), np.zeros((2, 2, 2)), 1.0, 30.0,
     )  # fmt: skip
     return model, *(model.sample(size, rng, lengths=rng.integers(low, high, size)) for size in (n, 100))
 
@@ -193,18 +194,18 @@ def test_hostile_sequences_executors_and_files(tmp_path):
         SwitchingPosterior.from_arrays(arrays | {"regime_start": np.ones(3)})
 
 
-@pytest.mark.parametrize("stage", ["moments", "regimes"])
+@pytest.mark.parametrize("stage", ["moments", "states"])
 def test_a_sequence_counts_as_if_alone_to_the_last_bit_and_at_most_the_clip(stage):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=6, clip_norm=0.7)
     model = SwitchingLinearDynamicalSystem(K, M, privacy=plan, max_norm=4.0)
     model.n_features_in_ = P
-    posterior = replace(a_posterior(), step=0 if stage == "moments" else 1)
+    phase, posterior = phase_of(model, stage), a_posterior()
     together = Sequences.from_list([*HOSTILE, *DATA])
-    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
     norms = statistics.norms(blocks)
     clip = plan.clip_weights(norms)
     for i in range(len(together)):
-        alone = model.expected_statistics(together[i : i + 1], posterior)
+        alone = phase.statistics_of(model, together[i : i + 1], posterior)
         chosen = np.zeros(len(together))
         chosen[i] = clip[i]
         np.testing.assert_array_equal(alone.norms(blocks)[0], norms[i])

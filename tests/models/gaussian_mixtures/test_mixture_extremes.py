@@ -11,6 +11,7 @@ import vips
 from vips import BayesianGaussianMixture, PrivacyPlan
 from vips.models._gaussians.posterior import MixturePosterior
 from vips.persistence.checkpoint import restore_posterior
+from vips.phases import phases_of, step_of
 from vips.privacy.mechanism.noise import gaussian_noise
 
 KINDS = ("full", "tied", "diag", "spherical")
@@ -26,16 +27,17 @@ def steps(kind, dof, inference, size, negative, rng):
     )
     model.n_features_in_ = int(rng.integers(1, 5))
     blocks = model.blocks()
-    average, std = model.initial(rng), dict.fromkeys(blocks, 0.0)
-    posterior = model.to_posterior(average, std, None)
+    (average, posterior), std = model.start(rng), dict.fromkeys(blocks, 0.0)
+    phases = phases_of(model, STEPS)
     for t in range(1, STEPS + 1):
-        rho = model.step_size(t)
+        phase, s = step_of(phases, t)
+        rho = phase.step_size(s)
         for name, block in blocks.items():
             fresh = 15.0 * block.scale
             noise = size * fresh * gaussian_noise(block.shape, block.symmetric, 1.0, rng)
             average[name] = (1.0 - rho) * average[name] + rho * (-np.abs(noise) if negative else noise)
             std[name] = np.hypot((1.0 - rho) * np.asarray(std[name]), rho * fresh)
-        previous, posterior = posterior, model.to_posterior(average, std, posterior)
+        previous, posterior = posterior, phase.update_after(s)(average, std, posterior)
         average, std = model.transport(average, std, previous, posterior)
         yield posterior, average, std
 
@@ -58,7 +60,9 @@ def test_no_totals_make_numbers_that_are_not_finite(kind, size):
 @pytest.mark.parametrize("n_components", [1, 2, 5])
 def test_the_first_step_forgets_the_start(n_components):
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60)
-    assert BayesianGaussianMixture(n_components, max_norm=1.0, privacy=plan).step_size(1) == 1.0
+    model = BayesianGaussianMixture(n_components, max_norm=1.0, privacy=plan)
+    model.n_features_in_ = 2
+    assert phases_of(model, 60)[0].step_size(1) == 1.0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -87,7 +91,6 @@ FORGED = {
     "n_active": [0, 99, np.inf],
     "covariance_type": [1, 99, -1, np.inf],
     "plug_in": [True, 0.0],
-    "step": [-1, np.inf],
 }
 
 

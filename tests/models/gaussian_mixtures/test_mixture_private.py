@@ -62,7 +62,7 @@ def test_noise_alone_leaves_degrees_of_freedom_as_they_are():
     plan = PrivacyPlan(noise_multiplier=30.0, sampling_rate=1.0, n_steps=1, clip_norm=1.0)
     model = BayesianGaussianMixture(1, dof="learn", max_norm=1.0, privacy=plan)
     model.n_features_in_ = 2
-    frame = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
+    frame = model.start(np.random.default_rng(0))[1]
     average = {name: np.zeros(block.shape) for name, block in model.blocks().items()}
     average["count"], average["weight"], average["tail"] = np.array([90.0]), np.array([90.0]), np.array([-120.0])
     assert model.to_posterior(average, dict.fromkeys(average, 60.0), frame).tail[0] == pytest.approx(8.0)
@@ -89,7 +89,7 @@ def test_what_noise_hides_stays_as_it_was():
         2, max_norm=1.0, privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=3)
     )
     model.n_features_in_ = 3
-    frame = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
+    frame = model.start(np.random.default_rng(0))[1]
     noise = {"count": 1.0, "linear": 50.0, "second": 100.0}
     average = {
         "count": np.array([1000.0, 0.0]),

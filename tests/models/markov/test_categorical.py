@@ -9,6 +9,7 @@ import pytest
 from hmmlearn.vhmm import VariationalCategoricalHMM
 
 import vips
+from tests.steps import Stop, phase_of, stopped_after
 from vips import CategoricalHMM, PrivacyPlan
 from vips.data import Sequences
 from vips.expfam import Dirichlet
@@ -39,7 +40,7 @@ def at_a_posterior(**arguments):
     model.n_features_in_ = 1
     draws = np.random.default_rng(1)
     start, moves, emissions = (Dirichlet(draws.gamma(1.0, size=shape) + 0.1) for shape in ((K,), (K, K), (K, V)))
-    return model, SymbolPosterior(start, moves, 20, True, emissions, np.zeros((K, V)))
+    return model, SymbolPosterior(start, moves, True, emissions, np.zeros((K, V)))
 
 
 def arrays(posterior):
@@ -99,7 +100,7 @@ def by_all_paths(codes, posterior):
         for k, code in zip(path, codes, strict=True):
             if code in range(V):
                 emissions[k, int(code)] += chance / total
-    return {"start": start, "moves": moves, "emissions": emissions, "pairs": np.zeros((V, V))}, np.log(total)
+    return {"start": start, "moves": moves, "emissions": emissions}, np.log(total)
 
 
 @pytest.mark.parametrize("codes", [[2.0], [0.0, 1.0, 1.0, 5.0], [3.0, np.nan, 3.0, 9.0, 0.0]])
@@ -110,29 +111,25 @@ def test_statistics_are_those_of_all_paths(codes):
     expected, log_likelihood = by_all_paths(codes, posterior)
     for name, found in statistics.weighted_sum(np.ones(1)).items():
         np.testing.assert_allclose(found, expected[name], atol=1e-12)
-    norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in model.blocks().items()))
-    np.testing.assert_allclose(statistics.norms(model.blocks()), norm, rtol=1e-8)
+    blocks = phase_of(model, "states").blocks
+    norm = np.sqrt(sum((expected[name] ** 2).sum() / block.scale**2 for name, block in blocks.items()))
+    np.testing.assert_allclose(statistics.norms(blocks), norm, rtol=1e-8)
     np.testing.assert_allclose(model.inferred(record, posterior)[2], log_likelihood, rtol=1e-12)
 
 
-@pytest.mark.parametrize("stage", ["states", "pairs", "contexts"])
+@pytest.mark.parametrize("stage", ["states", "pairs", "symbols", "neighbours", "classes"])
 def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage, monkeypatch):
     model, posterior = at_a_posterior(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60))
-    if stage != "states":
-        if stage == "contexts":
-            monkeypatch.setattr(categorical, "_FEW_SYMBOLS", 0)
-        posterior = model.to_posterior(
-            model.initial(np.random.default_rng(0)), dict.fromkeys(model.blocks(), 0.0), None
-        )
-    if stage == "contexts":
-        totals = {"start": np.ones(K), "moves": np.ones((K, K)), "emissions": np.full((K, V), 7.0)}
-        posterior = model.to_posterior(totals, {"emissions": 0.0}, posterior)
+    if stage in ("symbols", "neighbours", "classes"):
+        monkeypatch.setattr(categorical, "_FEW_SYMBOLS", 0)
+        totals = {"symbols": np.full((1, V), 7.0), "sequences": np.ones(1)}
+        posterior = model._first_classes(totals, {"symbols": 0.0}, posterior)
         assert posterior.contexts is not None
-    together = Sequences.from_list([*HOSTILE, *DATA])
-    statistics, blocks = model.expected_statistics(together, posterior), model.blocks()
+    phase, together = phase_of(model, stage), Sequences.from_list([*HOSTILE, *DATA])
+    statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks
     norms = statistics.norms(blocks)
     for i in range(len(together)):
-        alone = model.expected_statistics(together[i : i + 1], posterior)
+        alone = phase.statistics_of(model, together[i : i + 1], posterior)
         chosen = np.zeros(len(together))
         chosen[i] = 0.3
         assert alone.norms(blocks)[0] == norms[i]
@@ -142,8 +139,8 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage, monkeypatch):
 
 def test_pairs_are_counted():
     model, posterior = at_a_posterior(privacy=PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=60))
-    posterior = model.to_posterior(model.initial(np.random.default_rng(0)), {}, None)
-    statistics = model.expected_statistics(Sequences.from_list([*HOSTILE, *DATA]), posterior)
+    phase = phase_of(model, "pairs")
+    statistics = phase.statistics_of(model, Sequences.from_list([*HOSTILE, *DATA]), posterior)
     expected, squares = np.zeros((V, V)), []
     for sequence in [*HOSTILE, *DATA]:
         own = np.zeros((V, V))
@@ -154,8 +151,8 @@ def test_pairs_are_counted():
         squares.append((own**2).sum())
     found = statistics.weighted_sum(np.ones(len(squares)))
     np.testing.assert_array_equal(found["pairs"], expected)
-    assert not any(found[name].any() for name in found if name != "pairs")
-    np.testing.assert_allclose(statistics.norms(model.blocks()), np.sqrt(squares), rtol=1e-8)
+    assert set(found) == {"pairs"}
+    np.testing.assert_allclose(statistics.norms(phase.blocks), np.sqrt(squares), rtol=1e-8)
 
 
 def test_states_are_found_from_pairs():
@@ -199,7 +196,7 @@ def test_a_mask_that_is_none_is_refused(masks, message):
 
 
 def clipped(model, posterior, records, plan):
-    statistics, blocks = model.expected_statistics(records, posterior), model.blocks()
+    statistics, blocks = model.expected_statistics(records, posterior), phase_of(model, "states").blocks
     totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
     return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
 
@@ -254,21 +251,9 @@ def test_executors_and_chunks_change_nothing(tmp_path):
 def test_a_fit_goes_on_from_a_checkpoint_of_the_start(tmp_path):
     plan = PrivacyPlan(noise_multiplier=0.5, sampling_rate=1.0, n_steps=30, reproducible_noise=True)
     expected = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA)
-
-    class Stopped(CategoricalHMM):
-        def to_posterior(self, average, noise_std, previous):
-            if previous is not None and previous.step == 3:
-                raise KeyboardInterrupt
-            return super().to_posterior(average, noise_std, previous)
-
-    Stopped.__name__, Stopped.__qualname__, Stopped.__module__ = (
-        "CategoricalHMM",
-        "CategoricalHMM",
-        CategoricalHMM.__module__,
-    )
     path = tmp_path / "a.checkpoint"
-    with pytest.raises(KeyboardInterrupt):
-        Stopped(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
+    with pytest.raises(Stop):
+        stopped_after(CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0), 3).fit(DATA, checkpoint=path)
     assert path.exists()
     model = CategoricalHMM(K, n_symbols=V, privacy=plan, random_state=0).fit(DATA, checkpoint=path)
     for found, value in zip(arrays(model.posterior_), arrays(expected.posterior_), strict=True):
@@ -298,7 +283,7 @@ def test_private_fits_of_text_like_sequences_learn():
     true = CategoricalHMM(3, n_symbols=15)
     parts = (np.ones(3), np.roll(np.eye(3), 1, axis=1) * 50 + 1, np.kron(np.eye(3), np.full(5, 50.0)) + 1)
     start, moves, emissions = map(Dirichlet, parts)
-    true.n_features_in_, true.posterior_ = 1, SymbolPosterior(start, moves, 9, True, emissions, np.zeros((3, 15)))
+    true.n_features_in_, true.posterior_ = 1, SymbolPosterior(start, moves, True, emissions, np.zeros((3, 15)))
     lengths = rng.integers(5, 20, 6_000)
     train = true.sample(6_000, rng, lengths=lengths)[0]
     test = true.sample(500, rng, lengths=np.full(500, 10))[0]

@@ -43,7 +43,7 @@ def a_posterior(n_chains=M, plug_in=True, seed=0):
     root, spread = rng.normal(size=(D, D)), rng.normal(size=(R, R))
     return FactorialPosterior(
         start=Dirichlet(rng.uniform(0.5, 3.0, (n_chains, K))), moves=Dirichlet(rng.uniform(0.5, 9.0, (n_chains, K, K))),
-        step=3, plug_in=plug_in, mean=rng.normal(size=(D, R)), spread=0.02 * (spread @ spread.T) + 0.01 * np.eye(R),
+        plug_in=plug_in, mean=rng.normal(size=(D, R)), spread=0.02 * (spread @ spread.T) + 0.01 * np.eye(R),
         scale=20.0 * (root @ root.T + 0.5 * np.eye(D)), dof=30.0, centre=rng.normal(size=D),
         whitening=np.array([[0.5, 0.0], [0.3, 0.8]]),
     )  # fmt: skip
@@ -273,7 +273,7 @@ def test_noise_passes_for_no_explanation():
     plan = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=20)
     model, rng, noise = FactorialHMM(2, 2, privacy=plan, max_norm=3.0), np.random.default_rng(0), 60.0
     model.n_features_in_ = 3
-    first = replace(model.to_posterior(model.initial(rng), None, None), step=5)
+    first = model.start(rng)[1]
     effects, both = rng.normal(size=(4, 3)), np.full((4, 4), 250.0)
     for chain in (slice(0, 2), slice(2, 4)):
         both[chain, chain] = 500.0 * np.eye(2)

@@ -9,6 +9,7 @@ import pytest
 from scipy.special import gammaln, logsumexp
 
 from tests.models.mixtures.tables import LEVELS, answers, by_column, one_hot, textbook_step
+from tests.steps import phase_of
 from vips import LatentClassAnalysis, PrivacyPlan
 from vips.models.mixtures import class_statistics, kernels
 from vips.models.mixtures.class_statistics import ClassStatistics
@@ -122,7 +123,8 @@ def check_statistics():
     codes = answers(50, seed=3, missing=0.3)
     codes[7] = -1  # a record without an answer
     model, found, formed = both_statistics(codes)
-    blocks = {name: type(block)(block.shape, scale=3.0 - i) for i, (name, block) in enumerate(model.blocks().items())}
+    blocks = phase_of(model, "classes").blocks
+    blocks = {name: type(block)(block.shape, scale=3.0 - i) for i, (name, block) in enumerate(blocks.items())}
     weights, table = model.posterior_.tables()
     joint = weights + one_hot(codes) @ table
     expected = np.exp(joint - logsumexp(joint, axis=1, keepdims=True))
@@ -147,8 +149,8 @@ def norm_without_count(patch):
     original = ClassStatistics.norms
 
     def norms(self, blocks):
-        answered = (self._places >= 0).sum(axis=1) / blocks["answers"].scale ** 2
-        whole = answered + 1.0 / blocks["count"].scale ** 2
+        answered = (self._places >= 0).sum(axis=1) / blocks[self._names[1]].scale ** 2
+        whole = answered + 1.0 / blocks[self._names[0]].scale ** 2
         return original(self, blocks) * np.sqrt(answered / whole)
 
     patch.setattr(ClassStatistics, "norms", norms)
@@ -184,20 +186,20 @@ def test_mutants_are_noticed(mutant, says, monkeypatch):
 
 def test_no_record_is_longer_than_the_largest_norm():
     model, found, _ = both_statistics(answers(200, seed=5))
-    assert found.norms(model.blocks()).max() <= model.max_record_norm() * (1.0 + 1e-8)
+    assert found.norms(phase_of(model, "classes").blocks).max() <= model.max_record_norm() * (1.0 + 1e-8)
     assert model.default_clip() == pytest.approx(0.7 * np.sqrt(5.0))
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("start", np.inf), ("start", 1e300), ("step", -1), ("step", np.inf), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
+        ("start", np.inf), ("start", 1e300), ("has_begun", 1), ("plug_in", 1.0), ("levels", 3.0), ("levels", 3),
         ("weights", 0.0), ("concentration", np.nan),
     ],
 )  # fmt: skip
 def test_forged_posteriors_are_refused(name, value):
     posterior = fitted(2).posterior_
     arrays = posterior.to_arrays()
-    assert restore_posterior(posterior, arrays).step == posterior.step
+    assert restore_posterior(posterior, arrays).has_begun == posterior.has_begun
     with pytest.raises(ValueError, match=r"the posterior's|concentration"):
         restore_posterior(posterior, arrays | {name: np.full(arrays[name].shape, value)})

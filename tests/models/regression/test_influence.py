@@ -18,6 +18,7 @@ from vips import (
 )
 from vips.data import InMemoryData
 from vips.models.regression.noise_aware import variance_ratios
+from vips.phases import phases_of
 
 PLAN = PrivacyPlan(noise_multiplier=1.0, sampling_rate=1.0, n_steps=2, clip_norm=0.05)
 # name: a model, its labels, and their probabilities at the linear predictors, shape (n_records, n_labels)
@@ -121,7 +122,7 @@ def test_the_variance_of_scores_is_that_of_persons(kind, covariance, noise):
     posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
     table_ = sp.csr_array(X) if kind == "sparse" else X
     data = InMemoryData(table_, y).grouped(person, "person")
-    total = engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1)
+    total = engine.clipped_sum(model, phases_of(model, plan.n_steps)[-1], data, posterior, plan, plan.randomness(0), 1)
     if noise == "discrete":
         total = {name: plan.lattice(blocks).values(value, blocks[name]) for name, value in total.items()}
     expected, linear = np.zeros(7), np.zeros(7)
@@ -150,7 +151,9 @@ def test_a_person_in_pieces_has_the_same_variance(kind, noise):
     posterior = model.to_posterior(model.initial(rng), dict.fromkeys(blocks, 1.0), None)
     for model.chunk_size in (100, 7):
         data = InMemoryData(sp.csr_array(X) if kind == "sparse" else X, y).grouped(person, "person")
-        sums.append(engine.clipped_sum(model, blocks, data, posterior, plan, plan.randomness(0), 1))
+        sums.append(
+            engine.clipped_sum(model, phases_of(model, plan.n_steps)[-1], data, posterior, plan, plan.randomness(0), 1)
+        )
     for name in blocks:
         np.testing.assert_allclose(sums[1][name], sums[0][name], rtol=1e-9, atol=1e-12 if noise == "gaussian" else 1.0)
 

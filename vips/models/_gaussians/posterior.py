@@ -54,7 +54,6 @@ class MixturePosterior:
         Of the components.
     directions : ndarray of shape (K, d)
         Public draws: along them spherical components are split.
-    step : int
     """
 
     covariance_type: str
@@ -71,7 +70,6 @@ class MixturePosterior:
     prior_mean: np.ndarray
     prior_covariance: np.ndarray
     directions: np.ndarray
-    step: int = 0
 
     def __repr__(self) -> str:
         return f"<MixturePosterior of {len(self.mean)} components with {self.mean.shape[1]} columns>"
@@ -169,13 +167,13 @@ class MixturePosterior:
         for name in _NUMBERS:
             if values[name].dtype.kind != "f" or not (np.abs(values[name]) < _TOO_LARGE).all():
                 raise ValueError(f"the posterior's {name!r} are no moderate numbers")
-        for name in ("plug_in", "n_active", "step", "parent", "covariance_type"):
+        for name in ("plug_in", "n_active", "parent", "covariance_type"):
             if values[name].dtype.kind not in ("b" if name == "plug_in" else "iu"):
                 raise ValueError(f"the posterior's {name!r} has another type")
         n_components, d = values["mean"].shape
         kind, n_active, parent = int(values["covariance_type"]), int(values["n_active"]), values["parent"]
         if not (
-            0 <= kind < len(KINDS) and 1 <= n_active <= n_components and int(values["step"]) >= 0
+            0 <= kind < len(KINDS) and 1 <= n_active <= n_components
             and ((parent >= 0) & (parent < n_components)).all()
         ):  # fmt: skip
             raise ValueError("the posterior's components do not fit together")
@@ -198,7 +196,7 @@ class MixturePosterior:
         if not (((portion > 0.0) & (portion <= 1.0)).all() and ((tail >= 1.0 - 1e-9).all() or not tail.any())):
             raise ValueError("the posterior's portions or degrees of freedom are none")
         values |= {"covariance_type": KINDS[kind], "plug_in": plug_in}
-        return cls(**values | {"n_active": n_active, "step": int(values["step"]), "parent": parent.astype(np.int64)})
+        return cls(**values | {"n_active": n_active, "parent": parent.astype(np.int64)})
 
     def check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Whether arrays of a file are those of a posterior like this one: those of another kind have the same shapes.

@@ -6,14 +6,16 @@ eigenvalue of the covariance and its eigenvector, and lose 0.64 λ along v.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from vips._compute.blas import eigh
 from vips.models._gaussians.update import Moments
+from vips.phases import FitPhase
 
-__all__ = ["n_splits_in_step", "split"]
+__all__ = ["growing_phases", "lengths_of_growth", "n_splits_in_step", "split"]
 
 _SHIFT = 0.8  # in standard deviations
 
@@ -21,6 +23,39 @@ _SHIFT = 0.8  # in standard deviations
 def n_splits_in_step(n_components: int, n_steps: int) -> int:
     """As few as leave two thirds of the steps for what follows, and at least 1. Public numbers."""
     return max(1, -(-(n_components - 1) // max(1, n_steps // 3)))
+
+
+def lengths_of_growth(n_components: int, n_steps: int, first: int, interval: int) -> list[int]:
+    """Numbers of steps after each of which components are split, until there are ``n_components``.
+
+    Parameters
+    ----------
+    n_components, n_steps : int
+    first : int
+        Steps of a single component.
+    interval : int
+        Steps from one split to the next.
+    """
+    n_rounds = -(-(n_components - 1) // n_splits_in_step(n_components, n_steps))
+    return [first, *[interval] * (n_rounds - 1)] if n_rounds else []
+
+
+def growing_phases(lengths: Sequence[int], n_steps: int, growing: float, **settings) -> list[FitPhase]:
+    """Phases of so many steps, as far as ``n_steps`` reach; a phase that they cut ends without a split.
+
+    The first step of all has step size 1, the others ``growing``. ``settings`` are those of :class:`vips.FitPhase`.
+    """
+    phases = []
+    for i, length in enumerate(lengths):
+        cut = {} if length <= n_steps else {"end": None}
+        sizes = _first_of_all(growing) if i == 0 else lambda s: growing
+        phases.append(FitPhase("growing", min(length, n_steps), step_size=sizes, **settings | cut))
+        n_steps -= phases[-1].n_steps
+    return phases
+
+
+def _first_of_all(growing: float) -> Callable[[int], float]:
+    return lambda s: 1.0 if s == 1 else growing
 
 
 def split(

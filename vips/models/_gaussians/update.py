@@ -112,7 +112,6 @@ def next_posterior(moments: Moments, previous: MixturePosterior, priors: Priors,
         n_active=n_active,
         parent=np.arange(n),
         portion=np.ones(n),
-        step=previous.step + 1,
     )
 
 

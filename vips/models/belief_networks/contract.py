@@ -93,10 +93,10 @@ class BeliefNetwork(ConjugateExponentialModel):
             blocks["outer"] = Block((n_visible, n_hidden, n_hidden), symmetric=True, scale=_SCALES["outer"])
         return blocks
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Totals of no record, except that random starting weights take the place of the weights' totals."""
-        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        return initial | {"weights": first_weights(rng, initial["weights"].shape)}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], NetworkPosterior]:
+        """Random weights."""
+        average = self.initial(rng)
+        return average, self._first(first_weights(rng, average["weights"].shape), average)
 
     def valid_records(self, records) -> np.ndarray:
         """Rows whose entries are all 0 or 1, or all finite with ``binarize``."""
@@ -120,8 +120,7 @@ class BeliefNetwork(ConjugateExponentialModel):
         """See ``update.py``."""
         plan = self._plan()
         if previous is None:
-            trail = Trail.start(average) if plan.is_private else None
-            return replace(first_posterior(average["weights"], self.penalty, self.covariance == "full"), trail=trail)
+            return self._first(average["weights"], average)
         exact = not plan.is_private and plan.sampling_rate == 1.0
         posterior = next_posterior(average, noise_std, previous, plan.is_private, exact)
         if previous.trail is None:
@@ -130,6 +129,10 @@ class BeliefNetwork(ConjugateExponentialModel):
         rho = rho if isinstance(rho, dict) else dict.fromkeys(KEPT, rho)
         trail = previous.trail.extended(previous, average, rho, posterior.step > plan.n_steps // 2)
         return replace(posterior, trail=trail)
+
+    def _first(self, weights: np.ndarray, average) -> NetworkPosterior:
+        trail = Trail.start(average) if self._plan().is_private else None
+        return replace(first_posterior(weights, self.penalty, self.covariance == "full"), trail=trail)
 
     def to_noise_aware_posterior(self) -> NetworkPosterior:
         """Networks whose records give such noisy totals, by simulation from released numbers (``noise_aware.py``).

@@ -50,7 +50,7 @@ class Trail:
 
     @classmethod
     def start(cls, average: Mapping[str, np.ndarray]) -> Trail:
-        """Before the first step. The starting weights, which are in place of a total, count as the average before it."""
+        """Before the first step, after which averages begin at ``average``."""
         J, K = np.shape(average["weights"])
         at = {"at_weights": (J, K), "at_visible": J, "at_visible_var": J, "at_hidden": K, "at_coupling": (K, K)}
         zeros = {name: np.zeros(shape) for name, shape in at.items()}

@@ -18,9 +18,10 @@ from vips.models.dynamics import moments
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
 from vips.models.dynamics.smoothing import usable
 from vips.models.dynamics.start import system_of
-from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks, state_blocks, state_statistics
+from vips.models.dynamics.statistics import MomentStatistics, moment_blocks, state_blocks, state_statistics
 from vips.models.dynamics.update import next_dynamics
 from vips.models.dynamics.variational import SystemPrior, divergence, expected_states, next_system, started
+from vips.phases import FitPhase
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import RobbinsMonro
@@ -83,43 +84,61 @@ class DynamicsModel(SequenceModel):
         blocks = moment_blocks(self.n_features_in_, self._n_lags(), self._ball() ** 2)
         return blocks if self.is_private else blocks | state_blocks(self.n_features_in_, self.n_components)
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Moments of no record."""
-        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], DynamicsPosterior]:
+        """The system of no moments."""
+        average = self.initial(rng)
+        return average, self._system_of_moments(average, dict.fromkeys(average, 0.0), None)
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Moments, from which the system is computed: in all steps of a private fit, which see the same moments, and in the
+        first one of others. Then come steps of EM."""
+        n_first = n_steps if self.is_private else 1
+        lags = self._n_lags()
+        moments = FitPhase(
+            "moments",
+            n_first,
+            blocks=moment_blocks(self.n_features_in_, lags, self._ball() ** 2),
+            statistics="_moment_statistics",
+            update=self._system_of_moments,
+            step_size=lambda s: 1.0 / s,
+            released=f"noisy moments of the columns, at lags of up to {lags} steps and in the first {lags + 1}, and noisy "
+            "numbers of steps and of sequences",
+        )
+        if self.is_private:
+            return [moments]
+        states = state_blocks(self.n_features_in_, self.n_components)
+        released = "totals of states and columns"
+        return [moments, FitPhase("states", n_steps - 1, blocks=states, step_size=self.step_size, released=released)]
+
+    def _moment_statistics(self, records: Sequences, posterior) -> MomentStatistics:
+        """Lagged moments of what is seen."""
+        return MomentStatistics(self._usable(records.first(self.max_length)), self._n_lags(), self._constant())
 
     def expected_statistics(self, records: Sequences, posterior: DynamicsPosterior) -> RecordStatistics:
-        records = self._usable(records.first(self.max_length))
-        if self.is_private or posterior.step == 0:
-            statistics = MomentStatistics(records, self._n_lags(), self._constant())
-            names = moment_blocks(self.n_features_in_, self._n_lags(), 1.0)
-        else:
-            statistics = state_statistics(records, posterior)
-            names = state_blocks(self.n_features_in_, self.n_components)
-        return statistics if self.is_private else WithZeros(statistics, names, self.blocks())
+        return state_statistics(self._usable(records.first(self.max_length)), posterior)
+
+    def _system_of_moments(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
+        """The system that has these moments."""
+        posterior = self._of_moments(average, noise_std)
+        return started(posterior, self._prior()) if self.inference == "vb" else posterior
 
     def to_posterior(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
-        """First the system of the moments; then, without privacy, the M-step, or its Bayesian form."""
-        if previous is None or previous.step == 0 or self.is_private:
-            step = 0 if previous is None else previous.step + 1
-            posterior = self._of_moments(average, noise_std, step)
-            return started(posterior, self._prior()) if self.inference == "vb" else posterior
+        """The M-step, or its Bayesian form."""
+        if previous is None:
+            return self._system_of_moments(average, noise_std, previous)
         if self.inference == "vb":
             return next_system(average, previous, self._prior())
         n, n_steps = average["counts"]
-        return DynamicsPosterior(next_dynamics(average, previous.dynamics), float(n), float(n_steps), previous.step + 1)
+        return DynamicsPosterior(next_dynamics(average, previous.dynamics), float(n), float(n_steps))
 
     def step_size(self, t: int) -> float:
-        """ρ_t: 1/t in a private fit, whose steps see the same moments.
-
-        Without privacy 1 in the step of the moments and in the first one of EM. Then s = 2, 3, … counts steps of EM:
-        ``schedule(s)`` if there is one, (1 + s)^(-0.6) with sampled records, and 1 with all of them, which is textbook EM."""
-        if self.is_private:
-            return 1.0 / t
-        if t <= 2:
+        """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, (1 + t)^(-0.6) with sampled
+        records, and 1 with all of them, which is textbook EM."""
+        if t == 1:
             return 1.0
         if self.schedule is not None:
-            return self.schedule(t - 1)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
+            return self.schedule(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """0.4 ``typical_length``, the norm of so many steps of about 0.6 ``max_norm``, in units of its square."""
@@ -149,11 +168,7 @@ class DynamicsModel(SequenceModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                f"noisy moments of the columns, at lags of up to {self._n_lags()} steps and in the first {self._n_lags() + 1}",
-                "noisy numbers of steps and of sequences",
-                "hence the posterior",
-            ),
+            "released": self.released("hence the posterior"),
             "declared_public": (
                 f"max_norm = {self._ball() if self.max_norm else np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",
@@ -172,14 +187,14 @@ class DynamicsModel(SequenceModel):
     def _prior(self) -> SystemPrior:
         return SystemPrior(float(self.transition_prior), float(self.loadings_prior))
 
-    def _of_moments(self, average, noise_std, step: int) -> DynamicsPosterior:
+    def _of_moments(self, average, noise_std) -> DynamicsPosterior:
         p, K = self.n_features_in_, self.n_components
         lagged_moments = moments.of_totals(average, noise_std, self._constant())
         if lagged_moments is None:
             nothing = Dynamics.idle(K, np.zeros(p), np.full(p, self._ball() ** 2 / p))
-            return DynamicsPosterior(nothing, 0.0, 0.0, step)
+            return DynamicsPosterior(nothing, 0.0, 0.0)
         of = system_of(lagged_moments, K) if self.is_private else system_of(lagged_moments, K, _EXACT)
-        return DynamicsPosterior(of, lagged_moments.n_sequences, lagged_moments.n_steps, step)
+        return DynamicsPosterior(of, lagged_moments.n_sequences, lagged_moments.n_steps)
 
     def _read(self, X, lengths=None) -> Sequences:
         """Sequences as a user passes them; steps are not scaled down."""

@@ -118,8 +118,6 @@ class DynamicsPosterior:
     dynamics : Dynamics
     n_sequences, n_steps : float
         Numbers of sequences and of steps, noisy in a private fit.
-    step : int
-        Steps that this posterior has seen; at 0 the next step takes moments of what is seen.
     uncertainty : Uncertainty or None
         Of the parameters, in coordinates in which Q = I; None of EM and of private fits.
     """
@@ -127,7 +125,6 @@ class DynamicsPosterior:
     dynamics: Dynamics
     n_sequences: float = 0.0
     n_steps: float = 0.0
-    step: int = 0
     uncertainty: Uncertainty | None = None
     _known: dict = field(default_factory=dict, init=False, compare=False, repr=False)
 
@@ -180,7 +177,7 @@ class DynamicsPosterior:
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
-        counts = {name: np.array(getattr(self, name)) for name in ("n_sequences", "n_steps", "step")}
+        counts = {name: np.array(getattr(self, name)) for name in ("n_sequences", "n_steps")}
         if self.uncertainty is not None:
             counts |= {f"{_OF}{name}": np.asarray(value) for name, value in vars(self.uncertainty).items()}
         return dict(vars(self.dynamics)) | counts
@@ -210,7 +207,7 @@ class DynamicsPosterior:
             spread = Uncertainty(*matrices, float(count), float(dof))
             if spread.columns.shape != (p, K + 1, K + 1):
                 raise ValueError("the uncertainty does not fit the dynamics")
-        return cls(of, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]), spread)
+        return cls(of, float(arrays["n_sequences"]), float(arrays["n_steps"]), spread)
 
 
 def stable(moves: np.ndarray, largest: float) -> np.ndarray:

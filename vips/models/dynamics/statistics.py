@@ -28,7 +28,7 @@ counts       (2,)                      1, T
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -42,7 +42,7 @@ from vips.models.dynamics.variational import expected_states
 from vips.privacy import Lattice
 from vips.statistics import Block, DenseStatistics, RecordStatistics
 
-__all__ = ["MomentStatistics", "WithZeros", "moment_blocks", "state_blocks", "state_statistics"]
+__all__ = ["MomentStatistics", "moment_blocks", "state_blocks", "state_statistics"]
 
 _OPENING = 0.5  # scale of the block "opening": a sequence has one opening, and many steps
 
@@ -117,36 +117,6 @@ class MomentStatistics(RecordStatistics):
             total += lattice.rounded(weights[n] * (row[:, None] * row), blocks["opening"])
         others = {name: block for name, block in blocks.items() if name in ("second", "lagged")}
         return self._sums.rounded_sum(weights, others, lattice) | {"opening": total}
-
-
-class WithZeros(RecordStatistics):
-    """Statistics of some blocks, and 0 in all others.
-
-    Parameters
-    ----------
-    statistics : RecordStatistics
-    names : iterable of str
-        Their blocks.
-    blocks : dict of str to Block
-        All blocks.
-    """
-
-    sums_are_new = True
-
-    def __init__(self, statistics: RecordStatistics, names: Iterable[str], blocks: Mapping[str, Block]) -> None:
-        self._statistics, self._names, self._blocks = statistics, tuple(names), blocks
-
-    def norms(self, blocks: Mapping[str, Block]) -> np.ndarray:
-        return self._statistics.norms({name: blocks[name] for name in self._names})
-
-    def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        zeros = {name: np.zeros(block.shape) for name, block in self._blocks.items() if name not in self._names}
-        return zeros | self._statistics.weighted_sum(weights)
-
-    def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        zeros = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items() if name not in self._names}
-        present_blocks = {name: blocks[name] for name in self._names}
-        return zeros | self._statistics.rounded_sum(weights, present_blocks, lattice)
 
 
 def state_statistics(records: Sequences, posterior) -> DenseStatistics:

@@ -17,7 +17,7 @@ from vips.data import Sequences
 from vips.expfam import DiagonalGaussian
 from vips.models.dynamics.contract import DynamicsModel
 from vips.models.dynamics.posterior import Dynamics, DynamicsPosterior
-from vips.models.dynamics.statistics import MomentStatistics, WithZeros, moment_blocks
+from vips.models.dynamics.statistics import moment_blocks
 from vips.models.dynamics.switching_denoising import repaired, view
 from vips.models.dynamics.switching_posterior import (
     Inferred,
@@ -28,9 +28,10 @@ from vips.models.dynamics.switching_posterior import (
     switching_statistics,
 )
 from vips.parts import Part
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block, RecordStatistics
-from vips.step_size import PolynomialAveraging, RobbinsMonro
+from vips.step_size import PolynomialAveraging
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,6 +96,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30
     exact_rows = True
+    _unlisted = ("inference", "loadings_prior", "transition_prior")
     name_of_score = "bound of the log likelihood per step"
 
     def __init__(
@@ -137,60 +139,51 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         regime_blocks = switching_blocks(self.n_features_in_, self.n_components, self.n_regimes, scale)
         return self._of_moments_only() | regime_blocks
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Zero totals; ``moves`` holds random draws that separate the regimes."""
-        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        return initial | {"cross": rng.standard_normal(initial["cross"].shape)}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], SwitchingPosterior]:
+        """An idle system, with draws that separate the regimes."""
+        average, p = self.initial(rng), self.n_features_in_
+        idle = DynamicsPosterior(Dynamics.idle(self.n_components, np.zeros(p), np.ones(p)))
+        return average, SwitchingPosterior.of_system(idle, rng.standard_normal(average["cross"].shape))
 
-    def phase(self, posterior: SwitchingPosterior) -> str:
-        return "moments" if posterior.step < self._n_of_moments() else "states"
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Moments, in a sixth of the steps of a private fit and in one of others: regimes begin around their system. Then come
+        steps of EM."""
+        (moments, *_), n_first = super().phases(n_steps), max(1, n_steps // 6) if self.is_private else 1
+        moments = replace(moments, n_steps=n_first, update=self._unchanged, end=self._regimes_of_moments)
+        blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
+        released = "noisy totals of states, regimes and columns"
+        return [
+            moments,
+            FitPhase("states", n_steps - n_first, blocks=blocks, step_size=self.step_size, released=released),
+        ]
+
+    def _unchanged(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
+        """While moments are taken, steps do not depend on the posterior."""
+        return previous
+
+    def _regimes_of_moments(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
+        """Regimes around the system of the moments."""
+        return SwitchingPosterior.of_system(self._of_moments(average, noise_std), previous.draws)
 
     def expected_statistics(self, records: Sequences, posterior: SwitchingPosterior) -> RecordStatistics:
-        records, blocks = self._usable(records.first(self.max_length)), self.blocks()
-        if self.phase(posterior) == "moments":
-            statistics = MomentStatistics(records, self._n_lags(), self._constant())
-            return WithZeros(statistics, self._of_moments_only(), blocks)
-        names = [name for name in blocks if name not in self._of_moments_only()]
-        return WithZeros(switching_statistics(records, posterior, self.max_iter), names, blocks)
+        return switching_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
 
     def to_posterior(self, average, noise_std, previous: SwitchingPosterior | None) -> SwitchingPosterior:
-        """First regimes around the system of the moments; then the M-step, after which noisy parameters are repaired."""
+        """The M-step, after which noisy parameters are repaired."""
         if previous is None:
-            K, p = self.n_components, self.n_features_in_
-            return SwitchingPosterior.of_system(
-                DynamicsPosterior(Dynamics.idle(K, np.zeros(p), np.ones(p))), np.array(average["cross"])
-            )
-        step, n = previous.step + 1, self._n_of_moments()
-        if step < n:
-            return replace(previous, step=step)
-        if step == n:
-            return SwitchingPosterior.of_system(self._of_moments(average, noise_std, n), previous.draws)
+            previous = self.start(np.random.default_rng(0))[1]
         if not self.is_private:
             return next_switching(average, previous)
         return repaired(next_switching(view(average, noise_std), previous))
 
     def step_size(self, t: int) -> float:
-        """ρ_t: 1/t while moments are taken, in a sixth of the steps of a private fit, and in one of others.
-
-        Then s = 1, 2, … counts steps of EM: 1 in the first, ``schedule(s)`` if there is one, 3/(s + 2) in a private fit,
-        (1 + s)^(-0.6) with sampled records, and 1 with all of them."""
-        s = t - self._n_of_moments()
-        if s <= 1:
-            return 1.0 if s == 1 else 1.0 / t
-        if self.schedule is not None:
-            return self.schedule(s)
-        if self.is_private:
-            return _AVERAGING(s)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
+        """ρ of the steps t = 1, 2, … of EM: 1 in the first. Then ``schedule(t)`` if there is one, 3/(t + 2) in a private fit,
+        (1 + t)^(-0.6) with sampled records, and 1 with all of them."""
+        return _AVERAGING(t) if t > 1 and self.schedule is None and self.is_private else super().step_size(t)
 
     def max_record_norm(self) -> float:
         """``inf``: states have no bound."""
         return np.inf
-
-    def describe(self) -> dict:
-        description = super().describe()
-        steps = "noisy totals of states, regimes and columns, in every other step"
-        return description | {"released": (*description["released"][:2], steps, description["released"][2])}
 
     def bound(self, records, posterior: SwitchingPosterior) -> float:
         """Evidence lower bound of these records."""
@@ -319,10 +312,6 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         p = self.__dict__.get("n_features_in_", 1)
         regime_blocks = switching_blocks(p, self.n_components, self.n_regimes, 1.0)
         return super()._numbers_of_one() + sum(math.prod(block.shape) for block in regime_blocks.values())
-
-    def _n_of_moments(self) -> int:
-        """Steps that take moments."""
-        return max(1, self._plan().n_steps // 6) if self.is_private else 1
 
     def _inferred(self, X, lengths=None) -> Inferred:
         return inferred(self._read(X, lengths), self.posterior_, self.max_iter)

@@ -38,8 +38,6 @@ class SwitchingPosterior:
     draws : ndarray of shape (M, K, K)
         Public: how regimes differ at first.
     n_sequences, n_steps : float
-    step : int
-        Steps that this posterior has seen; at 0 the next step takes moments of what is seen.
     """
 
     dynamics: Dynamics
@@ -50,7 +48,6 @@ class SwitchingPosterior:
     draws: np.ndarray
     n_sequences: float = 0.0
     n_steps: float = 0.0
-    step: int = 0
 
     def __repr__(self) -> str:
         M, K = self.moves.shape[:2]
@@ -66,7 +63,7 @@ class SwitchingPosterior:
         stays = np.full((M, M), (1.0 - _STAYS) / max(M - 1, 1)) + (_STAYS - (1.0 - _STAYS) / max(M - 1, 1)) * np.eye(M)
         start, stays = np.full(M, 1.0 / M), stays if M > 1 else np.ones((1, 1))
         cov = np.repeat(of.moves_cov[None], M, axis=0)
-        return cls(of, moves, cov, start, stays, draws, system.n_sequences, system.n_steps, system.step)
+        return cls(of, moves, cov, start, stays, draws, system.n_sequences, system.n_steps)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """For saving."""
@@ -84,7 +81,7 @@ class SwitchingPosterior:
             If the arrays do not fit together, or are not valid.
         """
         shared = {name.removeprefix("shared_"): value for name, value in arrays.items() if name.startswith("shared_")}
-        of = DynamicsPosterior.from_arrays(shared | {"n_sequences": 0.0, "n_steps": 0.0, "step": 0}).dynamics
+        of = DynamicsPosterior.from_arrays(shared | {"n_sequences": 0.0, "n_steps": 0.0}).dynamics
         regimes = [
             np.asarray(arrays[name], np.float64)
             for name in ("moves", "moves_cov", "regime_start", "regime_moves", "draws")
@@ -98,7 +95,7 @@ class SwitchingPosterior:
             raise ValueError("a covariance of the regimes is not positive definite, or a probability is negative")
         if not (np.allclose(regimes[2].sum(), 1.0) and np.allclose(regimes[3].sum(axis=1), 1.0)):
             raise ValueError("the probabilities of the regimes do not add up to 1")
-        return cls(of, *regimes, float(arrays["n_sequences"]), float(arrays["n_steps"]), int(arrays["step"]))
+        return cls(of, *regimes, float(arrays["n_sequences"]), float(arrays["n_steps"]))
 
 
 @dataclass(frozen=True, repr=False)
@@ -197,5 +194,4 @@ def next_switching(totals: Mapping[str, np.ndarray], previous: SwitchingPosterio
     return replace(
         previous, dynamics=dynamics, moves=moves, moves_cov=moves_cov, regime_start=start / start.sum(),
         regime_moves=pairs / pairs.sum(axis=1, keepdims=True), n_sequences=float(n), n_steps=float(n_steps),
-        step=previous.step + 1,
     )  # fmt: skip

@@ -140,7 +140,7 @@ def next_system(
         totals["cross"] @ of_moves, np.eye(K), loadings, offset, variance, start, positive_definite(scale) / dof
     )
     spread = Uncertainty(positive_definite(of_moves), columns, shapes, float(count), float(dof))
-    return DynamicsPosterior(dynamics, float(n), float(n_steps), posterior.step + 1, spread)
+    return DynamicsPosterior(dynamics, float(n), float(n_steps), spread)
 
 
 def divergence(posterior: DynamicsPosterior, prior: SystemPrior) -> float:

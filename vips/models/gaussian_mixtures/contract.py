@@ -8,6 +8,7 @@ z_n | w ~ Categorical(w),   x_n | z_n = k ~ N(μ_k, (u_nk Λ_k)⁻¹)        u_n
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,10 +18,11 @@ from vips._validation import check_choice, check_integer, check_max_norm, check_
 from vips.model import ConjugateExponentialModel
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.posterior import KINDS, MixturePosterior
-from vips.models._gaussians.splitting import n_splits_in_step, split
+from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models.gaussian_mixtures.statistics import MixtureStatistics
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -123,11 +125,22 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         symmetric = self.covariance_type in ("full", "tied")
         return {name: Block(shape[name], name == "second" and symmetric, scales[name]) for name in shape}
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records; in place of linear totals public draws, directions in which spherical components are split."""
-        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        initial["linear"] = rng.standard_normal(initial["linear"].shape)
-        return initial
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], MixturePosterior]:
+        """One component over the ball of ``max_norm``, with draws: directions in which spherical components are split."""
+        return self.initial(rng), self._first(rng.standard_normal((self.n_components, self.n_features_in_)))
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """One component, which is split until there are ``n_components``; then the steps of all of them.
+
+        Without noise the first split comes after the second step, whose totals are taken about the mean.
+        """
+        moments = {"released": "noisy counts, first and second moments of the components"}
+        lengths = lengths_of_growth(self.n_components, n_steps, 1 if self.is_private else 2, 1)
+        growing = growing_phases(
+            lengths, n_steps, 1.0 if self._is_textbook() else _GROWING, end=self._split_components, **moments
+        )
+        n_left = n_steps - sum(phase.n_steps for phase in growing)
+        return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
 
     def prepare(self, posterior: MixturePosterior) -> None:
         _ = posterior.tables
@@ -156,27 +169,32 @@ class GaussianMixtureModel(ConjugateExponentialModel):
 
     # -- steps --------------------------------------------------------------------------------------------------
 
-    def step_size(self, t: int) -> float:
-        """ρ_t: 1 in the first step, ½ while components are split. Then s = 1, 2, … counts the steps after the last split:
-        ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
-        (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
-        grown = self._steps_of_growth()
-        if t <= max(grown, 1):
-            return 1.0 if t == 1 or self._is_textbook() else _GROWING
+    def _step_size(self, n_steps: int, s: int) -> float:
+        """ρ of the steps s = 1, 2, … after the last split, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3,
+        5/(s + 4)) in a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one,
+        and 1 in a non-private full-batch one. While components are split it is ½, but 1 in the first step."""
+        if self.n_components == 1 and s == 1:
+            return 1.0
         if self.schedule is not None:
-            return self.schedule(t - grown)
+            return self.schedule(s)
         if self._is_textbook():
             return 1.0
         if not self.is_private:
-            return RobbinsMonro(offset=1.0, decay=0.6)(t - grown)
-        return min(max(_LARGEST, _UPDATES / (self._plan().n_steps - grown)), _AVERAGING(t - grown))
+            return RobbinsMonro(offset=1.0, decay=0.6)(s)
+        return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
 
     def to_posterior(self, average, noise_std, previous: MixturePosterior | None) -> MixturePosterior:
-        """One component at first, which is split until there are ``n_components``; noisy totals are denoised first."""
+        """The update of all components; noisy totals are denoised first."""
+        return self._updated(average, noise_std, previous, 0)
+
+    def _split_components(self, average, noise_std, previous: MixturePosterior) -> MixturePosterior:
+        """The same, and a split of the largest components."""
+        n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
+        return self._updated(average, noise_std, previous, n_splits)
+
+    def _updated(self, average, noise_std, previous: MixturePosterior | None, n_splits: int) -> MixturePosterior:
         if previous is None:
             first = self._first(np.array(average["linear"]))
-            if not np.any(average["count"]):
-                return first
             totals = {name: np.maximum(value, 0.0) if name == "count" else value for name, value in average.items()}
             return next_posterior(Moments.of(totals, first), first, self._priors(), self.n_components)
         priors, totals = self._priors(), average
@@ -185,7 +203,6 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         moments = Moments.of(totals, previous).first(previous.n_active)
         if previous.n_active == 1:
             previous = self._with_learnt_priors(previous, moments, priors)
-        n_splits = self._n_splits() if previous.step + 1 >= self._first_split() else 0
         n_active = min(previous.n_active + n_splits, self.n_components)
         moments, parent, portion = split(
             moments, previous.n_active, n_splits, previous.directions, self.covariance_type
@@ -286,18 +303,6 @@ class GaussianMixtureModel(ConjugateExponentialModel):
 
     def _is_textbook(self) -> bool:
         return not self.is_private and self._plan().sampling_rate == 1.0
-
-    def _first_split(self) -> int:
-        """Step after which the first component is split. Without noise the second, whose totals are taken about the mean."""
-        return 1 if self.is_private else 2
-
-    def _n_splits(self) -> int:
-        return n_splits_in_step(self.n_components, self._plan().n_steps)
-
-    def _steps_of_growth(self) -> int:
-        """Number of steps after which all components are there."""
-        n_splits = self._n_splits()
-        return self._first_split() - 1 + -(-(self.n_components - 1) // n_splits)
 
     def _influences(self, frame: MixturePosterior) -> list[Influence]:
         blocks, d, largest = self.blocks(), self.n_features_in_, min(1.0, self._plan().clip_norm)

@@ -192,10 +192,7 @@ class BayesianGaussianMixture(ReadableMixture, Clusters, DensityMixin, GaussianM
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                "noisy counts, first and second moments of the components in every step",
-                "hence the posterior of shares, means and covariances",
-            ),
+            "released": self.released("hence the posterior of shares, means and covariances"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer rows are scaled down to it",
                 f"number of columns: {self.n_features_in_}",

@@ -20,6 +20,7 @@ from vips.models.markov.posterior import FORBIDDEN, Contexts, SymbolPosterior, p
 from vips.models.markov.reading import names_of
 from vips.models.markov.statistics import (
     Moves,
+    RowSums,
     SequenceStatistics,
     SymbolSums,
     first_shares,
@@ -27,6 +28,7 @@ from vips.models.markov.statistics import (
     of_pairs,
 )
 from vips.parts import Part, indexed, last_of
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 
@@ -67,7 +69,7 @@ class CategoricalHMM(HiddenMarkovModel):
         None is a non-private fit: 100 steps with all records. The first steps count neighbouring symbols, from which
         states begin: write at least 30.
     schedule : RobbinsMonro, callable or None
-        Step sizes of the steps after the start, as a function of 2, 3, …. None: see :meth:`step_size`.
+        Step sizes of the states' steps, as a function of 2, 3, …. None: see :meth:`step_size`.
     random_state : int, Generator, RandomState or None
         Seeds the states' start, and the sampling of non-private fits. Noise is never seeded.
 
@@ -151,65 +153,166 @@ class CategoricalHMM(HiddenMarkovModel):
     def blocks(self) -> dict[str, Block]:
         blocks = self.chain_blocks() | {"emissions": Block((self.n_components, self.n_symbols))}
         if self._counts_pairs():
-            blocks["pairs"] = Block((self.n_symbols, self.n_symbols))
-        return blocks
+            return blocks | {"pairs": Block((self.n_symbols, self.n_symbols))}
+        if self.n_components == 1:
+            return blocks
+        return blocks | {"sequences": Block((1,), scale=blocks["start"].scale), "symbols": Block((1, self.n_symbols))}
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records, and in place of emissions public draws: how far those of the states are from the symbols' frequencies."""
-        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        spread = _SPREAD if self.n_components > 1 else 0.0
-        return initial | {"emissions": spread * rng.standard_normal((self.n_components, self.n_symbols))}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], SymbolPosterior]:
+        """The prior, with draws that say how far the states' emissions are from the symbols' frequencies at first."""
+        average, spread = self.initial(rng), _SPREAD if self.n_components > 1 else 0.0
+        noise = spread * rng.standard_normal((self.n_components, self.n_symbols))
+        return average, self._posterior(average["start"], average["moves"], average["emissions"], noise)
 
-    def phase(self, posterior: SymbolPosterior) -> str:
-        if posterior.contexts is not None:
-            return "neighbours"
-        return "pairs" if self._counts_pairs() and posterior.step < self.n_first_steps() else "states"
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Where symbols are few, the first steps count pairs of them, from which states are computed (``pairs.py``). Where they
+        are many, the first step counts symbols. The next ones find classes of symbols with like neighbours, at which states
+        begin (``contexts.py``); in short fits they begin near the symbols' frequencies."""
+        if self.n_components == 1:
+            first = []
+        elif self._counts_pairs():
+            first = [self._phase_of_pairs(n_steps)]
+        else:
+            first = self._phases_of_symbols(n_steps)
+        n_left = n_steps - sum(phase.n_steps for phase in first)
+        released = "noisy counts of first states, of moves between states, and of symbols in each state"
+        blocks = self._of(*self.chain_blocks(), "emissions")
+        return [*first, FitPhase("states", n_left, blocks=blocks, step_size=self.step_size, released=released)]
+
+    def _phase_of_pairs(self, n_steps: int) -> FitPhase:
+        is_exact = not self.is_private and self._plan().sampling_rate == 1.0
+        return FitPhase(
+            "pairs",
+            1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1),
+            blocks=self._of("pairs"),
+            statistics="_pair_statistics",
+            update=self._unchanged,
+            end=self._states_of_pairs,
+            step_size=lambda s: 1.0 / s,
+            released="noisy counts of neighbouring symbols",
+        )
+
+    def _phases_of_symbols(self, n_steps: int) -> list[FitPhase]:
+        n_contexts = min(_FIRST_STEPS, n_steps // 6)
+        has_contexts, newest = n_contexts >= _LEAST_CONTEXTS, {"step_size": lambda s: 1.0}
+        symbols = FitPhase(
+            "symbols",
+            1,
+            blocks=self._of("sequences", "symbols"),
+            statistics="_symbol_statistics",
+            update=self._first_classes if has_contexts else self._states_of_symbols,
+            released="noisy counts of symbols and of sequences",
+            **newest,
+        )
+        if not has_contexts:
+            return [symbols]
+        contexts = FitPhase(
+            "neighbours",
+            n_contexts - 1,
+            blocks=self._of("emissions"),
+            statistics="_profile_statistics",
+            update=self._classes_of_profiles,
+            released="noisy counts of symbols beside each class of symbols",
+            **newest,
+        )
+        moves = FitPhase(
+            "classes",
+            1,
+            blocks=self._of(*self.chain_blocks()),
+            statistics="_move_statistics",
+            update=self._states_of_classes,
+            released="noisy counts of moves between classes of symbols, and of first ones",
+            **newest,
+        )
+        return [symbols, contexts, moves]
 
     def expected_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
-        records, blocks, phase = records.first(self.max_length), self.blocks(), self.phase(posterior)
-        if phase == "neighbours":
-            return of_neighbours(records, posterior.contexts.classes, -1 if posterior.step % 2 else 1, blocks)
-        if phase == "pairs":
-            return of_pairs(records, self.n_symbols, blocks)
+        records = records.first(self.max_length)
         shares, pairs, _ = self.inferred(records, posterior)
-        codes = np.ascontiguousarray(records.values[:, 0])
-        emissions = SymbolSums("emissions", codes, records.offsets, shares, self.n_symbols)
-        return SequenceStatistics([Moves(first_shares(records, shares), pairs), emissions], blocks)
+        moves = Moves(first_shares(records, shares), pairs)
+        return SequenceStatistics([moves, self._sums_of_symbols("emissions", records, shares)], self.blocks())
 
     def to_posterior(self, average, noise_std, previous: SymbolPosterior | None) -> SymbolPosterior:
-        """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``).
-
-        Where symbols are few, the first steps count pairs of them, from which states are computed (``pairs.py``). Where they
-        are many, the first step counts symbols: everybody is in the first state. The next ones find classes of symbols
-        with like neighbours, at which states begin (``contexts.py``).
-        """
+        """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``)."""
         start, moves, emissions = average["start"], average["moves"], average["emissions"]
-        if previous is None and not any(average[name].any() for name in average if name != "emissions"):
-            return self._everybody_in_one_state(emissions.copy())
-        step = self.n_first_steps() + 1 if previous is None else previous.step + 1
-        noise = np.zeros(emissions.shape) if previous is None else previous.noise
-        if previous is not None and step < self.n_first_steps():
-            if self._counts_pairs():
-                return replace(previous, step=step)
-            return self._of_contexts(average, noise_std, previous)
-        if previous is not None and step == self.n_first_steps():
-            start, moves, emissions = self._first_states(average, noise_std, previous)
-        elif noise_std["emissions"] > 0.0:
+        if noise_std["emissions"] > 0.0:
             start, moves = private_chain(start, moves, noise_std)
             emissions = private_counts(emissions, noise_std["emissions"])
-        return self._posterior(start, moves, emissions, noise, step)
+        return self._posterior(
+            start, moves, emissions, np.zeros(emissions.shape) if previous is None else previous.noise
+        )
 
-    def n_first_steps(self) -> int:
-        """One in short fits, with one state, and where the first counts pairs without noise."""
-        n_steps = self._plan().n_steps
-        n = min(_FIRST_STEPS, n_steps // 6)
-        if self._counts_pairs():
-            is_exact = not self.is_private and self._plan().sampling_rate == 1.0
-            return 1 if is_exact else max(n, 1)
-        return n + 1 if n >= _LEAST_CONTEXTS and self.n_components > 1 else 1
+    # -- how states begin ---------------------------------------------------------------------------------------------
 
-    def first_step_size(self, t: int) -> float:
-        return 1.0 / t if self._counts_pairs() else 1.0
+    def _unchanged(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """While pairs are counted, steps do not depend on the posterior."""
+        return previous
+
+    def _pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+        """Counts of neighbouring symbols."""
+        return of_pairs(records.first(self.max_length), self.n_symbols, self.blocks())
+
+    def _states_of_pairs(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """The most likely states of the table of pairs."""
+        K = self.n_components
+        pairs = private_counts(average["pairs"], noise_std["pairs"])
+        moves, emissions = states_of_pairs(pairs, self._allowed()[1], _restarts(previous))
+        counts = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
+        start, n_steps = np.full(K, 1.0 / K), max(counts.sum(), 1.0)
+        emissions = (1.0 - _MIXED) * emissions + _MIXED * counts / n_steps
+        totals = start, n_steps * moves, n_steps * moves.sum(axis=1)[:, None] * emissions
+        return self._posterior(*totals, previous.noise)
+
+    def _symbol_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+        """Counts of symbols, and of sequences with a step."""
+        records = records.first(self.max_length)
+        ones = np.ones((len(records.values), 1))
+        parts = [RowSums({"sequences": first_shares(records, ones)}), self._sums_of_symbols("symbols", records, ones)]
+        return SequenceStatistics(parts, self.blocks())
+
+    def _states_of_symbols(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """States near the frequencies of the symbols."""
+        K, (counts,) = self.n_components, private_counts(average["symbols"], noise_std["symbols"])
+        n_sequences = max(float(average["sequences"][0]), 1.0)
+        n_moves = max(float(average["symbols"].sum()) - n_sequences, 1.0)
+        emissions = counts * np.exp(previous.noise) / K
+        return self._posterior(np.full(K, n_sequences / K), np.full((K, K), n_moves / K**2), emissions, previous.noise)
+
+    def _first_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """The most frequent symbols, and all others."""
+        counts = private_counts(average["symbols"], noise_std["symbols"])[0]
+        contexts = Contexts(counts, first_classes(counts, self.n_components), np.zeros(previous.noise.shape))
+        return replace(previous, contexts=contexts)
+
+    def _profile_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+        """Counts of symbols beside each class."""
+        _, emissions = self._neighbours(records, posterior)
+        return SequenceStatistics([emissions], self.blocks())
+
+    def _classes_of_profiles(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """Classes of symbols with like neighbours on both sides, from the second step on."""
+        profile, known = average["emissions"], previous.contexts
+        classes = known.classes
+        if known.profile.any():
+            profiles = np.vstack([known.profile, profile])
+            classes = classes_of_symbols(
+                profiles, known.counts, noise_std["emissions"], self.n_components, _restarts(previous)
+            )
+        return replace(previous, contexts=Contexts(known.counts, classes, profile.copy(), -known.side))
+
+    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+        """First classes, and moves between classes."""
+        moves, _ = self._neighbours(records, posterior)
+        return SequenceStatistics([moves], self.blocks())
+
+    def _states_of_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+        """A state for each class of symbols."""
+        start, moves, known = average["start"], average["moves"], previous.contexts
+        if noise_std["start"] > 0.0:
+            start, moves = private_chain(start, moves, noise_std)
+        spread = np.exp(previous.noise) / self.n_components
+        emissions = known.counts * ((1.0 - _MIXED) * known.classes.T + _MIXED * spread)
+        return self._posterior(start, moves, emissions, previous.noise)
 
     def max_record_norm(self) -> float:
         """Of ``max_length`` equal symbols in one state."""
@@ -219,11 +322,7 @@ class CategoricalHMM(HiddenMarkovModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                "noisy counts of neighbouring symbols in the first steps",
-                "noisy counts of first states, of moves between states, and of symbols in each state, in every other step",
-                "hence the posterior of all three",
-            ),
+            "released": self.released("hence the posterior of first states, moves and symbols"),
             "declared_public": (
                 f"{self.n_symbols} symbols, sequences of at most {self.max_length} steps",
                 "n_components, masks, priors and all other constructor arguments",
@@ -307,12 +406,23 @@ class CategoricalHMM(HiddenMarkovModel):
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
-    def _posterior(self, start, moves, emissions, noise, step: int) -> SymbolPosterior:
+    def _of(self, *names: str) -> dict[str, Block]:
+        blocks = self.blocks()
+        return {name: blocks[name] for name in names}
+
+    def _sums_of_symbols(self, name: str, records: Sequences, shares: np.ndarray) -> SymbolSums:
+        codes = np.ascontiguousarray(records.values[:, 0])
+        return SymbolSums(name, codes, records.offsets, shares, self.n_symbols)
+
+    def _neighbours(self, records: Sequences, posterior: SymbolPosterior) -> tuple[Moves, SymbolSums]:
+        contexts = posterior.contexts
+        return of_neighbours(records.first(self.max_length), contexts.classes, contexts.side)
+
+    def _posterior(self, start, moves, emissions, noise) -> SymbolPosterior:
         of_start, of_moves = self.chain_priors()
         return SymbolPosterior(
             start=Dirichlet(_added(of_start, start)),
             moves=Dirichlet(_added(of_moves, moves)),
-            step=step,
             plug_in=self.plugs_in(),
             emissions=Dirichlet(self._emission_prior() + np.maximum(emissions, 0.0)),
             noise=noise,
@@ -325,50 +435,6 @@ class CategoricalHMM(HiddenMarkovModel):
 
     def _counts_pairs(self) -> bool:
         return self.n_components > 1 and self.n_symbols <= _FEW_SYMBOLS
-
-    def _everybody_in_one_state(self, noise: np.ndarray) -> SymbolPosterior:
-        """The first totals are then those of the symbols."""
-        one = np.full(self.n_components, _NOTHING)
-        one[0] = 1.0
-        moves = np.tile(one, (self.n_components, 1))
-        return SymbolPosterior(
-            Dirichlet(one), Dirichlet(moves), 0, self.plugs_in(), Dirichlet(np.ones(noise.shape)), noise
-        )
-
-    def _of_contexts(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
-        """The next step of the start: ``contexts.py``."""
-        profile, known, step = average["emissions"], previous.contexts, previous.step + 1
-        if known is None:
-            counts = private_counts(profile[:1], noise_std["emissions"])
-            contexts = Contexts(counts[0], first_classes(counts[0], self.n_components), profile)
-        else:
-            classes = known.classes
-            if step > 2:
-                profiles = np.vstack([known.profile, profile])
-                classes = classes_of_symbols(
-                    profiles, known.counts, noise_std["emissions"], self.n_components, _restarts(previous)
-                )
-            contexts = Contexts(known.counts, classes, profile)
-        return replace(previous, step=step, contexts=contexts)
-
-    def _first_states(self, average, noise_std, previous: SymbolPosterior) -> tuple:
-        """Totals at which the states begin: those of pairs, their classes of symbols, or all near the symbols' frequencies."""
-        K, known, spread = self.n_components, previous.contexts, np.exp(previous.noise)
-        if self._counts_pairs():
-            pairs = private_counts(average["pairs"], noise_std["pairs"])
-            moves, emissions = states_of_pairs(pairs, self._allowed()[1], _restarts(previous))
-            counts = 0.5 * (pairs.sum(axis=0) + pairs.sum(axis=1))
-            start, n_steps = np.full(K, 1.0 / K), max(counts.sum(), 1.0)
-            emissions = (1.0 - _MIXED) * emissions + _MIXED * counts / n_steps
-            return start, n_steps * moves, n_steps * moves.sum(axis=1)[:, None] * emissions
-        start, moves = average["start"], average["moves"]
-        if known is None:
-            counts = private_counts(average["emissions"][:1], noise_std["emissions"])
-            n_sequences, n_moves = (max(float(totals.sum()), 1.0) for totals in (start, moves))
-            return np.full(K, n_sequences / K), np.full((K, K), n_moves / K**2), counts * spread / K
-        if noise_std["start"] > 0.0:
-            start, moves = private_chain(start, moves, noise_std)
-        return start, moves, known.counts * ((1.0 - _MIXED) * known.classes.T + _MIXED * spread / K)
 
 
 def _added(prior: np.ndarray, totals: np.ndarray) -> np.ndarray:

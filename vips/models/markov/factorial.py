@@ -222,11 +222,7 @@ class FactorialHMM(FactorialChainModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                "noisy counts of first states, of moves between states, and of states of two chains at the same step",
-                "noisy moments of the steps, and sums of the steps in each state",
-                "in every step; hence the posterior of all of them",
-            ),
+            "released": self.released("hence the posterior of all of them"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",

@@ -16,6 +16,7 @@ from vips.models._sequences import SequenceModel
 from vips.models.markov.factorial_denoising import view
 from vips.models.markov.factorial_inference import factorial_statistics, inferred_chains
 from vips.models.markov.factorial_posterior import FactorialPosterior, Prior, next_emissions
+from vips.phases import FitPhase
 from vips.privacy import PrivacyPlan
 from vips.statistics import Block, RecordStatistics
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -29,6 +30,9 @@ _NO_PRIOR = 1e-9  # of the number of steps
 _VISIBLE = 10.0  # deviations of the noise in the number of steps below which nothing is seen
 _ADDED = 1.0  # to the precision of effects, in deviations of the noise in counts
 _LEAST_VARIANCE = 0.01  # that private chains leave, in units of the variance of all steps
+_RELEASED = (
+    "noisy counts of first states, of moves, and of states of two chains at a time, and noisy moments of the steps"
+)
 _NUMBERS = 2e7  # in the statistics of a chunk of sequences of one step
 
 
@@ -38,6 +42,7 @@ class FactorialChainModel(SequenceModel):
     unit = "one sequence"
     planned_steps = 60
     exact_rows = True
+    _unlisted = ("chain_priors", "plugs_in")
     name_of_score = "bound of the log likelihood per step"
     n_chains: int
     n_components: int
@@ -80,26 +85,35 @@ class FactorialChainModel(SequenceModel):
             for name, (shape, norm, cost) in at.items()
         }
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records; in place of sums of steps draws: how states differ at first."""
-        initial = {name: np.zeros(block.shape) for name, block in self.blocks().items()}
-        return initial | {"linear": rng.standard_normal(initial["linear"].shape)}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], FactorialPosterior]:
+        """Chains that differ by draws."""
+        average = self.initial(rng)
+        return average, self._first(rng.standard_normal(average["linear"].shape))
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """Steps that find coordinates in which steps of sequences have covariance I: a tenth of a private fit's, and one of
+        others. Then come those of the chains."""
+        n_first = max(1, n_steps // 10) if self.is_private else 1
+        finding = {"update": self._unchanged, "end": self._whitened, "step_size": lambda s: 1.0 / s}
+        return [
+            FitPhase("coordinates", n_first, released=_RELEASED, **finding),
+            FitPhase("chains", n_steps - n_first, step_size=self.step_size, released=_RELEASED),
+        ]
 
     def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
         return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
 
+    def _unchanged(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
+        """While coordinates are found, chains are as they began."""
+        return previous
+
     def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
-        """First the coordinates in which steps have covariance I, then updates of the chains, from denoised totals."""
+        """Updates of the chains, from denoised totals; none if noise hides all steps."""
         if previous is None:
             return self._first(average["linear"])
-        step, M = previous.step + 1, self.n_chains
-        n_steps = np.trace(average["both"]) / M
-        if self.is_private and n_steps < _VISIBLE * noise_std["both"]:
-            return replace(previous, step=step)
-        if step < self._n_first_steps():
-            return replace(previous, step=step)
-        if step == self._n_first_steps():
-            return replace(self._whitened(average, noise_std, previous, n_steps), step=step)
+        n_steps = np.trace(average["both"]) / self.n_chains
+        if self._is_hidden(n_steps, noise_std):
+            return previous
         totals = view(average, noise_std) if self.is_private else average
         added = _ADDED * noise_std["both"] if self.is_private else 0.0
         totals_of_steps = (totals[name] for name in ("both", "linear", "second"))
@@ -112,20 +126,19 @@ class FactorialChainModel(SequenceModel):
             Dirichlet(np.maximum(counts, 0.0) + prior)
             for counts, prior in zip((totals["start"], totals["moves"]), self.chain_priors(), strict=True)
         )
-        return replace(previous, start=start, moves=moves, step=step, **emissions)
+        return replace(previous, start=start, moves=moves, **emissions)
 
     def step_size(self, t: int) -> float:
-        """ρ_t: 1/t in the steps that find coordinates (a tenth of a private fit's, and one of others). Then s = 1, 2, … counts
-        steps: 1 in the first, ``schedule(s)`` if there is one, 4/(s + 3) in a private fit, (1 + s)^(-0.6) in a non-private
-        stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes."""
-        s = t - self._n_first_steps()
-        if s <= 1:
-            return 1.0 if s == 1 else 1.0 / t
+        """ρ of the steps t = 1, 2, … of the chains: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
+        private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
+        variational Bayes."""
+        if t == 1:
+            return 1.0
         if self.schedule is not None:
-            return self.schedule(s)
+            return self.schedule(t)
         if self.is_private:
-            return _AVERAGING(s)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
+            return _AVERAGING(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""
@@ -172,15 +185,15 @@ class FactorialChainModel(SequenceModel):
         means = np.sqrt((1.0 - _UNEXPLAINED) / M) * (means - means.mean(axis=1, keepdims=True))
         dof = float(d + 1)
         return FactorialPosterior(
-            start=Dirichlet(of_start + 1.0), moves=Dirichlet(of_moves + K * stays), step=0, plug_in=True,
+            start=Dirichlet(of_start + 1.0), moves=Dirichlet(of_moves + K * stays), plug_in=True,
             mean=np.ascontiguousarray(means.reshape(M * K, d).T), spread=np.eye(M * K), dof=dof,
             scale=_UNEXPLAINED * dof * np.eye(d), centre=np.zeros(d), whitening=np.eye(d) / self._ball(),
         )  # fmt: skip
 
-    def _whitened(self, average, noise_std, previous: FactorialPosterior, n_steps: float) -> FactorialPosterior:
-        """The same in coordinates in which all steps have mean 0 and covariance I."""
-        d = self.n_features_in_
-        if not n_steps > 0.0:
+    def _whitened(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
+        """The same in coordinates in which all steps have mean 0 and covariance I; unless noise hides all steps."""
+        d, n_steps = self.n_features_in_, np.trace(average["both"]) / self.n_chains
+        if self._is_hidden(n_steps, noise_std) or not n_steps > 0.0:
             return previous
         mean = average["linear"].sum(axis=0) / (self.n_chains * n_steps)
         cov = average["second"] / n_steps - np.outer(mean, mean)
@@ -202,9 +215,8 @@ class FactorialChainModel(SequenceModel):
         """Whether E-steps take posterior means."""
         return self.is_private or self.inference == "em"
 
-    def _n_first_steps(self) -> int:
-        """Steps that find coordinates."""
-        return max(1, self._plan().n_steps // 10) if self.is_private else 1
+    def _is_hidden(self, n_steps: float, noise_std) -> bool:
+        return self.is_private and n_steps < _VISIBLE * noise_std["both"]
 
     def _ball(self) -> float:
         return 1.0 if self.max_norm is None else float(self.max_norm)

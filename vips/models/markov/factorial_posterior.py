@@ -154,7 +154,7 @@ class FactorialPosterior(ChainPosterior):
         if np.triu(emissions["whitening"], 1).any() or (np.diag(emissions["whitening"]) <= 0.0).any():
             raise ValueError("the posterior's whitening is not lower triangular")
         return cls(
-            start=start, moves=moves, step=int(arrays["step"]), plug_in=bool(arrays["plug_in"]), dof=float(arrays["dof"]),
+            start=start, moves=moves, plug_in=bool(arrays["plug_in"]), dof=float(arrays["dof"]),
             **emissions,
         )  # fmt: skip
 

@@ -119,10 +119,7 @@ class GaussianHMM(GaussianChainModel):
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                "noisy counts of first states and of moves between states, and noisy moments of the steps in each state",
-                "in every step; hence the posterior of all of them",
-            ),
+            "released": self.released("hence the posterior of first states, moves, means and covariances"),
             "declared_public": (
                 f"max_norm = {self.max_norm or np.inf:g}: longer steps are scaled down to it",
                 f"number of columns: {self.n_features_in_}; sequences of at most {self.max_length} steps",

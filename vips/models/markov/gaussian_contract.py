@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from vips.models._chains import inferred
 from vips.models._gaussians.denoising import Influence, view
 from vips.models._gaussians.kernels import NOTHING
 from vips.models._gaussians.posterior import MixturePosterior
-from vips.models._gaussians.splitting import n_splits_in_step, split
+from vips.models._gaussians.splitting import growing_phases, lengths_of_growth, n_splits_in_step, split
 from vips.models._gaussians.transport import carried
 from vips.models._gaussians.update import Moments, Priors, next_posterior
 from vips.models.markov import kernels
@@ -24,6 +25,7 @@ from vips.models.markov.gaussian_statistics import GaussianSums, influence_of_st
 from vips.models.markov.hidden import HiddenMarkovModel
 from vips.models.markov.posterior import FORBIDDEN, private_chain
 from vips.models.markov.statistics import Moves, SequenceStatistics, first_shares
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -34,6 +36,7 @@ _GROWING, _SETTLES = 0.5, 5  # step size while states are split, and steps from 
 _AVERAGING, _LARGEST, _UPDATES = PolynomialAveraging(power=4.0), 0.3, 12
 _LEAST_STD = 1e-4  # of a private state, in units of `max_norm`
 _CHUNK = 2_000_000  # numbers
+_RELEASED = "noisy counts of first states and of moves, and noisy moments of the steps in each state"
 
 
 class GaussianChainModel(HiddenMarkovModel):
@@ -127,8 +130,36 @@ class GaussianChainModel(HiddenMarkovModel):
         scales = {name: float(np.sqrt(whole * np.sqrt(norm / cost))) for name, (norm, cost) in at.items()}
         return {name: Block(shapes[name], name == "second" and is_full, scales[name]) for name in at}
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], GaussianChainPosterior]:
+        """One state over the ball of ``max_norm``."""
+        return self.initial(rng), self._first()
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """One state, which is split until there are ``n_components``; with masks, some steps until the states get their order;
+        then the steps of all states.
+
+        Without noise the first split comes after the second step, whose totals are taken about the mean. From one split to the
+        next, states settle: in a third of all steps, and at most 5 steps.
+        """
+        K, growing = self.n_components, 1.0 if self._is_textbook() else _GROWING
+        interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
+        lengths = lengths_of_growth(K, n_steps, 1 if self.is_private else 2, interval)
+        splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
+        first = growing_phases(lengths or [1], n_steps, growing, released=_RELEASED, **splits)
+        n_left = n_steps - sum(phase.n_steps for phase in first)
+        if K > 1 and self._is_masked():
+            n_ordering = min(interval, n_left)
+            ordering = FitPhase(
+                "growing",
+                n_ordering,
+                update=self._unordered_states,
+                end=self._order_states if n_ordering == interval else None,
+                step_size=lambda s: growing,
+                released=_RELEASED,
+            )
+            first, n_left = [*first, ordering], n_left - n_ordering
+        states = FitPhase("states", n_left, step_size=partial(self._step_size, n_left), released=_RELEASED)
+        return [*first, states]
 
     def expected_statistics(self, records: Sequences, posterior: GaussianChainPosterior) -> SequenceStatistics:
         records, blocks = records.first(self.max_length), self.blocks()
@@ -144,16 +175,35 @@ class GaussianChainModel(HiddenMarkovModel):
         return SequenceStatistics([moves, sums], blocks)
 
     def to_posterior(self, average, noise_std, previous: GaussianChainPosterior | None) -> GaussianChainPosterior:
-        """One state at first, which is split until there are ``n_components``; noisy totals are denoised first."""
+        """The update of all states; noisy totals are denoised first."""
+        return self._chain(*self._updated(average, noise_std, previous, 0))
+
+    def _unordered_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same before masks hold."""
+        return self._chain(*self._updated(average, noise_std, previous, 0), is_ordered=False)
+
+    def _split_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same, and a split of the largest states."""
+        n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
+        return self._chain(*self._updated(average, noise_std, previous, n_splits), is_ordered=False)
+
+    def _order_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+        """The same, in the order in which the masks allow most of the moves."""
+        start, moves, gaussians = self._updated(average, noise_std, previous, 0)
+        order = order_of_mask(start, moves, self._allowed())
+        parent, portion = gaussians.parent[order], gaussians.portion[order]
+        gaussians = replace(gaussians.in_order(order), parent=parent, portion=portion)
+        return self._chain(start[order], moves[np.ix_(order, order)], gaussians)
+
+    def _updated(self, average, noise_std, previous: GaussianChainPosterior | None, n_splits: int) -> tuple:
+        """Counts of first states and moves, ≥ 0, and Gaussians."""
         if previous is None:
             first = self._first()
-            if not np.any(average["count"]):
-                return first
             totals = self._uncentred(average | {"count": np.maximum(average["count"], 0.0)})
             gaussians = next_posterior(
                 Moments.of(totals, first.gaussians), first.gaussians, self._priors(), self.n_components
             )
-            return self._chain(average["start"], average["moves"], gaussians, self.n_first_steps() + 1)
+            return average["start"], average["moves"], gaussians
         frame, priors, totals = previous.gaussians, self._priors(), self._uncentred(average)
         start, moves = average["start"], average["moves"]
         if self.is_private:
@@ -167,17 +217,11 @@ class GaussianChainModel(HiddenMarkovModel):
         moments = Moments.of(totals, frame).first(frame.n_active)
         if frame.n_active == 1 and priors.mean is None:
             frame = replace(frame, prior_mean=moments.mean[0])
-        after_first = previous.step + 1 - self._first_split()
-        n_splits = self._n_splits() if after_first >= 0 and after_first % self._interval() == 0 else 0
         n_active = min(frame.n_active + n_splits, self.n_components)
         moments, parent, portion = split(moments, frame.n_active, n_splits, frame.directions, self.covariance_type)
         gaussians = replace(next_posterior(moments, frame, priors, n_active), parent=parent, portion=portion)
         start, moves = _carried_chain(np.maximum(start, 0.0), np.maximum(moves, 0.0), parent, portion)
-        if self._is_masked() and previous.step + 1 == self.n_first_steps():
-            order = order_of_mask(start, moves, self._allowed())
-            gaussians = replace(gaussians.in_order(order), parent=parent[order], portion=portion[order])
-            start, moves = start[order], moves[np.ix_(order, order)]
-        return self._chain(start, moves, gaussians, previous.step + 1)
+        return start, moves, gaussians
 
     def transport(self, average, noise_std, previous: GaussianChainPosterior, posterior: GaussianChainPosterior):
         """Totals in the coordinates of the states, which have moved or were split (``vips/models/_gaussians/transport.py``)."""
@@ -197,23 +241,15 @@ class GaussianChainModel(HiddenMarkovModel):
         start, moves = _carried_chain(*std, parent, portion)
         return totals, noise | {"start": start, "moves": moves}
 
-    def n_first_steps(self) -> int:
-        """Steps after which all states are there, and have an order where there are masks."""
-        return max(self._steps_of_growth() + (self._interval() if self._is_masked() else 0), 1)
-
-    def step_size(self, t: int) -> float:
-        """ρ_t: 1 in the first step, ½ while states are split. Then s = 1, 2, … counts the steps after the last split:
-        ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in a private fit (longer steps if they are less than 40),
-        (1 + s)^(-0.6) in a non-private stochastic one. In a non-private full-batch fit 1 throughout."""
-        grown, is_textbook = self.n_first_steps(), self._is_textbook()
-        if t <= grown:
-            return 1.0 if t == 1 or is_textbook else _GROWING
-        s = t - grown
+    def _step_size(self, n_steps: int, s: int) -> float:
+        """ρ of the steps s = 1, 2, … of all states, ``n_steps`` in all: ``schedule(s)`` if there is one, min(0.3, 5/(s + 4)) in
+        a private fit (longer steps if they are less than 40), (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
+        non-private full-batch one. While states are split it is ½, but 1 in the first step."""
         if self.schedule is not None:
             return self.schedule(s)
         if self.is_private:
-            return min(max(_LARGEST, _UPDATES / (self._plan().n_steps - grown)), _AVERAGING(s))
-        return 1.0 if is_textbook else RobbinsMonro(offset=1.0, decay=0.6)(s)
+            return min(max(_LARGEST, _UPDATES / n_steps), _AVERAGING(s))
+        return 1.0 if self._is_textbook() else RobbinsMonro(offset=1.0, decay=0.6)(s)
 
     def default_clip(self) -> float:
         """1: a sequence of ``typical_length`` counts whole."""
@@ -279,16 +315,16 @@ class GaussianChainModel(HiddenMarkovModel):
         added = count[:, None, None] * np.eye(self.n_features_in_) if self._is_full() else count[:, None]
         return dict(totals) | {"second": totals["second"] + added}
 
-    def _chain(self, start, moves, gaussians: MixturePosterior, step: int) -> GaussianChainPosterior:
+    def _chain(self, start, moves, gaussians: MixturePosterior, is_ordered: bool = True) -> GaussianChainPosterior:
         """Masks hold once the states have an order."""
         of_start, of_moves = self.chain_priors()
-        if self._is_masked() and step < self.n_first_steps():
+        if self._is_masked() and not is_ordered:
             of_start, of_moves = np.full_like(of_start, of_start.max()), np.full_like(of_moves, of_moves.max())
         parts = ((of_start, start), (of_moves, moves))
         chain = (
             Dirichlet(np.where(prior > FORBIDDEN, prior + np.maximum(total, 0.0), prior)) for prior, total in parts
         )
-        return GaussianChainPosterior(*chain, step, self.plugs_in(), gaussians)
+        return GaussianChainPosterior(*chain, self.plugs_in(), gaussians)
 
     def _first(self) -> GaussianChainPosterior:
         """One state over the ball of ``max_norm``; the others wait at the same place."""
@@ -311,7 +347,7 @@ class GaussianChainModel(HiddenMarkovModel):
             prior_covariance=priors.covariance,
             directions=np.zeros((K, d)),
         )
-        return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, 0)
+        return self._chain(np.zeros(K), np.zeros((K, K)), gaussians, is_ordered=False)
 
     def _priors(self) -> Priors:
         d = self.n_features_in_
@@ -346,22 +382,6 @@ class GaussianChainModel(HiddenMarkovModel):
 
     def _is_masked(self) -> bool:
         return not all(mask.all() for mask in self._allowed())
-
-    def _first_split(self) -> int:
-        """Step after which the first state is split. Without noise the second, whose totals are taken about the mean."""
-        return 1 if self.is_private else 2
-
-    def _n_splits(self) -> int:
-        return n_splits_in_step(self.n_components, self._plan().n_steps)
-
-    def _interval(self) -> int:
-        """Steps from one split to the next, so that states settle: of a third of all steps, and at most 5."""
-        return int(np.clip(self._plan().n_steps // 3 // max(self.n_components - 1, 1), 1, _SETTLES))
-
-    def _steps_of_growth(self) -> int:
-        """Number of steps after which all states are there."""
-        n_rounds = -(-(self.n_components - 1) // self._n_splits())
-        return self._first_split() + (n_rounds - 1) * self._interval() if n_rounds else 0
 
 
 def _carried_chain(start: np.ndarray, moves: np.ndarray, parent: np.ndarray, portion: np.ndarray) -> tuple:

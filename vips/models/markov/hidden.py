@@ -37,6 +37,9 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     unit = "one sequence"
     planned_steps = 60
+    _unlisted = (
+        "at_means", "chain_blocks", "chain_priors", "drawn", "e_step_dtype", "inferred", "likely", "n_features", "plugs_in",
+    )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
 
@@ -79,25 +82,16 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
         _ = posterior.chain, posterior.tables
 
     def step_size(self, t: int) -> float:
-        """ρ_t: 1/t in the steps of the start, and 1 in the first of the states. From there s = 1, 2, … counts steps:
-        ``schedule(s)`` if there is one, 6/(s + 5) in a private fit, (1 + s)^(-0.6) in a non-private stochastic one, and 1 in a
-        non-private full-batch one, which is textbook variational Bayes."""
-        s = t - self.n_first_steps()
-        if s <= 1:
-            return self.first_step_size(t) if s < 1 else 1.0
+        """ρ of the steps t = 1, 2, … of the states: 1 in the first. Then ``schedule(t)`` if there is one, 6/(t + 5) in a
+        private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
+        variational Bayes."""
+        if t == 1:
+            return 1.0
         if self.schedule is not None:
-            return self.schedule(s)
+            return self.schedule(t)
         if self.is_private:
-            return _AVERAGING(s)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(s)
-
-    def n_first_steps(self) -> int:
-        """Steps of the start. Public."""
-        return 1
-
-    def first_step_size(self, t: int) -> float:
-        """Phases of the start."""
-        return 1.0 / t
+            return _AVERAGING(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def default_clip(self) -> float:
         """√``typical_length``."""

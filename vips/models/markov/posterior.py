@@ -37,15 +37,12 @@ class ChainPosterior:
     ----------
     start, moves : Dirichlet
         ``concentration`` of shape (K,) and (K, K); ``FORBIDDEN`` where a mask forbids a move.
-    step : int
-        Steps that this posterior has seen.
     plug_in : bool
         Whether E-steps take the means, as EM and private fits do, instead of exp E log.
     """
 
     start: Dirichlet
     moves: Dirichlet
-    step: int
     plug_in: bool
 
     @cached_property
@@ -70,7 +67,6 @@ class ChainPosterior:
         return {
             "start": self.start.concentration,
             "moves": self.moves.concentration,
-            "step": np.array(self.step),
             "plug_in": np.array(self.plug_in),
         }
 
@@ -89,7 +85,7 @@ def chain_of(arrays: Mapping[str, np.ndarray]) -> dict:
         raise ValueError("the posterior's states do not fit together")
     if any((part.concentration.max(axis=-1) <= FORBIDDEN).any() for part in (start, moves)):
         raise ValueError("no move from a state of the posterior is allowed")
-    return {"start": start, "moves": moves, "step": int(arrays["step"]), "plug_in": bool(arrays["plug_in"])}
+    return {"start": start, "moves": moves, "plug_in": bool(arrays["plug_in"])}
 
 
 @dataclass(frozen=True, repr=False)
@@ -110,12 +106,15 @@ class Contexts:
         Denoised frequencies.
     classes : ndarray of shape (n_symbols, K)
     profile : ndarray of shape (K, n_symbols)
-        Of the last step.
+        Of the last step; zeros before the first one.
+    side : int
+        Where the next step looks: -1 at the symbol before, 1 at the one behind.
     """
 
     counts: np.ndarray
     classes: np.ndarray
     profile: np.ndarray
+    side: int = -1
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,7 +160,8 @@ class SymbolPosterior(ChainPosterior):
         shapes = ((n_symbols,), (n_symbols, n_states), (n_states, n_symbols))
         contexts = self.contexts or Contexts(*map(np.zeros, shapes))
         arrays = {"emissions": self.emissions.concentration, "noise": self.noise}
-        return self._arrays_of_chain() | arrays | {f"contexts_{name}": value for name, value in vars(contexts).items()}
+        arrays |= {f"contexts_{name}": np.array(value) for name, value in vars(contexts).items()}
+        return self._arrays_of_chain() | arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, np.ndarray]) -> SymbolPosterior:
@@ -177,7 +177,10 @@ class SymbolPosterior(ChainPosterior):
             raise ValueError("the posterior's states do not fit together")
         if arrays["noise"].shape != arrays["emissions"].shape:
             raise ValueError("the posterior's start does not fit to its emissions")
-        contexts = Contexts(*(arrays[f"contexts_{name}"] for name in ("counts", "classes", "profile")))
+        counts, classes, profile, side = (
+            arrays[f"contexts_{name}"] for name in ("counts", "classes", "profile", "side")
+        )
+        contexts = Contexts(counts, classes, profile, int(side))
         if contexts.classes.T.shape != contexts.profile.shape or contexts.profile.shape != arrays["noise"].shape:
             raise ValueError("the posterior's classes of symbols do not fit to its emissions")
         contexts = contexts if contexts.classes.any() else None

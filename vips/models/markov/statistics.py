@@ -24,7 +24,7 @@ from vips.models.markov import kernels
 from vips.privacy import Lattice
 from vips.statistics import Block, RecordStatistics
 
-__all__ = ["Moves", "SequenceStatistics", "SymbolSums", "first_shares", "of_neighbours", "of_pairs"]
+__all__ = ["Moves", "RowSums", "SequenceStatistics", "SymbolSums", "first_shares", "of_neighbours", "of_pairs"]
 
 _ROUNDING = 1.0 + 1e-9  # exceeds that of the sums of squares
 _LEAST_STEPS = 2_000  # below it, one thread
@@ -45,10 +45,8 @@ def of_pairs(records: Sequences, n_symbols: int, blocks: Mapping[str, Block]) ->
     return SequenceStatistics([counted], blocks)
 
 
-def of_neighbours(
-    records: Sequences, classes: np.ndarray, shift: int, blocks: Mapping[str, Block]
-) -> SequenceStatistics:
-    """Statistics in which the state at a step is the class of the symbol before (``shift`` -1) or behind it (1).
+def of_neighbours(records: Sequences, classes: np.ndarray, shift: int) -> tuple[Moves, SymbolSums]:
+    """Moves and emissions where the state at a step is the class of the symbol before (``shift`` -1) or behind it (1).
 
     Parameters
     ----------
@@ -63,12 +61,11 @@ def of_neighbours(
         kernels.neighbours(codes, records.offsets, first, last, classes, shift, shares, pairs, start)
 
     run_ranges(fill_range, records.offsets, least_work=_LEAST_STEPS)
-    emissions = SymbolSums("emissions", codes, records.offsets, shares, len(classes))
-    return SequenceStatistics([Moves(start, pairs), emissions], blocks)
+    return Moves(start, pairs), SymbolSums("emissions", codes, records.offsets, shares, len(classes))
 
 
 class SequenceStatistics(RecordStatistics):
-    """Statistics of a chunk of sequences, which consist of parts; blocks without a part are 0.
+    """Statistics of a chunk of sequences, which consist of parts.
 
     Parameters
     ----------
@@ -88,31 +85,26 @@ class SequenceStatistics(RecordStatistics):
         return np.sqrt(sum(part.squares(blocks) for part in self._parts)) * _ROUNDING
 
     def weighted_sum(self, weights: np.ndarray) -> dict[str, np.ndarray]:
-        total = {name: np.zeros(block.shape) for name, block in self._blocks.items()}
-        for part in self._parts:
-            for name, value in part.weighted_sum(np.asarray(weights, float)).items():
-                total[name] = value.reshape(self._blocks[name].shape)
-        return total
+        weights = np.asarray(weights, float)
+        sums = (part.weighted_sum(weights) for part in self._parts)
+        return {name: value.reshape(self._blocks[name].shape) for total in sums for name, value in total.items()}
 
     def rounded_sum(self, weights: np.ndarray, blocks: Mapping[str, Block], lattice: Lattice) -> dict[str, np.ndarray]:
-        total = {name: np.zeros(block.shape, np.int64) for name, block in blocks.items()}
-        for part in self._parts:
-            for name, value in part.rounded_sum(weights, blocks, lattice).items():
-                total[name] = value.reshape(blocks[name].shape)
-        return total
+        sums = (part.rounded_sum(weights, blocks, lattice) for part in self._parts)
+        return {name: value.reshape(blocks[name].shape) for total in sums for name, value in total.items()}
 
 
-class Moves:
-    """First states and moves of each sequence.
+class RowSums:
+    """Blocks of which each sequence has an array.
 
     Parameters
     ----------
-    start, pairs : ndarray of shape (n_sequences, K), (n_sequences, K, K)
-        γ at the first step, and Σ ξ.
+    arrays : dict of str to ndarray
+        By block, of shape (n_sequences, *block.shape).
     """
 
-    def __init__(self, start: np.ndarray, pairs: np.ndarray) -> None:
-        self._arrays = {"start": start, "moves": pairs}
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = dict(arrays)
 
     def squares(self, blocks: Mapping[str, Block]) -> np.ndarray:
         return sum(
@@ -131,6 +123,19 @@ class Moves:
             shares = weights[present].reshape(-1, *[1] * (values.ndim - 1)) * values[present]
             total[name] = lattice.rounded(shares, blocks[name]).sum(axis=0)
         return total
+
+
+class Moves(RowSums):
+    """First states and moves of each sequence.
+
+    Parameters
+    ----------
+    start, pairs : ndarray of shape (n_sequences, K), (n_sequences, K, K)
+        γ at the first step, and Σ ξ.
+    """
+
+    def __init__(self, start: np.ndarray, pairs: np.ndarray) -> None:
+        super().__init__({"start": start, "moves": pairs})
 
 
 class SymbolSums:

@@ -46,6 +46,7 @@ from vips.models.mixtures.table import (
     is_range,
 )
 from vips.parts import Part
+from vips.phases import FitPhase
 from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
 from vips.statistics import Block
 from vips.step_size import PolynomialAveraging, RobbinsMonro
@@ -54,7 +55,7 @@ __all__ = ["LatentClassAnalysis"]
 
 _SPREAD = 0.5  # of the first tables around the marginals, on the scale of logarithms
 _CLIP = 0.7  # of the largest norm
-_NOTHING = 1e-300  # weight of a class without records
+_MARGINALS = ("records", "marginals")  # blocks of the first phase
 _NO_PRIOR = 1e-12  # of EM
 _AVERAGING = PolynomialAveraging(power=3.0)
 
@@ -81,7 +82,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
         None is a non-private fit: 100 steps with all records. The first step counts the answers in each column, and classes
         begin around them, so a plan needs several steps. A StreamPlan is for :meth:`partial_fit`.
     schedule : RobbinsMonro, callable or None
-        Step sizes from the third step on, as a function of 2, 3, …; those before are 1. None: see :meth:`step_size`.
+        Step sizes of the classes' steps, as a function of 2, 3, …; that of the first is 1. None: see :meth:`step_size`.
     clip_share : float
         Clip norm of a plan without one, as a share of :meth:`max_record_norm`.
     on_invalid : {"drop", "raise"}
@@ -185,13 +186,41 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
             raise ValueError(f"X has {self.n_features_in_} columns, but {len(self._levels())} are declared.")
 
     def blocks(self) -> dict[str, Block]:
-        return {"count": Block((self.n_components,)), "answers": Block((self.n_components, sum(self._levels())))}
+        return self._blocks_of_marginals() | self._blocks_of_classes()
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """No records, and in place of answers public draws: how far the first tables of the classes are from the marginals."""
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], ClassPosterior]:
+        """All classes alike, with draws that say how far their first tables are from the marginals."""
         shape = (self.n_components, sum(self._levels()))
         spread = _SPREAD if self.n_components > 1 else 0.0
-        return {"count": np.zeros(self.n_components), "answers": spread * rng.standard_normal(shape)}
+        draws = spread * rng.standard_normal(shape)
+        alike = Dirichlet(np.ones(self.n_components))
+        return self.initial(rng), ClassPosterior(
+            alike, np.ones(shape), tuple(self._levels()), draws, False, self._plugs_in()
+        )
+
+    def phases(self, n_steps: int) -> list[FitPhase]:
+        """One step counts the marginals, around which the classes begin; then come the steps of the classes.
+
+        A stream, whose batches are summed in one total, has no step of the marginals: its first batch is in all classes alike.
+        """
+        n_first = 1 if self._blocks_of_marginals() else 0
+        marginals = FitPhase(
+            "marginals",
+            n_first,
+            blocks=self._blocks_of_marginals(),
+            statistics="_marginal_statistics",
+            update=self._first_classes,
+            step_size=lambda s: 1.0,
+            released="noisy counts of the answers",
+        )
+        classes = FitPhase(
+            "classes",
+            n_steps - n_first,
+            blocks=self._blocks_of_classes(),
+            step_size=self.step_size,
+            released="noisy counts of classes and of their answers",
+        )
+        return [marginals, classes]
 
     def valid_records(self, records) -> np.ndarray:
         """All of them, unless an entry of a sparse matrix is in a column that does not exist."""
@@ -203,45 +232,39 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def expected_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         return ClassStatistics(self._places(records), *posterior.tables())
 
-    def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
-        """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``).
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+        """Of a single class."""
+        return ClassStatistics(self._places(records), np.zeros(1), np.zeros((sum(self._levels()), 1)), _MARGINALS)
 
-        The first step assigns every record to class 0, so its totals are the marginals; classes are initialised around them.
-        The first batch of a stream stays in the total: there every record is in all classes alike.
-        """
-        count, answers, levels = average["count"], average["answers"], tuple(self._levels())
-        plug_in = self.is_private or self.inference == "em"
-        if previous is None and not count.any():
-            weights = np.full(self.n_components, _NOTHING)
-            weights[: self._n_first()] = 1.0
-            return ClassPosterior(Dirichlet(weights), np.ones(answers.shape), levels, answers.copy(), 0, plug_in)
-        step = 2 if previous is None else previous.step + 1
-        start = np.zeros(answers.shape) if previous is None else previous.start
-        if step == 1:
-            n = self._n_first()
-            marginals = marginal_counts(answers[:n].sum(axis=0), n**0.5 * noise_std["answers"], levels)
-            answers = start_at(marginals, start)
-            count = np.full(self.n_components, max(float(count[:n].sum()), 0.0) / self.n_components)
-        elif noise_std["answers"] > 0.0:
+    def _first_classes(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
+        """Classes around the marginals."""
+        n_records, answers = (average[name] for name in _MARGINALS)
+        return self._around(n_records[0], answers[0], noise_std["marginals"], previous)
+
+    def to_posterior(self, average, noise_std, previous: ClassPosterior | None) -> ClassPosterior:
+        """Concentrations are prior + totals. Noisy totals are denoised first (``posterior.py``). In the first batch of a stream
+        every record is in all classes alike; then classes begin around its marginals."""
+        count, answers = average["count"], average["answers"]
+        if previous is not None and not previous.has_begun:
+            noise = np.sqrt(self.n_components) * noise_std["answers"]
+            return self._around(count.sum(), answers.sum(axis=0), noise, previous)
+        if noise_std["answers"] > 0.0:
             count, answers = private_counts(count, answers, noise_std)
-        class_prior, answer_prior = self._priors()
-        weights = Dirichlet(class_prior + np.maximum(count, 0.0))
-        return ClassPosterior(weights, answer_prior + np.maximum(answers, 0.0), levels, start, step, plug_in)
+        return self._posterior(count, answers, np.zeros(answers.shape) if previous is None else previous.start)
 
     def step_size(self, t: int) -> float:
-        """ρ_t. The first two are 1: totals of the marginals, and then of the classes, which start with the second step. Then
-        s = t - 1 counts steps: ``schedule(s)`` if there is one, 4/(s + 3) in a private fit, (1 + s)^(-0.6) in a non-private
-        stochastic one, and 1 in a non-private full-batch one, which is textbook variational Bayes. A private fit of one class
-        takes the plain average of all steps."""
+        """ρ of the steps t = 1, 2, … of the classes: 1 in the first. Then ``schedule(t)`` if there is one, 4/(t + 3) in a
+        private fit, (1 + t)^(-0.6) in a non-private stochastic one, and 1 in a non-private full-batch one, which is textbook
+        variational Bayes. A private fit of one class takes the plain average of all steps."""
         if self.n_components == 1 and self.schedule is None and self.is_private:
             return 1.0 / t
-        if t <= 2:
+        if t == 1:
             return 1.0
         if self.schedule is not None:
-            return self.schedule(t - 1)
+            return self.schedule(t)
         if self.is_private:
-            return _AVERAGING(t - 1)
-        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t - 1)
+            return _AVERAGING(t)
+        return 1.0 if self._plan().sampling_rate == 1.0 else RobbinsMonro(offset=1.0, decay=0.6)(t)
 
     def max_record_norm(self) -> float:
         """√(1 + number of columns), the norm of a record that is surely in one class and has answered every question."""
@@ -261,10 +284,7 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def describe(self) -> dict:
         return {
             "unit": self.unit,
-            "released": (
-                "noisy counts of classes and of their answers in every step",
-                "hence the posterior of shares and answers of the classes",
-            ),
+            "released": self.released("hence the posterior of shares and answers of the classes"),
             "declared_public": (
                 f"{len(self._levels())} columns with {sum(self._levels())} categories",
                 "n_components, priors and all other constructor arguments",
@@ -358,9 +378,35 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def _in_stream(self) -> bool:
         return isinstance(self.privacy, StreamPlan)
 
-    def _n_first(self) -> int:
-        """Classes in which everybody is in the first step."""
-        return self.n_components if self._in_stream() else 1
+    def _blocks_of_marginals(self) -> dict[str, Block]:
+        """None with one class, whose totals are the marginals."""
+        if self.n_components == 1 or self._in_stream():
+            return {}
+        return dict(zip(_MARGINALS, (Block((1,)), Block((1, sum(self._levels())))), strict=True))
+
+    def _blocks_of_classes(self) -> dict[str, Block]:
+        return {"count": Block((self.n_components,)), "answers": Block((self.n_components, sum(self._levels())))}
+
+    def _plugs_in(self) -> bool:
+        return self.is_private or self.inference == "em"
+
+    def _around(self, n_records: float, answers: np.ndarray, noise: float, previous: ClassPosterior) -> ClassPosterior:
+        """Classes of equal size around these marginals."""
+        marginals = marginal_counts(answers, noise, previous.levels)
+        count = np.full(self.n_components, max(float(n_records), 0.0) / self.n_components)
+        return self._posterior(count, start_at(marginals, previous.start), previous.start)
+
+    def _posterior(self, count: np.ndarray, answers: np.ndarray, start: np.ndarray) -> ClassPosterior:
+        class_prior, answer_prior = self._priors()
+        weights, concentration = (np.maximum(totals, 0.0) for totals in (count, answers))
+        return ClassPosterior(
+            Dirichlet(class_prior + weights),
+            answer_prior + concentration,
+            tuple(self._levels()),
+            start,
+            True,
+            self._plugs_in(),
+        )
 
     def _priors(self) -> tuple[float, float]:
         if self.inference == "em":

@@ -38,9 +38,9 @@ class ClassPosterior:
     levels : tuple of int
         L_j, the number of levels of each column.
     start : ndarray of shape (K, n_levels)
-        Public draws: how far the tables of the second step are from the marginals of the first, on the scale of logarithms.
-    step : int
-        Steps that this posterior has seen.
+        Public draws: how far the first tables of the classes are from the marginals, on the scale of logarithms.
+    has_begun : bool
+        Whether the classes have tables of their own.
     plug_in : bool
         Whether E-steps take the means, as EM and private fits do, instead of E log w and E log θ.
     """
@@ -49,7 +49,7 @@ class ClassPosterior:
     concentration: np.ndarray
     levels: tuple[int, ...]
     start: np.ndarray
-    step: int = 0
+    has_begun: bool = True
     plug_in: bool = False
     _tables: list = field(default_factory=list, init=False, compare=False, repr=False)
 
@@ -87,7 +87,7 @@ class ClassPosterior:
         """The same classes in another order."""
         weights = Dirichlet(self.weights.concentration[order])
         return ClassPosterior(
-            weights, self.concentration[order], self.levels, self.start[order], self.step, self.plug_in
+            weights, self.concentration[order], self.levels, self.start[order], self.has_begun, self.plug_in
         )
 
     def divergence(self, prior_weight: float, prior_answer: float) -> float:
@@ -102,7 +102,7 @@ class ClassPosterior:
             "concentration": self.concentration,
             "levels": np.array(self.levels),
             "start": self.start,
-            "step": np.array(self.step),
+            "has_begun": np.array(self.has_begun),
             "plug_in": np.array(self.plug_in),
         }
 
@@ -115,18 +115,18 @@ class ClassPosterior:
         ValueError
             If the arrays do not fit together, or a number is not of a posterior.
         """
-        for name, kinds in (("levels", "iu"), ("step", "iu"), ("plug_in", "b"), ("start", "f")):
+        for name, kinds in (("levels", "iu"), ("has_begun", "b"), ("plug_in", "b"), ("start", "f")):
             if arrays[name].dtype.kind not in kinds:
                 raise ValueError(f"the posterior's {name!r} has another type")
-        if int(arrays["step"]) < 0 or not (np.abs(arrays["start"]) < _FARTHEST).all():
-            raise ValueError("the posterior's start or step is none")
+        if not (np.abs(arrays["start"]) < _FARTHEST).all():
+            raise ValueError("the posterior's start is none")
         levels = tuple(int(n) for n in arrays["levels"])
         if min(levels, default=0) < 1 or sum(levels) != arrays["concentration"].shape[1]:
             raise ValueError("the posterior's numbers of levels do not fit to its answers")
         Dirichlet(arrays["concentration"])  # checks it
         return cls(
-            Dirichlet(arrays["weights"]), arrays["concentration"], levels, arrays["start"], int(arrays["step"]),
-            bool(arrays["plug_in"]),
+            Dirichlet(arrays["weights"]), arrays["concentration"], levels, arrays["start"],
+            bool(arrays["has_begun"]), bool(arrays["plug_in"]),
         )  # fmt: skip
 
     def check_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:

@@ -108,10 +108,6 @@ class DirichletMultinomial(ConjugateExponentialModel):
     def blocks(self) -> dict[str, Block]:
         return {"counts": Block((self.n_features_in_,))}
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Nothing."""
-        return {"counts": np.zeros(self.n_features_in_)}
-
     def valid_records(self, records) -> np.ndarray:
         if not sp.issparse(records):
             return super().valid_records(records) & (records >= 0).all(axis=1)

@@ -46,10 +46,6 @@ class SecondMomentModel(ConjugateExponentialModel):
         d = self.n_features_in_ + 1 + self.needs_labels
         return {"second": Block((d, d), symmetric=True, scale=self._ball() ** 2)}
 
-    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
-        """Moments of no record."""
-        return {"second": np.zeros(self.blocks()["second"].shape)}
-
     def expected_statistics(self, records, posterior) -> OuterStatistics:
         X, target = (records.X, self._target(records.y)) if isinstance(records, Records) else (records, None)
         largest = np.inf if self.max_norm is None else float(self.max_norm)

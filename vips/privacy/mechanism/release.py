@@ -77,12 +77,13 @@ class IndependentNoise(Mechanism):
 
     def release(self, total: Mapping[str, np.ndarray], step: int) -> dict[str, np.ndarray]:
         self._step = step
-        return self._plan.add_noise(total, self._blocks, self._randomness, step)
+        blocks = {name: self._blocks[name] for name in total}
+        return self._plan.add_noise(total, blocks, self._randomness, step)
 
     def std_of_average(self, step_size: Mapping[str, float]) -> dict[str, object]:
         plan = self._plan.of_step(self._step)
-        for name, block in self._blocks.items():
-            rho, fresh = step_size[name], plan.noise_std() * block.scale / plan.sampling_rate
+        for name, rho in step_size.items():
+            fresh = plan.noise_std() * self._blocks[name].scale / plan.sampling_rate
             std = np.hypot((1.0 - rho) * np.asarray(self._std[name]), rho * fresh)
             self._std[name] = std if std.ndim else float(std)
         return dict(self._std)

@@ -1,0 +1,128 @@
+"""Phases of a fit: consecutive steps of one kind, as a model states them.
+
+A fit may begin with other sums than those of its E-steps: with counts of neighbours, from which states are computed, or with
+the sums of a single component, which is then split. Each kind of step is a phase. What a phase does not sum is not clipped,
+not noised and not released in it. The plan takes numbers and weights of its steps (``vips/privacy/phases.py``), and the
+accounting follows from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+from vips._validation import check_integer
+from vips.privacy.phases import Phase
+from vips.statistics import Block, RecordStatistics
+
+__all__ = ["FitPhase", "completed", "phases_of", "released_in", "step_of", "weights_of"]
+
+
+@dataclass(frozen=True)
+class FitPhase:
+    """Consecutive steps of one kind.
+
+    Parameters
+    ----------
+    name : str
+        Steps of one name call the same kernels.
+    n_steps : int
+        ≥ 0. Public.
+    weight : float
+        Each step has noise of standard deviation σ C / √weight: see :class:`vips.privacy.Phase`.
+    blocks : dict of str to Block, optional
+        What these steps sum and release. None: all blocks of the model.
+    statistics : str
+        Name of the model's method that gives the statistics of records at a posterior, over these blocks.
+    update : method of the model, optional
+        Gives the posterior after a step, from the averages of all blocks, the noise in them, and the posterior before. Blocks
+        that were not released yet are as at the start. None: ``to_posterior``.
+    end : method of the model, optional
+        Takes the place of ``update`` after the last step. None: ``update``.
+    step_size : callable, optional
+        ρ of the steps s = 1, 2, … of this phase. None: ``step_size`` of the model, which counts all steps of the fit.
+    released : str
+        What these steps release, in words for the report.
+    """
+
+    name: str
+    n_steps: int
+    weight: float = 1.0
+    blocks: Mapping[str, Block] | None = None
+    statistics: str = "expected_statistics"
+    update: Callable | None = None
+    end: Callable | None = None
+    step_size: Callable[[int], float | dict[str, float]] | None = None
+    released: str = ""
+
+    def __post_init__(self) -> None:
+        check_integer("n_steps", self.n_steps, low=0)
+
+    def statistics_of(self, model, records, posterior) -> RecordStatistics:
+        """Statistics of these records."""
+        return getattr(model, self.statistics)(records, posterior)
+
+    def update_after(self, step: int) -> Callable[..., Any]:
+        """What computes the posterior after this step of the phase."""
+        return self.end if step == self.n_steps and self.end is not None else self.update
+
+
+def phases_of(model, n_steps: int) -> tuple[FitPhase, ...]:
+    """The phases of a fit of so many steps: see :func:`completed`."""
+    return completed(model, model.phases(n_steps), n_steps)
+
+
+def completed(model, stated: Sequence[FitPhase], n_steps: int) -> tuple[FitPhase, ...]:
+    """These phases of a fit, those without steps left out, with the model's methods where none are stated.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are not phases of ``n_steps`` steps in all.
+    """
+    stated, phases, first = tuple(stated), [], 0
+    if not all(isinstance(phase, FitPhase) for phase in stated):
+        raise TypeError(f"`phases` of {type(model).__name__} must give a list of vips.FitPhase, got {stated!r}.")
+    if sum(phase.n_steps for phase in stated) != n_steps:
+        total = sum(phase.n_steps for phase in stated)
+        raise ValueError(f"`phases` of {type(model).__name__} have {total} steps, and the plan has {n_steps}.")
+    for phase in stated:
+        if phase.n_steps:
+            phases.append(_whole(model, phase, first))
+        first += phase.n_steps
+    return tuple(phases)
+
+
+def _whole(model, phase: FitPhase, first: int) -> FitPhase:
+    return replace(
+        phase,
+        blocks=dict(model.blocks() if phase.blocks is None else phase.blocks),
+        update=model.to_posterior if phase.update is None else phase.update,
+        step_size=(lambda s: model.rho(first + s)) if phase.step_size is None else phase.step_size,
+    )
+
+
+def weights_of(phases: Sequence[FitPhase]) -> tuple[Phase, ...]:
+    """What a plan takes of these phases."""
+    return tuple(Phase(phase.n_steps, phase.weight) for phase in phases)
+
+
+def step_of(phases: Sequence[FitPhase], t: int) -> tuple[FitPhase, int]:
+    """The phase of step t = 1, 2, … of a fit, and its number in that phase."""
+    for phase in phases:
+        if t <= phase.n_steps:
+            return phase, t
+        t -= phase.n_steps
+    raise ValueError(f"The fit has no step {t} after its phases.")
+
+
+def released_in(phases: Sequence[FitPhase]) -> tuple[str, ...]:
+    """What phases release, in the order of the steps, for a report."""
+    lines, first = [], 1
+    for words, same in groupby(phases, key=lambda phase: phase.released):
+        last = first + sum(phase.n_steps for phase in same) - 1
+        lines.append(f"{words} (steps {first} to {last})" if last > first else f"{words} (step {first})")
+        first = last + 1
+    return tuple(lines)
