@@ -23,23 +23,6 @@ def width_of(kind) -> int | None:
     return width if width and (types.is_integer(step) or types.is_floating(step)) else None
 
 
-def check_lists(kind, name: str) -> int:
-    """:func:`width_of`.
-
-    Raises
-    ------
-    TypeError
-        If it is None: a public fact.
-    """
-    width = width_of(kind)
-    if width is None:
-        raise TypeError(
-            f"Sequences need lists of integers or floating-point numbers, or lists of such lists of a fixed size; {name} has "
-            f"type {kind}."
-        )
-    return width
-
-
 def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
     """Steps of all lists, and where each list begins.
 
@@ -53,8 +36,18 @@ def steps_and_offsets(columns: Sequence) -> tuple[np.ndarray, np.ndarray]:
     steps : ndarray of float64, shape (n_steps, n_features)
         NaN for a null.
     offsets : ndarray of int64, shape (n_rows + 1,)
+
+    Raises
+    ------
+    TypeError
+        For a column of another type: a public fact.
     """
-    widths = [check_lists(column.type, "the column") for column in columns]
+    widths = [width_of(column.type) for column in columns]
+    if None in widths:
+        raise TypeError(
+            "Sequences need lists of integers or floating-point numbers, or lists of such lists of a fixed size; the column "
+            f"has type {columns[widths.index(None)].type}."
+        )
     # chunk by chunk: Arrow would raise where combined chunks have 2³¹ steps
     parts = [[_steps_and_lengths(chunk) for chunk in getattr(column, "chunks", [column])] for column in columns]
     lengths = [np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in chunks)]) for chunks in parts]
