@@ -22,7 +22,7 @@ from vips.execution import local, partitions, tree
 from vips.execution.partitions import Task
 from vips.execution.tree import FAN_IN, TreeSum, add
 from vips.models.topics.statistics import DocumentStatistics
-from vips.phases import phases_of
+from vips.phases import phases_of, step_of
 from vips.privacy.mechanism import noise, sampling
 from vips.privacy.mechanism.noise import Randomness
 from vips.privacy.mechanism.sampling import PoissonCoins
@@ -39,9 +39,9 @@ def shares_of(model, data, plan, t=1, randomness=None):
     """What workers get for one step: the task, and partitions with their coins."""
     model.n_features_in_ = data.n_features
     randomness = randomness or plan.randomness(model.random_state)
-    blocks = model.blocks()
-    posterior = model.to_posterior(model.initial(randomness.initial), dict.fromkeys(blocks, 0.0), None)
-    task = Task.of_step(model, blocks, posterior, plan, data.is_checked)
+    phase, _ = step_of(phases_of(model, plan.n_steps), t)
+    _, posterior = model.start(randomness.initial)
+    task = Task.of_step(model, phase, posterior, plan, data.is_checked)
     sampler = plan.sampler(randomness, t)
     return task, [(partition, sampler(i)) for i, partition in enumerate(data.partitions)]
 
