@@ -262,7 +262,7 @@ def check_sums_declared_new_share_no_memory():
         model = case.make_model(privacy=PLAN, random_state=0)
         task, ((partition, _),) = shares_of(model, data_of(case.make_records(20, np.random.default_rng(0)), 100), PLAN)
         (records,) = partition.open().chunks(np.arange(20), 1_000)
-        statistics, weights = model.expected_statistics(records, task.posterior), np.linspace(0.0, 1.0, 20)
+        statistics, weights = task.statistics_of(records), np.linspace(0.0, 1.0, 20)
         if not statistics.sums_are_new:
             continue
         lattice = replace(PLAN, noise="discrete").lattice(task.blocks)
