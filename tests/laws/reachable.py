@@ -56,6 +56,11 @@ WRITTEN = {
         "covariance_type", "concentration", "mean", "mean_precision", "dof", "factor", "tail", "plug_in", "n_active",
         "parent", "portion", "prior_mean", "prior_covariance", "directions", "step",
     )},
+    "PoissonPosterior": {"start", "moves", "plug_in", "rates_shape", "rates_rate", "seed", "centre", "scale"},
+    "MixedPosterior": {
+        "weights", "numbers_mean", "numbers_mean_precision", "numbers_shape", "numbers_rate", "counts_shape", "counts_rate",
+        "answers", "levels", "centre", "scale", "draws", "plug_in",
+    },
     "FactorialPosterior": {
         "start", "moves", "step", "plug_in", "mean", "spread", "scale", "dof", "centre", "whitening",
     },
@@ -84,6 +89,8 @@ HELD = {
     "GaussianChainPosterior": {"chain", "gaussians", "tables"},
     "SymbolPosterior": {"chain", "contexts", "tables"},
     "ClassPosterior": {"_tables"},
+    "PoissonPosterior": {"chain", "rates", "frame"},
+    "MixedPosterior": {"numbers", "counts", "frame"},
     "CoefficientPosterior": {"var", "factor", "inverse_factor"},  # computed from the others on demand
     "DynamicsPosterior": {"dynamics", "_known", "canonical", "uncertainty"},
     "FactorPosterior": {"cov", "aware"},
