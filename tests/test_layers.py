@@ -34,7 +34,7 @@ LAYERS = [
     {"data", "datasets", "expfam", "privacy"},
     {"parts", "statistics", "reference"},
     {"counting", "execution", "persistence", "phases"},
-    {"engine", "settling"},
+    {"contract", "engine", "settling"},
     {"streams"},
     {"model"},
     {"models"},

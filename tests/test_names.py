@@ -4,6 +4,7 @@ import inspect
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, TransformerMixin
 
 from vips import PrivacyPlan, models
 from vips.data import Sequences
@@ -69,3 +70,16 @@ def test_results(name):
     assert len(drawn) == 5
     assert len(hidden) == (20 if lengths else 5)
     model.fit(drawn)  # records of the kind that it took
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_a_user_sees_few_names(cls):
+    """Beside constructor arguments and the words of scikit-learn; what the engine and comparisons ask is there, unlisted."""
+    of_sklearn = {*dir(BaseEstimator()), *dir(TransformerMixin), "fit", "predict", "predict_proba", "predict_log_proba"}
+    of_sklearn |= {"decision_function", "score", "score_samples", "sample", "transform", "inverse_transform"}
+    model = cls()
+    listed = {name for name in dir(model) if not name.startswith(("_", "set_"))}
+    assert len(listed - of_sklearn - set(model.get_params())) <= 15
+    assert listed.isdisjoint({"blocks", "start", "phases", "expected_statistics", "to_posterior", "posterior_parts"})
+    assert set(model.get_params()) <= listed
+    assert callable(model.blocks)

@@ -27,7 +27,7 @@ from vips.statistics import DenseStatistics
 
 # class, and the method that gives the statistics of private fits
 MODELS = {
-    "dynamics": (DynamicsModel, "moment_statistics"),
+    "dynamics": (DynamicsModel, "_moment_statistics"),
     "regimes": (SwitchingLinearDynamicalSystem, "expected_statistics"),
     "factorial chain": (FactorialChainModel, "expected_statistics"),
 }

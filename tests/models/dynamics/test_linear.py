@@ -142,7 +142,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage):
 
 
 def clipped(model, posterior, records, plan):
-    statistics, blocks = model.moment_statistics(records, posterior), model.blocks()
+    statistics, blocks = model._moment_statistics(records, posterior), model.blocks()
     totals = statistics.weighted_sum(plan.clip_weights(statistics.norms(blocks)))
     return np.concatenate([totals[name].ravel() / block.scale for name, block in blocks.items()])
 
@@ -162,7 +162,7 @@ def test_no_sequence_is_longer_than_the_largest_norm(max_length):
     model, posterior = at_a_posterior("private", max_length=max_length)
     values = np.zeros((max_length, P))
     values[:, 0] = 100.0
-    norm = model.moment_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
+    norm = model._moment_statistics(Sequences.from_list([values]), posterior).norms(model.blocks())[0]
     assert 0.7 * model.max_record_norm() < norm <= model.max_record_norm()
 
 
@@ -193,7 +193,7 @@ def test_a_million_steps_count_as_the_first_ones():
     model, posterior = at_a_posterior("private", max_length=50)
     long = Sequences.from_list([np.resize([1.0, 4.0, 0.0], (300_000, P))])
     found, expected = (
-        model.moment_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
+        model._moment_statistics(each, posterior).weighted_sum(np.ones(1)) for each in (long, long.first(50))
     )
     for name, value in found.items():
         np.testing.assert_array_equal(value, expected[name])
@@ -205,7 +205,7 @@ def test_steps_longer_than_the_norm_are_scaled_down():
     long, short = np.array([[3.0, np.nan, 40.0]]), np.array([[0.3, np.nan, 4.0]])
     short *= 4.0 / np.sqrt(np.nansum(short**2))
     found, expected = (
-        model.moment_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
+        model._moment_statistics(Sequences.from_list([each]), posterior).weighted_sum(np.ones(1))
         for each in (long, short)
     )
     for name, value in found.items():

@@ -123,7 +123,7 @@ def test_a_sequence_counts_as_if_alone_to_the_last_bit(stage, monkeypatch):
     if stage in ("symbols", "neighbours", "classes"):
         monkeypatch.setattr(categorical, "_FEW_SYMBOLS", 0)
         totals = {"symbols": np.full((1, V), 7.0), "sequences": np.ones(1)}
-        posterior = model.first_classes(totals, {"symbols": 0.0}, posterior)
+        posterior = model._first_classes(totals, {"symbols": 0.0}, posterior)
         assert posterior.contexts is not None
     phase, together = phase_of(model, stage), Sequences.from_list([*HOSTILE, *DATA])
     statistics, blocks = phase.statistics_of(model, together, posterior), phase.blocks

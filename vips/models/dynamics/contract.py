@@ -87,7 +87,7 @@ class DynamicsModel(SequenceModel):
     def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], DynamicsPosterior]:
         """The system of no moments."""
         average = self.initial(rng)
-        return average, self.system_of_moments(average, dict.fromkeys(average, 0.0), None)
+        return average, self._system_of_moments(average, dict.fromkeys(average, 0.0), None)
 
     def phases(self, n_steps: int) -> list[FitPhase]:
         """Moments, from which the system is computed: in all steps of a private fit, which see the same moments, and in the
@@ -98,8 +98,8 @@ class DynamicsModel(SequenceModel):
             "moments",
             n_first,
             blocks=moment_blocks(self.n_features_in_, lags, self._ball() ** 2),
-            statistics="moment_statistics",
-            update=self.system_of_moments,
+            statistics="_moment_statistics",
+            update=self._system_of_moments,
             step_size=lambda s: 1.0 / s,
             released=f"noisy moments of the columns, at lags of up to {lags} steps and in the first {lags + 1}, and noisy "
             "numbers of steps and of sequences",
@@ -110,14 +110,14 @@ class DynamicsModel(SequenceModel):
         released = "totals of states and columns"
         return [moments, FitPhase("states", n_steps - 1, blocks=states, step_size=self.step_size, released=released)]
 
-    def moment_statistics(self, records: Sequences, posterior) -> MomentStatistics:
+    def _moment_statistics(self, records: Sequences, posterior) -> MomentStatistics:
         """Lagged moments of what is seen."""
         return MomentStatistics(self._usable(records.first(self.max_length)), self._n_lags(), self._constant())
 
     def expected_statistics(self, records: Sequences, posterior: DynamicsPosterior) -> RecordStatistics:
         return state_statistics(self._usable(records.first(self.max_length)), posterior)
 
-    def system_of_moments(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
+    def _system_of_moments(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
         """The system that has these moments."""
         posterior = self._of_moments(average, noise_std)
         return started(posterior, self._prior()) if self.inference == "vb" else posterior
@@ -125,7 +125,7 @@ class DynamicsModel(SequenceModel):
     def to_posterior(self, average, noise_std, previous: DynamicsPosterior | None) -> DynamicsPosterior:
         """The M-step, or its Bayesian form."""
         if previous is None:
-            return self.system_of_moments(average, noise_std, previous)
+            return self._system_of_moments(average, noise_std, previous)
         if self.inference == "vb":
             return next_system(average, previous, self._prior())
         n, n_steps = average["counts"]

@@ -96,6 +96,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
     settings_of_meaning = ("n_components", "n_regimes")
     planned_steps = 30
     exact_rows = True
+    _unlisted = ("inference", "loadings_prior", "transition_prior")
     name_of_score = "bound of the log likelihood per step"
 
     def __init__(
@@ -148,7 +149,7 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
         """Moments, in a sixth of the steps of a private fit and in one of others: regimes begin around their system. Then come
         steps of EM."""
         (moments, *_), n_first = super().phases(n_steps), max(1, n_steps // 6) if self.is_private else 1
-        moments = replace(moments, n_steps=n_first, update=self.unchanged, end=self.regimes_of_moments)
+        moments = replace(moments, n_steps=n_first, update=self._unchanged, end=self._regimes_of_moments)
         blocks = {name: block for name, block in self.blocks().items() if name not in moments.blocks}
         released = "noisy totals of states, regimes and columns"
         return [
@@ -156,11 +157,11 @@ class SwitchingLinearDynamicalSystem(DynamicsModel):
             FitPhase("states", n_steps - n_first, blocks=blocks, step_size=self.step_size, released=released),
         ]
 
-    def unchanged(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
+    def _unchanged(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
         """While moments are taken, steps do not depend on the posterior."""
         return previous
 
-    def regimes_of_moments(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
+    def _regimes_of_moments(self, average, noise_std, previous: SwitchingPosterior) -> SwitchingPosterior:
         """Regimes around the system of the moments."""
         return SwitchingPosterior.of_system(self._of_moments(average, noise_std), previous.draws)
 

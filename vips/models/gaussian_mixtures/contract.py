@@ -137,7 +137,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         moments = {"released": "noisy counts, first and second moments of the components"}
         lengths = lengths_of_growth(self.n_components, n_steps, 1 if self.is_private else 2, 1)
         growing = growing_phases(
-            lengths, n_steps, 1.0 if self._is_textbook() else _GROWING, end=self.split_components, **moments
+            lengths, n_steps, 1.0 if self._is_textbook() else _GROWING, end=self._split_components, **moments
         )
         n_left = n_steps - sum(phase.n_steps for phase in growing)
         return [*growing, FitPhase("components", n_left, step_size=partial(self._step_size, n_left), **moments)]
@@ -187,7 +187,7 @@ class GaussianMixtureModel(ConjugateExponentialModel):
         """The update of all components; noisy totals are denoised first."""
         return self._updated(average, noise_std, previous, 0)
 
-    def split_components(self, average, noise_std, previous: MixturePosterior) -> MixturePosterior:
+    def _split_components(self, average, noise_std, previous: MixturePosterior) -> MixturePosterior:
         """The same, and a split of the largest components."""
         n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
         return self._updated(average, noise_std, previous, n_splits)

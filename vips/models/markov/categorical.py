@@ -185,9 +185,9 @@ class CategoricalHMM(HiddenMarkovModel):
             "pairs",
             1 if is_exact else max(min(_FIRST_STEPS, n_steps // 6), 1),
             blocks=self._of("pairs"),
-            statistics="pair_statistics",
-            update=self.unchanged,
-            end=self.states_of_pairs,
+            statistics="_pair_statistics",
+            update=self._unchanged,
+            end=self._states_of_pairs,
             step_size=lambda s: 1.0 / s,
             released="noisy counts of neighbouring symbols",
         )
@@ -199,8 +199,8 @@ class CategoricalHMM(HiddenMarkovModel):
             "symbols",
             1,
             blocks=self._of("sequences", "symbols"),
-            statistics="symbol_statistics",
-            update=self.first_classes if has_contexts else self.states_of_symbols,
+            statistics="_symbol_statistics",
+            update=self._first_classes if has_contexts else self._states_of_symbols,
             released="noisy counts of symbols and of sequences",
             **newest,
         )
@@ -210,8 +210,8 @@ class CategoricalHMM(HiddenMarkovModel):
             "neighbours",
             n_contexts - 1,
             blocks=self._of("emissions"),
-            statistics="profile_statistics",
-            update=self.classes_of_profiles,
+            statistics="_profile_statistics",
+            update=self._classes_of_profiles,
             released="noisy counts of symbols beside each class of symbols",
             **newest,
         )
@@ -219,8 +219,8 @@ class CategoricalHMM(HiddenMarkovModel):
             "classes",
             1,
             blocks=self._of(*self.chain_blocks()),
-            statistics="move_statistics",
-            update=self.states_of_classes,
+            statistics="_move_statistics",
+            update=self._states_of_classes,
             released="noisy counts of moves between classes of symbols, and of first ones",
             **newest,
         )
@@ -244,15 +244,15 @@ class CategoricalHMM(HiddenMarkovModel):
 
     # -- how states begin ---------------------------------------------------------------------------------------------
 
-    def unchanged(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _unchanged(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """While pairs are counted, steps do not depend on the posterior."""
         return previous
 
-    def pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _pair_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
         """Counts of neighbouring symbols."""
         return of_pairs(records.first(self.max_length), self.n_symbols, self.blocks())
 
-    def states_of_pairs(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _states_of_pairs(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """The most likely states of the table of pairs."""
         K = self.n_components
         pairs = private_counts(average["pairs"], noise_std["pairs"])
@@ -263,14 +263,14 @@ class CategoricalHMM(HiddenMarkovModel):
         totals = start, n_steps * moves, n_steps * moves.sum(axis=1)[:, None] * emissions
         return self._posterior(*totals, previous.noise)
 
-    def symbol_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _symbol_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
         """Counts of symbols, and of sequences with a step."""
         records = records.first(self.max_length)
         ones = np.ones((len(records.values), 1))
         parts = [RowSums({"sequences": first_shares(records, ones)}), self._sums_of_symbols("symbols", records, ones)]
         return SequenceStatistics(parts, self.blocks())
 
-    def states_of_symbols(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _states_of_symbols(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """States near the frequencies of the symbols."""
         K, (counts,) = self.n_components, private_counts(average["symbols"], noise_std["symbols"])
         n_sequences = max(float(average["sequences"][0]), 1.0)
@@ -278,18 +278,18 @@ class CategoricalHMM(HiddenMarkovModel):
         emissions = counts * np.exp(previous.noise) / K
         return self._posterior(np.full(K, n_sequences / K), np.full((K, K), n_moves / K**2), emissions, previous.noise)
 
-    def first_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _first_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """The most frequent symbols, and all others."""
         counts = private_counts(average["symbols"], noise_std["symbols"])[0]
         contexts = Contexts(counts, first_classes(counts, self.n_components), np.zeros(previous.noise.shape))
         return replace(previous, contexts=contexts)
 
-    def profile_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _profile_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
         """Counts of symbols beside each class."""
         _, emissions = self._neighbours(records, posterior)
         return SequenceStatistics([emissions], self.blocks())
 
-    def classes_of_profiles(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _classes_of_profiles(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """Classes of symbols with like neighbours on both sides, from the second step on."""
         profile, known = average["emissions"], previous.contexts
         classes = known.classes
@@ -300,12 +300,12 @@ class CategoricalHMM(HiddenMarkovModel):
             )
         return replace(previous, contexts=Contexts(known.counts, classes, profile.copy(), -known.side))
 
-    def move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
+    def _move_statistics(self, records: Sequences, posterior: SymbolPosterior) -> SequenceStatistics:
         """First classes, and moves between classes."""
         moves, _ = self._neighbours(records, posterior)
         return SequenceStatistics([moves], self.blocks())
 
-    def states_of_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
+    def _states_of_classes(self, average, noise_std, previous: SymbolPosterior) -> SymbolPosterior:
         """A state for each class of symbols."""
         start, moves, known = average["start"], average["moves"], previous.contexts
         if noise_std["start"] > 0.0:

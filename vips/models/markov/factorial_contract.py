@@ -42,6 +42,7 @@ class FactorialChainModel(SequenceModel):
     unit = "one sequence"
     planned_steps = 60
     exact_rows = True
+    _unlisted = ("chain_priors", "plugs_in")
     name_of_score = "bound of the log likelihood per step"
     n_chains: int
     n_components: int
@@ -93,7 +94,7 @@ class FactorialChainModel(SequenceModel):
         """Steps that find coordinates in which steps of sequences have covariance I: a tenth of a private fit's, and one of
         others. Then come those of the chains."""
         n_first = max(1, n_steps // 10) if self.is_private else 1
-        finding = {"update": self.unchanged, "end": self.whitened, "step_size": lambda s: 1.0 / s}
+        finding = {"update": self._unchanged, "end": self._whitened, "step_size": lambda s: 1.0 / s}
         return [
             FitPhase("coordinates", n_first, released=_RELEASED, **finding),
             FitPhase("chains", n_steps - n_first, step_size=self.step_size, released=_RELEASED),
@@ -102,16 +103,9 @@ class FactorialChainModel(SequenceModel):
     def expected_statistics(self, records: Sequences, posterior: FactorialPosterior) -> RecordStatistics:
         return factorial_statistics(self._usable(records.first(self.max_length)), posterior, self.max_iter)
 
-    def unchanged(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
+    def _unchanged(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
         """While coordinates are found, chains are as they began."""
         return previous
-
-    def whitened(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
-        """The same in coordinates in which all steps have mean 0 and covariance I; unless noise hides all steps."""
-        n_steps = np.trace(average["both"]) / self.n_chains
-        if self._is_hidden(n_steps, noise_std):
-            return previous
-        return self._whitened(average, noise_std, previous, n_steps)
 
     def to_posterior(self, average, noise_std, previous: FactorialPosterior | None) -> FactorialPosterior:
         """Updates of the chains, from denoised totals; none if noise hides all steps."""
@@ -196,10 +190,10 @@ class FactorialChainModel(SequenceModel):
             scale=_UNEXPLAINED * dof * np.eye(d), centre=np.zeros(d), whitening=np.eye(d) / self._ball(),
         )  # fmt: skip
 
-    def _whitened(self, average, noise_std, previous: FactorialPosterior, n_steps: float) -> FactorialPosterior:
-        """The same in coordinates in which all steps have mean 0 and covariance I."""
-        d = self.n_features_in_
-        if not n_steps > 0.0:
+    def _whitened(self, average, noise_std, previous: FactorialPosterior) -> FactorialPosterior:
+        """The same in coordinates in which all steps have mean 0 and covariance I; unless noise hides all steps."""
+        d, n_steps = self.n_features_in_, np.trace(average["both"]) / self.n_chains
+        if self._is_hidden(n_steps, noise_std) or not n_steps > 0.0:
             return previous
         mean = average["linear"].sum(axis=0) / (self.n_chains * n_steps)
         cov = average["second"] / n_steps - np.outer(mean, mean)

@@ -144,7 +144,7 @@ class GaussianChainModel(HiddenMarkovModel):
         K, growing = self.n_components, 1.0 if self._is_textbook() else _GROWING
         interval = int(np.clip(n_steps // 3 // max(K - 1, 1), 1, _SETTLES))
         lengths = lengths_of_growth(K, n_steps, 1 if self.is_private else 2, interval)
-        splits = {"update": self.unordered_states, "end": self.split_states} if lengths else {}
+        splits = {"update": self._unordered_states, "end": self._split_states} if lengths else {}
         first = growing_phases(lengths or [1], n_steps, growing, released=_RELEASED, **splits)
         n_left = n_steps - sum(phase.n_steps for phase in first)
         if K > 1 and self._is_masked():
@@ -152,8 +152,8 @@ class GaussianChainModel(HiddenMarkovModel):
             ordering = FitPhase(
                 "growing",
                 n_ordering,
-                update=self.unordered_states,
-                end=self.order_states if n_ordering == interval else None,
+                update=self._unordered_states,
+                end=self._order_states if n_ordering == interval else None,
                 step_size=lambda s: growing,
                 released=_RELEASED,
             )
@@ -178,16 +178,16 @@ class GaussianChainModel(HiddenMarkovModel):
         """The update of all states; noisy totals are denoised first."""
         return self._chain(*self._updated(average, noise_std, previous, 0))
 
-    def unordered_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+    def _unordered_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """The same before masks hold."""
         return self._chain(*self._updated(average, noise_std, previous, 0), is_ordered=False)
 
-    def split_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+    def _split_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """The same, and a split of the largest states."""
         n_splits = n_splits_in_step(self.n_components, self._plan().n_steps)
         return self._chain(*self._updated(average, noise_std, previous, n_splits), is_ordered=False)
 
-    def order_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
+    def _order_states(self, average, noise_std, previous: GaussianChainPosterior) -> GaussianChainPosterior:
         """The same, in the order in which the masks allow most of the moves."""
         start, moves, gaussians = self._updated(average, noise_std, previous, 0)
         order = order_of_mask(start, moves, self._allowed())

@@ -37,6 +37,9 @@ class HiddenMarkovModel(ReadableChain, SequenceModel):
 
     unit = "one sequence"
     planned_steps = 60
+    _unlisted = (
+        "at_means", "chain_blocks", "chain_priors", "drawn", "e_step_dtype", "inferred", "likely", "n_features", "plugs_in",
+    )  # fmt: skip
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
 

@@ -208,8 +208,8 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
             "marginals",
             n_first,
             blocks=self._blocks_of_marginals(),
-            statistics="marginal_statistics",
-            update=self.first_classes,
+            statistics="_marginal_statistics",
+            update=self._first_classes,
             step_size=lambda s: 1.0,
             released="noisy counts of the answers",
         )
@@ -232,11 +232,11 @@ class LatentClassAnalysis(ReadableClasses, Clusters, DensityMixin, ConjugateExpo
     def expected_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         return ClassStatistics(self._places(records), *posterior.tables())
 
-    def marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
+    def _marginal_statistics(self, records, posterior: ClassPosterior) -> ClassStatistics:
         """Of a single class."""
         return ClassStatistics(self._places(records), np.zeros(1), np.zeros((sum(self._levels()), 1)), _MARGINALS)
 
-    def first_classes(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
+    def _first_classes(self, average, noise_std, previous: ClassPosterior) -> ClassPosterior:
         """Classes around the marginals."""
         n_records, answers = (average[name] for name in _MARGINALS)
         return self._around(n_records[0], answers[0], noise_std["marginals"], previous)

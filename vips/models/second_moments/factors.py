@@ -78,6 +78,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SecondMomen
     ignores_labels = True
     unit = "one row of X"
     n_components: int | None
+    _unlisted = ("least_strength",)
     least_strength = 2.0  # ℓ/t of a component for which errors of simulated fits are like those of this one
 
     def check_parameters(self) -> None:

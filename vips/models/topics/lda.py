@@ -139,6 +139,7 @@ class LatentDirichletAllocation(
     ignores_labels = True
     adds_up = True
     exact_rows = True
+    _unlisted = ("completed",)
 
     def __init__(
         self,

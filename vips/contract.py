@@ -1,0 +1,253 @@
+"""The contract between a model and the engine: what a fit asks of a model.
+
+A model answers two questions: what are these records' expected statistics, given the current posterior; and what valid
+posterior does a (noisy) average of totals give. The engine does sampling, clipping, noise and accounting. What comparisons and
+reports ask is in ``parts.py``; what a user calls, in ``model.py``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from vips.data import Records, rows_without
+from vips.phases import FitPhase, phases_of, released_in, weights_of
+from vips.privacy import PrivacyBudget, PrivacyPlan, StreamPlan
+from vips.privacy.budget import check_privacy
+from vips.statistics import Block, RecordStatistics
+from vips.step_size import RobbinsMonro
+
+__all__ = ["Contract"]
+
+
+class Contract(ABC):
+    """What the engine asks of a model. ``blocks``, ``expected_statistics`` and ``to_posterior`` have no default.
+
+    The constructor of a model stores ``privacy`` and ``random_state``. During a fit, the number of columns is
+    ``self.n_features_in_``.
+
+    Privacy
+    -------
+    See :class:`~vips.PrivacyPlan`. The guarantee rests on three promises of a subclass, which ``tests/laws`` checks for
+    the models of this package: a record's statistics depend on that record and the posterior only; ``norms`` never
+    under-reports; ``blocks``, ``start`` and ``phases`` do not depend on the data.
+    """
+
+    n_features_in_: int
+    privacy: PrivacyBudget | PrivacyPlan | StreamPlan | None
+    unit: str  # see `vips.parts.SelfDescription`
+    # Whether the model ignores labels, both those passed to `fit` and those in a data source.
+    ignores_labels = False
+    # Whether the model needs one label per record. A partition with another shape of y is refused, whatever the sample.
+    takes_one_label = False
+    # Whether the model itself keeps a record's statistics independent of the rest of the chunk, to the last bit: see
+    # `expected_statistics`.
+    exact_rows = False
+    # Blocks in which the standard deviation of the noise is exact in every entry; None for all. Others do not tell whether a
+    # fit released nothing but noise: see `transport`.
+    exact_noise: tuple[str, ...] | None = None
+    # Whether statistics of different posteriors add up to a total that makes sense, so that `partial_fit` may release their
+    # sum.
+    adds_up = False
+    # Steps that `vips.plan_for` gives a private fit of full batches.
+    planned_steps = 20
+    # Relative distance from its limit at which an ordinary fit of full batches stops; None where only the number of steps does.
+    tolerance: float | None = None
+
+    @abstractmethod
+    def blocks(self) -> dict[str, Block]:
+        """The arrays that are summed. They must not depend on the data (the number of columns is public)."""
+
+    def initial(self, rng: np.random.Generator) -> dict[str, np.ndarray]:
+        """Starting point of the average of full-data totals, by block; by default, totals of no records.
+
+        Never a function of the data.
+        """
+        return {name: np.zeros(block.shape) for name, block in self.blocks().items()}
+
+    def start(self, rng: np.random.Generator) -> tuple[dict[str, np.ndarray], Any]:
+        """The average and the posterior with which a fit begins; by default, ``initial`` and the posterior of it.
+
+        Never a function of the data. Draws that tell components apart belong into the posterior.
+        """
+        average = {name: np.array(value, dtype=np.float64) for name, value in self.initial(rng).items()}
+        return average, self.to_posterior(average, dict.fromkeys(average, 0.0), None)
+
+    def prepare(self, posterior) -> None:  # noqa: B027
+        """Compute what all E-steps need from the last posterior, and store it there; does nothing by default.
+
+        Called before several threads start: each of them would compute it again.
+        """
+
+    def phases(self, n_steps: int) -> Sequence[FitPhase]:
+        """The phases of a fit of ``n_steps`` ≥ 1 steps, a function of public settings; by default a single one.
+
+        Phases may sum other blocks, by other statistics, and may have other weights: say, ``FitPhase("first", first,
+        weight=3.0), FitPhase("others", n_steps - first)`` with ``first = min(5, n_steps)``, where the first totals matter most.
+        ε does not depend on the weights. Fits on samples give all steps one weight.
+
+        Steps of one phase compile the same kernels. Before a record is read in it, a private fit to a model with ``exact_rows``
+        calls them on rows of zeros and ones, so that neither files of compiled kernels nor pauses tell anything about records.
+        """
+        return (FitPhase("steps", n_steps, released="noisy totals"),)
+
+    @abstractmethod
+    def expected_statistics(self, records, posterior) -> RecordStatistics:
+        """The E-step. ``records`` is the selected rows of X, or ``Records(X, y)`` when y was passed to ``fit``.
+
+        A record's statistics must depend on that record and the posterior only, to the last bit. Matrix products round
+        differently for different numbers of records; where an E-step iterates, or decides between near-ties, such a difference
+        in the last bit can grow large, for all records at once. Set :attr:`exact_rows` if this method prevents that (with
+        ``vips.rowwise_product``, say). Otherwise a private fit passes the same number of records in every call: it fills chunks
+        up with copies of a record, which get weight 0, and gives BLAS one thread.
+        """
+
+    @abstractmethod
+    def to_posterior(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, float], previous) -> Any:
+        """A valid posterior from the average of noisy full-data totals.
+
+        ``noise_std[name]`` is the exact standard deviation of the noise in an (ordinary, or diagonal) entry of
+        ``average[name]``, a public number. Without noise this is the textbook M-step. ``previous`` is the posterior
+        that the last E-step used; None at first, or to read a posterior from totals alone.
+        """
+
+    def transport(self, average: Mapping[str, np.ndarray], noise_std: Mapping[str, object], previous, posterior) -> Any:
+        """The average in the coordinates of ``posterior``, for statistics in coordinates that the posterior defines.
+
+        Totals about a moving centre, or in a moving frame, do not add up. If a record's statistics at one posterior are a
+        public linear map of those at another, this method applies that map to the average of all steps so far, and to the
+        noise in it. By default coordinates do not move.
+
+        Parameters
+        ----------
+        average : dict of str to ndarray
+            In the coordinates of ``previous``.
+        noise_std : dict of str to float or ndarray
+            Of the noise in it.
+        previous, posterior
+            The posterior of the last E-step, and that of the next one.
+
+        Returns
+        -------
+        average : dict of str to ndarray
+            A linear function of ``average``, which depends on the two posteriors only.
+        noise_std : dict of str to float or ndarray
+            Of the noise in it: an array that broadcasts to the block where entries differ. Noise that the map makes dependent
+            is stated entry by entry. List the blocks for which it is exact in :attr:`exact_noise`.
+        """
+        return average, noise_std
+
+    @property
+    def moves_averages(self) -> bool:
+        """Whether the class has a :meth:`transport` of its own, so that deviations of noise may differ within a block."""
+        return type(self).transport is not Contract.transport
+
+    def to_noise_aware_posterior(self) -> Any:
+        """Posterior of the parameters given the *noisy* totals, for models that have one: see ``noise_aware_posterior_``."""
+        raise NotImplementedError(f"{type(self).__name__} has no noise-aware posterior.")
+
+    def step_size(self, t: int) -> float | dict[str, float]:
+        """ρ_t: 1 in a non-private full-batch fit (textbook variational Bayes), else (1 + t)^(-0.7)."""
+        plan = self._plan()
+        return 1.0 if not plan.is_private and plan.sampling_rate == 1.0 else RobbinsMonro()(t)
+
+    def default_clip(self) -> float:
+        """Clip norm when the plan has none: a public function of constructor arguments and the number of columns."""
+        largest = self.max_record_norm()
+        if np.isinf(largest):
+            raise ValueError(
+                f"{type(self).__name__} has no default clip norm: write PrivacyPlan(..., clip_norm=...), or "
+                "privacy=budget.plan(clip_norm=...)."
+            )
+        return largest
+
+    def max_record_norm(self) -> float:
+        """Largest norm that a valid record can have; ``inf`` if there is no bound."""
+        return np.inf
+
+    def default_plan(self, n_records: int) -> PrivacyPlan:
+        """Plan of a non-private fit (``privacy=None``), which may look at the data."""
+        return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=20)
+
+    def default_chunk_size(self) -> int:
+        """Value of :attr:`chunk_size` unless it is set."""
+        return 1024
+
+    def valid_records(self, records) -> np.ndarray:
+        """Which records can be used, one boolean each. By default, those whose numbers are all finite, in existing columns."""
+        if isinstance(records, Records):
+            return _usable_rows(records.X) & _usable_rows(records.y)
+        return _usable_rows(records)
+
+    def check_arguments(self) -> None:
+        """Raise TypeError or ValueError for constructor arguments that cannot work."""
+        check_privacy(self.privacy, PrivacyBudget, PrivacyPlan, StreamPlan, None)
+        if getattr(self, "on_invalid", "drop") not in ("drop", "raise"):
+            raise ValueError(f'`on_invalid` must be "drop" or "raise", got {self.on_invalid!r}.')
+        self.check_parameters()
+
+    def check_parameters(self) -> None:  # noqa: B027
+        """Raise ValueError for this model's own arguments that cannot work. Runs before the data are touched."""
+
+    def check_features(self) -> None:  # noqa: B027
+        """Raise ValueError if ``n_features_in_`` columns (a public number) cannot work. Runs before values are used."""
+
+    def least_posterior_size(self) -> int:
+        """Smallest size of a posterior (count of numbers), given the settings; :func:`vips.load` refuses a smaller one.
+
+        Override it for posteriors that grow faster than the blocks.
+        """
+        return 0
+
+    def describe(self) -> dict:
+        """``unit``, ``released`` and ``declared_public`` of the privacy report."""
+        return {"unit": self.unit, "released": self.released()}
+
+    def released(self, *others: str) -> tuple[str, ...]:
+        """What each phase of a fit releases, and what else does, in words."""
+        return released_in(phases_of(self, self._plan().n_steps)) + others
+
+    def check_values(self, X, y) -> None:  # noqa: B027
+        """Further checks of the values in a non-private fit; may raise, and name values."""
+
+    @property
+    def is_private(self) -> bool:
+        """Whether a fit adds noise."""
+        plan = self._stated_plan()
+        return isinstance(plan, PrivacyPlan | StreamPlan) and plan.is_private
+
+    def _stated_plan(self) -> PrivacyPlan | StreamPlan | None:
+        """``privacy``; of a budget, the plan that spends it in steps of full batches, which cost no more than one."""
+        privacy = self.privacy
+        return privacy.plan(n_steps=self.planned_steps) if isinstance(privacy, PrivacyBudget) else privacy
+
+    def rho(self, t: int) -> float | dict[str, float]:
+        """Weight of step t in the average after it: :meth:`step_size`, and in a stream the last batch's share of all."""
+        return 1.0 / self.privacy.weight(t) if isinstance(self.privacy, StreamPlan) else self.step_size(t)
+
+    def _plan(self) -> PrivacyPlan:
+        plan = self.__dict__.get("_fitting_plan") or self._stated_plan()
+        return plan.of_draws if isinstance(plan, StreamPlan) else plan or self.default_plan(0)
+
+    def _complete(self, plan: PrivacyPlan) -> PrivacyPlan:
+        plan = plan.with_phases(weights_of(phases_of(self, plan.n_steps)))
+        return plan if plan.clip_norm is not None else replace(plan, clip_norm=float(self.default_clip()))
+
+
+def _usable_rows(X) -> np.ndarray:
+    """Which rows have only finite numbers and, in CSR, only existing columns; shape (n_records,).
+
+    SciPy's ``toarray`` and products would write an entry of another column into another record's row, or beyond the array.
+    """
+    if sp.issparse(X):
+        bad = (X.indices < 0) | (X.indices >= X.shape[1])
+        return rows_without(bad | ~np.isfinite(X.data), X.indptr)
+    if X.dtype.kind not in "fc":
+        return np.ones(X.shape[0], dtype=bool)
+    is_finite = np.isfinite(X).reshape(X.shape[0], int(np.prod(X.shape[1:])))
+    return np.ones(X.shape[0], dtype=bool) if is_finite.all() else is_finite.all(axis=1)  # the first costs a fifth
