@@ -377,8 +377,7 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         return PrivacyPlan.non_private(sampling_rate=1.0, n_steps=100)
 
     def default_chunk_size(self) -> int:
-        """Rows of a chunk, which has about a million numbers."""
-        return int(np.clip(2**20 // (1 + self._columns().width), 256, 4_096))
+        return 2048
 
     def describe(self) -> dict:
         kinds = {tuple: "numbers within public bounds", range: "counts", list: "categories"}
@@ -654,13 +653,14 @@ class MixedLatentClassAnalysis(Clusters, DensityMixin, ConjugateExponentialModel
         names = columns_of(X, self.columns if isinstance(self.columns, Mapping) else range(X.shape[1]))
         X = X[names] if is_frame(X) else X
         validate_data(self, X, skip_check_array=True, reset=reset)
+        holds_numbers = not is_frame(X) and X.dtype.kind not in "OUT"
+        if holds_numbers:
+            check_dtype(X, "X")
         if reset:
             self.check_features()
             self._check_dtypes(X, names)
-        if not is_frame(X) and X.dtype.kind not in "OUT":
-            check_dtype(X, "X")
-            if self._takes_codes():
-                return X
+        if holds_numbers and self._takes_codes():
+            return X
         return np.column_stack([_values_of(X, *of_column) for of_column in zip(names, self._declared(), strict=True)])
 
     def _check_dtypes(self, X, names: list) -> None:
