@@ -241,11 +241,6 @@ MUTANTS = [
     (shares_are_taken_for_sure, "norms_are_joint_and_never_too_small", "mixed classes", "a norm is smaller"),
     (numbers_are_centred_by_chunks, "records_do_not_see_each_other", "mixed classes", "another one in company"),
     (components_are_rounded_after_the_sum, "hardened_sums_are_exact", "mixed classes", "a sum depends on the chunks"),
-    (
-        "defective_records_change_nothing_else",
-        "mixed classes",
-        "error|destroyed|moved",
-    ),
     (norm_without("second"), "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
     (norms_are_a_little_small, "norms_are_joint_and_never_too_small", "gaussian chain", "a norm is smaller"),
     (chunks_have_a_scale, "records_do_not_see_each_other", "gaussian chain", "another one in company"),
